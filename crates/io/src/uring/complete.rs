@@ -18,10 +18,8 @@ use std::time::{Duration, Instant};
 const REAP: usize = 64;
 /// Tries to make room in a full submission queue.
 const PUSH_TRIES: usize = 1000;
-/// A send goes out whole or is cut short at once; it is never left waiting in the kernel.
+/// A send goes out whole or is cut short at once, as far as the kernel keeps to that; it is believed when it completes.
 const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
-/// `MSG_WAITALL`: a send that is cut short counts as failed, so that it posts a completion.
-const MSG_WAITALL: u32 = 0x100;
 
 /// How long an entry into the kernel may take.
 #[derive(Clone, Copy, Debug)]
@@ -39,25 +37,35 @@ fn errno(result: i32) -> Errno {
 }
 
 impl Uring {
-    /// Puts an entry into the submission queue, which is submitted first if it is full.
-    fn push(&mut self, entry: &Entry) {
+    /// Puts an entry into the submission queue, which is submitted first if it is full. False: the kernel takes none,
+    /// and whoever the entry was for does without it.
+    #[must_use]
+    fn push(&mut self, entry: &Entry) -> bool {
+        #[cfg(test)]
+        if self.refusals > 0 {
+            self.refusals -= 1;
+            return false;
+        }
         for _ in 0..PUSH_TRIES {
             // SAFETY: 1. an entry names a descriptor and, for a send, bytes of a block that is Queued or Flying until
-            // the entry has returned: nothing writes or frees it before; 2. the blocks and the provided buffers live
+            // its completion was taken: nothing writes or frees it before; 2. the blocks and the provided buffers live
             // until the reactor's drop has seen every operation end; 3. all else in an entry is numbers.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
-                return;
+                return true;
             }
             // Refusals for a moment (memory, completions not yet taken) end; another try tells.
             let _ = self.ring.submit();
         }
-        panic!("a ring of our own takes no entries");
+        false
     }
 
+    /// Has the waker watched, if it is not. If that fails, the next wait tries again: until then it ends in time only.
     pub(super) fn arm_waker(&mut self) {
-        let events = u32::from(PollFlags::IN.bits());
-        let entry = opcode::PollAdd::new(Fd(self.waker.as_fd().as_raw_fd()), events).multi(true).build();
-        self.push(&entry.user_data(Op::Waker.user_data(0, 0)));
+        if !self.watches_waker {
+            let events = u32::from(PollFlags::IN.bits());
+            let entry = opcode::PollAdd::new(Fd(self.waker.as_fd().as_raw_fd()), events).multi(true).build();
+            self.watches_waker = self.push(&entry.user_data(Op::Waker.user_data(0, 0)));
+        }
     }
 
     /// Lets something watch for bytes of a stream: a multishot receive, or a poll while buffers are scarce or unwanted.
@@ -78,22 +86,51 @@ impl Uring {
             (opcode::RecvMulti::new(Fd(slot.fd), BUFFER_GROUP).build(), Op::Receive)
         };
         let user_data = op.user_data(index, slot.generation);
-        self.push(&entry.user_data(user_data));
+        if !self.push(&entry.user_data(user_data)) {
+            self.refused_intake(index);
+        }
+    }
+
+    /// Nothing can watch for a stream's bytes: it ends.
+    fn refused_intake(&mut self, index: u32) {
+        self.slots[index as usize].intake = Intake::Off;
+        self.ended(index, End::Reset);
     }
 
     pub(super) fn arm_poll_out(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
-        if !std::mem::replace(&mut slot.poll_out, true) {
-            let entry = opcode::PollAdd::new(Fd(slot.fd), u32::from(PollFlags::OUT.bits())).build();
-            let user_data = Op::PollOut.user_data(index, slot.generation);
-            self.push(&entry.user_data(user_data));
+        if std::mem::replace(&mut slot.poll_out, true) {
+            return;
+        }
+        let entry = opcode::PollAdd::new(Fd(slot.fd), u32::from(PollFlags::OUT.bits())).build();
+        let user_data = Op::PollOut.user_data(index, slot.generation);
+        if !self.push(&entry.user_data(user_data)) {
+            self.slots[index as usize].poll_out = false;
+            self.broke(index);
         }
     }
 
+    /// Asks for the end of an operation. What a closing slot was refused is asked for again by the next wait.
     pub(super) fn cancel(&mut self, target: u64, op: Op, index: u32) {
         let user_data = op.user_data(index, self.slots[index as usize].generation);
         let entry = opcode::AsyncCancel::new(target).build().flags(Flags::SKIP_SUCCESS);
-        self.push(&entry.user_data(user_data));
+        if !self.push(&entry.user_data(user_data)) {
+            let slot = &mut self.slots[index as usize];
+            match op {
+                Op::CancelIntake => slot.cancelling = false,
+                _ => slot.cancelling_out = false,
+            }
+            self.uncancelled = true;
+        }
+    }
+
+    /// Asks again for the ends that were refused.
+    #[cold]
+    pub(super) fn cancel_again(&mut self) {
+        self.uncancelled = false;
+        for index in 0..self.slots.len() as u32 {
+            self.retire(index);
+        }
     }
 
     pub(super) fn cancel_intake(&mut self, index: u32) {
@@ -119,11 +156,14 @@ impl Uring {
             slot.outgoing = Outgoing::Flying;
             awaited |= slot.wants_out || slot.life == Life::Closing;
             let bytes = self.outbound.address(slot.block, slot.from);
-            let flags = (SEND_FLAGS.bits() | MSG_WAITALL) as i32;
+            let flags = SEND_FLAGS.bits() as i32;
             let entry = opcode::Send::new(Fd(slot.fd), bytes, (slot.to - slot.from) as u32).flags(flags).build();
             let user_data = Op::Send.user_data(index, slot.generation);
-            self.push(&entry.user_data(user_data).flags(Flags::SKIP_SUCCESS));
-            self.flying.push(index);
+            if self.push(&entry.user_data(user_data)) {
+                self.flying += 1;
+            } else {
+                self.broke(index);
+            }
         }
         self.queued.clear();
         awaited
@@ -131,12 +171,14 @@ impl Uring {
 
     /// Submits, runs the kernel's deferred work, waits if that is wanted, and takes all completions in.
     pub(super) fn enter(&mut self, until: Until) -> std::io::Result<()> {
+        // What is waited for comes behind the completions of the sends, which are there as soon as they are submitted.
+        let want = 1 + self.flying;
         let result = match until {
             Until::Now => self.ring.submit(),
-            Until::Ever => self.ring.submit_and_wait(1),
+            Until::Ever => self.ring.submit_and_wait(want),
             Until::Over(time) => {
                 let time = Timespec::new().sec(time.as_secs()).nsec(time.subsec_nanos());
-                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
+                self.ring.submitter().submit_with_args(want, &SubmitArgs::new().timespec(&time))
             }
         };
         match result.map_err(|error| (error.raw_os_error().map(Errno::from_raw_os_error), error)) {
@@ -144,13 +186,7 @@ impl Uring {
             Ok(_) | Err((Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN), _)) => {}
             Err((_, error)) => return Err(error),
         }
-        let queue = self.ring.submission();
-        let landed = queue.is_empty() && !queue.cq_overflow();
-        drop(queue);
         self.reap();
-        if landed {
-            self.settle();
-        }
         Ok(())
     }
 
@@ -180,6 +216,7 @@ impl Uring {
         let (op, index, life) = Op::parse(user_data);
         if op == Op::Waker {
             if !cqueue::more(flags) {
+                self.watches_waker = false;
                 self.arm_waker();
             }
             return;
@@ -190,7 +227,7 @@ impl Uring {
             _ if !is_live => unreachable!("{op:?} of slot {index} ended after the slot was given back"),
             Op::Receive => self.received(index, result, flags),
             Op::PollIn => self.polled_in(index, result),
-            Op::Send => self.sent_short(index, result),
+            Op::Send => self.sent(index, result),
             Op::PollOut => self.polled_out(index),
             // Only a failure posts one: what was to be cancelled had just ended, or was on its way between two polls.
             Op::CancelIntake => {
@@ -256,7 +293,9 @@ impl Uring {
         let events = u32::from((PollFlags::IN | PollFlags::RDHUP).bits());
         let entry = opcode::PollAdd::new(Fd(slot.fd), events).build();
         let user_data = Op::PollIn.user_data(index, slot.generation);
-        self.push(&entry.user_data(user_data));
+        if !self.push(&entry.user_data(user_data)) {
+            self.refused_intake(index);
+        }
     }
 
     fn polled_in(&mut self, index: u32, result: i32) {
@@ -278,19 +317,16 @@ impl Uring {
         self.note(index, |due| (due.readable, due.hangup) = (true, true));
     }
 
-    /// A send that the kernel did not take whole.
-    fn sent_short(&mut self, index: u32, result: i32) {
+    /// A send has completed: the kernel reads its block no more.
+    fn sent(&mut self, index: u32, result: i32) {
         let slot = &mut self.slots[index as usize];
         debug_assert_eq!(slot.outgoing, Outgoing::Flying);
+        self.flying -= 1;
         match result {
             0.. => {
                 slot.from += result as usize;
                 assert!(slot.from <= slot.to, "more was sent than was there");
-                if slot.from == slot.to {
-                    // Taken whole all the same; `settle` ends it with the others.
-                    return;
-                }
-                self.stall(index);
+                if slot.from == slot.to { self.sent_whole(index) } else { self.stall(index) }
             }
             _ => match errno(result) {
                 Errno::AGAIN | Errno::NOBUFS | Errno::INTR | Errno::NOMEM => self.stall(index),
@@ -303,7 +339,6 @@ impl Uring {
         self.detours.stalled += 1;
         let slot = &mut self.slots[index as usize];
         slot.outgoing = Outgoing::Stalled;
-        self.flying.retain(|flying| *flying != index);
         if self.slots[index as usize].life == Life::Closing {
             self.lingering.push_back((index, Instant::now()));
         }
@@ -312,9 +347,12 @@ impl Uring {
 
     /// A send has failed for good: the owner hears of it at its next call, and of a reason to make one.
     fn broke(&mut self, index: u32) {
-        self.flying.retain(|flying| *flying != index);
-        self.slots[index as usize].broken = true;
-        self.free_block(index);
+        let slot = &mut self.slots[index as usize];
+        slot.broken = true;
+        if slot.outgoing != Outgoing::None {
+            self.free_block(index);
+            self.unlinger(index);
+        }
         if self.slots[index as usize].life == Life::Closing {
             return self.retire(index);
         }
@@ -344,24 +382,18 @@ impl Uring {
         }
     }
 
-    /// Ends the sends that have returned without a completion: all their bytes were taken.
-    fn settle(&mut self) {
-        for number in 0..self.flying.len() {
-            let index = self.flying[number];
-            debug_assert_eq!(self.slots[index as usize].outgoing, Outgoing::Flying);
-            self.free_block(index);
-            let slot = &mut self.slots[index as usize];
-            if std::mem::take(&mut slot.shut_after) {
-                self.shut(index);
-            }
-            let slot = &self.slots[index as usize];
-            if slot.life == Life::Closing {
-                self.retire(index);
-            } else if slot.wants_out {
-                self.note(index, |due| due.writable = true);
-            }
+    fn sent_whole(&mut self, index: u32) {
+        self.free_block(index);
+        let slot = &mut self.slots[index as usize];
+        if std::mem::take(&mut slot.shut_after) {
+            self.shut(index);
         }
-        self.flying.clear();
+        let slot = &self.slots[index as usize];
+        if slot.life == Life::Closing {
+            self.retire(index);
+        } else if slot.wants_out {
+            self.note(index, |due| due.writable = true);
+        }
     }
 
     pub(super) fn shut(&mut self, index: u32) {

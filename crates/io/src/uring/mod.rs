@@ -10,10 +10,10 @@
 //!            more, or no block free: sendmsg at once, as epoll does
 //! ```
 //!
-//! The sends of a ring never wait in the kernel: they are cut short at once where the peer's window is full, and only
-//! then post a completion. So an entry that returns without one has sent everything, its blocks are free again, and a
-//! wait counts arrivals alone. What was cut short goes on when a poll says that there is room, and until then every
-//! further send of that stream is blocked.
+//! The sends of a ring are asked not to wait in the kernel, which cuts them short where the peer's window is full.
+//! Their completions are there when the entry returns, so a wait asks for one completion more than there are sends. A
+//! block is the kernel's until its send has completed, whenever that is. What was cut short goes on when a poll says
+//! that there is room, and until then every further send of that stream is blocked.
 //!
 //! Invariants:
 //! - Bytes held: [`BYTES_MAX`] at most, whatever the peers do. A stream that its owner does not read has its receive
@@ -23,7 +23,8 @@
 //!   completions; calls are made only while none is in the kernel and the chain is empty. It has one send at a time.
 //! - A slot is given to the next stream only after every operation of the former one has ended, and its descriptor is
 //!   open until then: a completion, or an entry not yet submitted, never means a successor.
-//! - Errors are kept and surface as [`Received::Reset`] and [`Sent::Reset`] at the next call.
+//! - Errors are kept and surface as [`Received::Reset`] and [`Sent::Reset`] at the next call. An operation that the
+//!   kernel does not take ends the stream that it was for, and nothing else.
 //! - Nothing is allocated after [`Opened::reactor`]. Nothing blocks apart from `wait`.
 //! - What was taken over is sent even if the stream is closed right after: for [`LINGER`], then it is dropped.
 #![allow(unsafe_code)]
@@ -95,9 +96,17 @@ pub struct Uring {
     outbound: ManuallyDrop<Outbound>,
     slots: Box<[Slot]>,
     free: Vec<u32>,
-    /// Streams with a block for the next entry, and those whose block the kernel reads.
+    /// Streams with a block for the next entry.
     queued: Vec<u32>,
-    flying: Vec<u32>,
+    /// Sends that have not completed.
+    flying: usize,
+    /// The kernel watches the waker.
+    watches_waker: bool,
+    /// The kernel refused to end an operation of a closing slot.
+    uncancelled: bool,
+    /// Entries that are to be refused.
+    #[cfg(test)]
+    refusals: u32,
     /// Closed streams with bytes that their peers do not take.
     lingering: VecDeque<(u32, Instant)>,
     /// Streams of which the owner has to be told something.
@@ -117,7 +126,11 @@ impl Uring {
             slots: (0..count).map(|_| Slot::free()).collect(),
             free: (0..count as u32).rev().collect(),
             queued: Vec::with_capacity(OUTBOUND_MAX),
-            flying: Vec::with_capacity(OUTBOUND_MAX),
+            flying: 0,
+            watches_waker: false,
+            uncancelled: false,
+            #[cfg(test)]
+            refusals: 0,
             lingering: VecDeque::with_capacity(OUTBOUND_MAX),
             due: VecDeque::with_capacity(count),
             turn: 0,
@@ -321,6 +334,10 @@ impl Backend for Uring {
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> std::io::Result<()> {
         events.clear();
         self.turn += 1;
+        self.arm_waker();
+        if self.uncancelled {
+            self.cancel_again();
+        }
         if !self.lingering.is_empty() {
             self.end_lingering(LINGER);
         }
@@ -421,6 +438,9 @@ impl Drop for Uring {
         let is_done = |made: &Self| made.free.len() == made.slots.len();
         for _ in 0..DROP_ROUNDS {
             self.end_lingering(Duration::ZERO);
+            if self.uncancelled {
+                self.cancel_again();
+            }
             self.flush_sends();
             if is_done(self) || self.enter(Until::Over(Duration::from_millis(10))).is_err() {
                 break;
@@ -437,5 +457,106 @@ impl Drop for Uring {
             }
         }
         // Otherwise the memory is left to the process: that is safe, a write by the kernel into reused memory is not.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    const SLOTS: usize = 4;
+
+    fn uring() -> Uring {
+        Opened::open(&Waker::new().expect("a descriptor"), SLOTS).expect("this kernel has rings").reactor()
+    }
+
+    fn attach(uring: &mut Uring, number: u32) -> (UnixStream, Stream) {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        far.set_nonblocking(true).expect("a socket");
+        let stream = Stream::adopt(far.into()).expect("a socket");
+        uring.attach(&stream, Token::new(number, 1)).expect("there is room");
+        (near, stream)
+    }
+
+    fn turn(uring: &mut Uring) -> Vec<Event> {
+        let mut events = Vec::with_capacity(16);
+        uring.wait(Some(Duration::from_millis(20)), &mut events).expect("it is entered");
+        events
+    }
+
+    /// Sends there and back.
+    fn echoes(uring: &mut Uring, near: &mut UnixStream, stream: &Stream) {
+        near.write_all(b"ask").expect("sends");
+        let mut bytes = [0; 8];
+        while uring.receive(stream, &mut bytes) != Received::Bytes(3) {
+            turn(uring);
+        }
+        assert_eq!(uring.send(stream, &[IoSlice::new(b"told")]), Sent::Bytes(4));
+        turn(uring);
+        near.read_exact(&mut bytes[..4]).expect("an answer");
+        assert_eq!((&bytes[..4], uring.flying), (&b"told"[..], 0));
+    }
+
+    #[test]
+    fn an_operation_that_the_kernel_does_not_take_ends_its_stream_and_no_other() {
+        let mut uring = uring();
+        let slots = uring.free.len();
+        let (mut near, stays) = attach(&mut uring, 0);
+        echoes(&mut uring, &mut near, &stays);
+        // Receiving.
+        uring.refusals = 1;
+        let (_deaf, deaf) = attach(&mut uring, 1);
+        assert!(turn(&mut uring).iter().any(|event| event.token == Token::new(1, 1) && event.hangup));
+        assert_eq!(uring.receive(&deaf, &mut [0; 8]), Received::Reset);
+        // Sending.
+        let (_mute, mute) = attach(&mut uring, 2);
+        assert_eq!(uring.send(&mute, &[IoSlice::new(b"lost")]), Sent::Bytes(4));
+        uring.refusals = 1;
+        assert!(turn(&mut uring).iter().any(|event| event.token == Token::new(2, 1) && event.hangup));
+        assert_eq!(uring.send(&mute, &[IoSlice::new(b"lost")]), Sent::Reset);
+        // Waiting for room, with bytes that the peer does not take.
+        let (_full, full) = attach(&mut uring, 3);
+        while let Sent::Bytes(_) = uring.send(&full, &[IoSlice::new(&[7; 8000])]) {
+            uring.refusals = u32::from(uring.outbound.is_whole());
+            turn(&mut uring);
+            uring.refusals = 0;
+        }
+        echoes(&mut uring, &mut near, &stays);
+        // Ending: it is asked for again.
+        for stream in [deaf, mute, full] {
+            uring.refusals = 1;
+            uring.close(stream);
+            uring.refusals = 0;
+        }
+        for _ in 0..100 {
+            turn(&mut uring);
+        }
+        assert_eq!((uring.free.len(), uring.outbound.is_whole()), (slots - 1, true));
+        // The waker.
+        uring.watches_waker = false;
+        uring.refusals = 1;
+        turn(&mut uring);
+        assert!(!uring.watches_waker);
+        echoes(&mut uring, &mut near, &stays);
+        assert!(uring.watches_waker);
+        uring.close(stays);
+    }
+
+    /// A block that is given to another stream while the kernel reads it sends one client's bytes to another.
+    #[test]
+    fn a_block_is_the_kernels_until_its_send_has_completed() {
+        let mut uring = uring();
+        let (_near, stream) = attach(&mut uring, 0);
+        assert_eq!(uring.send(&stream, &[IoSlice::new(b"bytes")]), Sent::Bytes(5));
+        uring.flush_sends();
+        uring.ring.submit().expect("it is entered");
+        // It is sent, and its completion not taken: as long as that is so, nobody else gets the block.
+        assert!(!uring.outbound.is_whole() && uring.flying == 1);
+        assert_eq!(uring.slots[Uring::index(&stream) as usize].outgoing, Outgoing::Flying);
+        uring.enter(Until::Now).expect("it is entered");
+        assert!(uring.outbound.is_whole() && uring.flying == 0);
+        uring.close(stream);
     }
 }

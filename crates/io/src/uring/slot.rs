@@ -3,7 +3,7 @@
 //! ```text
 //!   life      Free ──attach──> Open ──close──> Closing ──no operation is left──> Free (next generation)
 //!   intake    Off ──> Multishot ──(no buffer)──> Off ──> Poll ──> Off, direct: received by calls until empty
-//!   outgoing  None ──send──> Queued ──submit──> Flying ──all taken──> None
+//!   outgoing  None ──send──> Queued ──submit──> Flying ──completed──> None
 //!                              ^                  └─short─> Stalled ──room (POLLOUT)──> Queued
 //!                              └────────────────────────────────────────────────────────┘
 //! ```
@@ -73,7 +73,7 @@ pub(super) enum Outgoing {
     None,
     /// For the next entry of the ring; more may still be appended.
     Queued,
-    /// With the kernel; ended when the entry has returned.
+    /// With the kernel until it has completed.
     Flying,
     /// The peer does not take them; a poll tells when it does.
     Stalled,

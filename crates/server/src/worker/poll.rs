@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// Connections that a turn takes in: some 2 us each, so that a storm of them delays no request by more than one does.
 const ADMITTED_A_TURN: usize = 64;
+/// How long a worker rests whose sockets cannot be waited for.
+const WAIT_FAILED_REST: Duration = Duration::from_millis(10);
 
 impl<B: Backend> Core<B> {
     /// Waits until there is something to do, for at most `timeout`.
@@ -37,8 +39,11 @@ impl<B: Backend> Core<B> {
     }
 
     fn wait_for_events(&mut self, timeout: Duration) {
-        // A reactor that cannot be waited on is a programmer's error: its descriptor or its memory is not what it was.
-        self.io.wait(Some(timeout), &mut self.events).expect("waiting on a reactor of our own");
+        if let Err(error) = self.io.wait(Some(timeout), &mut self.events) {
+            // What the kernel lacks for a moment it may have again; nothing else is known to fail here.
+            tracing::error!(worker = self.ctx.worker, %error, "waiting for sockets failed; trying again");
+            std::thread::sleep(WAIT_FAILED_REST);
+        }
     }
 
     /// Reads the clocks: it is now for all that follows.
