@@ -281,8 +281,13 @@ fn two_in_file(file: &Arc<MapFile>, disks: [SimDisk; 2], seed: u64) -> (Arc<Flas
         hash_seed: 1,
         huge_pages: false,
     };
-    let file =
-        StoreFile { file: Arc::clone(file), reset: false, index: IndexPlace::File, power: segment::Power::default() };
+    let file = StoreFile {
+        file: Arc::clone(file),
+        reset: false,
+        index: IndexPlace::File,
+        index_left: None,
+        power: segment::Power::default(),
+    };
     let mut ground = TierGround::lay(&config, Some(&file), &plan(), NOW).expect("memory");
     let devices = disks.map(|disk| Box::new(disk) as Box<dyn Device>).into_iter().collect();
     (flash(devices, ground.take_room(), seed), ground)

@@ -27,7 +27,13 @@ fn begin(file: &Arc<MapFile>, disk: SimDisk) -> (Arc<Flash>, TierGround) {
         hash_seed: 1,
         huge_pages: false,
     };
-    let file = StoreFile { file: Arc::clone(file), reset: false, index: IndexPlace::Dram, power: Power::default() };
+    let file = StoreFile {
+        file: Arc::clone(file),
+        reset: false,
+        index: IndexPlace::Dram,
+        index_left: None,
+        power: Power::default(),
+    };
     let plan = SIZES.plan(&[DISK_BYTES], 512, IndexPlace::Dram);
     let mut ground = TierGround::lay(&config, Some(&file), &plan, NOW).expect("memory");
     let flash = Flash::new(FlashConfig {

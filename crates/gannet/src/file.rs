@@ -201,7 +201,7 @@ fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
         return Err(failed(to, "it is there already; name a file that is not".to_owned()));
     }
     let made = MapFile::open(to).map_err(|error| failed(to, error.to_string()))?;
-    let file = StoreFile { file: Arc::new(made), reset: false, index: from.index, power: power() };
+    let file = StoreFile { file: Arc::new(made), reset: false, index: from.index, index_left: None, power: power() };
     let copied =
         Store::in_file(&new, &file, now).map_err(|error| error.to_string()).and_then(|(store, mut background)| {
             from.copy_to(&store, &mut background, now).map_err(|error| error.to_string())

@@ -189,6 +189,7 @@ impl Store {
         let Ground { kept, stripes, headers, buckets, heap, notes, undo, records } = ground;
         let segments = Segments::on(&geometry, heap, headers, kept.clone());
         let index_anew = held.as_ref().is_some_and(|held| held.index_anew);
+        let index_in_dram = held.as_ref().is_some_and(|held| held.index() == IndexPlace::Dram);
         let rebuilders = if index_anew { REBUILDERS_MAX } else { 0 };
         let records = records.filter(|_| held.as_ref().is_some_and(Held::has_checkpoints));
         let mut store = Self {
@@ -218,12 +219,12 @@ impl Store {
             background: BackgroundGauges::default(),
             started: held.as_ref().map_or(now, |held| UnixMillis(held.block.made_ms)),
             huge_pages_asked: config.huge_pages,
-            finds: tier.is_some() && held.as_ref().is_some_and(|held| held.index() == IndexPlace::Dram),
+            finds: tier.is_some() && index_in_dram,
             tier: tier.map(|(tier, _)| tier),
             notes,
             reopened: None,
             rebuild: None,
-            marks_first: index_anew || records.is_some(),
+            marks_first: index_in_dram || index_anew || records.is_some(),
             checkpoints: Checkpoints::new(records),
             unverified: AtomicBool::new(false),
             named: None,
@@ -303,6 +304,19 @@ impl Store {
     pub fn leave(&self) -> Option<Arc<MapFile>> {
         self.close();
         self.held.as_ref().map(|held| Arc::clone(&held.file))
+    }
+
+    /// A copy of its index, for the store that goes on in the file that this one has left: with it, that one finds all
+    /// at once. `None`: its index is in the file, is not whole yet, or has items on flash, which are found again.
+    ///
+    /// # Errors
+    /// The memory for it is not there.
+    pub fn leave_index(&self) -> std::io::Result<Option<Arc<MapFile>>> {
+        let Some(held) = self.held.as_ref().filter(|held| held.index() == IndexPlace::Dram) else { return Ok(None) };
+        if self.tier.is_some() || self.is_rebuilding() || !self.closed.load(SeqCst) {
+            return Ok(None);
+        }
+        crate::file::index_left::leave(&self.index, held).map(Some)
     }
 
     /// The file that it lies in, if it does.

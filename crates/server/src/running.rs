@@ -287,7 +287,12 @@ impl Running {
         self.settle(&mut connections);
         let devices = self.shared.flash_files.clone();
         let users = self.shared.users.unsaved();
-        Estate { listeners, memory: self.shared.store.leave(), devices, users, connections }
+        let memory = self.shared.store.leave();
+        let index = self.shared.store.leave_index().unwrap_or_else(|error| {
+            tracing::warn!("the new process has to make the index anew: there is no memory for a copy ({error})");
+            None
+        });
+        Estate { listeners, memory, index, devices, users, connections }
     }
 
     /// Finds out, when the last worker has ended, what became of what the connections that have left hold on to: what

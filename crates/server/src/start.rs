@@ -329,14 +329,15 @@ impl Server {
     pub fn prepare(config: ServerConfig, estate: Estate) -> Result<Prepared, StartError> {
         check(&config)?;
         io::allocation::return_long_blocks();
-        let Estate { listeners: mut left, memory, devices, users, connections } = estate;
+        let Estate { listeners: mut left, memory, index, devices, users, connections } = estate;
         let mut bound = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
             Some(at) => Ok(left.swap_remove(at)),
             None => bind(&config, addr),
         };
         let listeners = doors(&config).iter().map(|(_, addr)| bound(addr)).collect::<Result<Vec<_>, _>>()?;
         let backlog = config.backlog;
-        let (shared, background) = assemble_in(config, Left { memory, devices, is_view: false }, UnixMillis::now())?;
+        let (shared, background) =
+            assemble_in(config, Left { memory, index, devices, is_view: false }, UnixMillis::now())?;
         if let Some(users) = users {
             let path = shared.config.acl_file.clone().unwrap_or_default();
             shared.users.take_up(&users).map_err(|error| StartError::Rights { path, error })?;
@@ -418,6 +419,8 @@ fn load_rights(config: &ServerConfig, budget: &Arc<Budget>) -> Result<Users, Sta
 pub(crate) struct Left {
     /// Its memory.
     pub(crate) memory: Option<Arc<MapFile>>,
+    /// Its index, where that is not in the memory.
+    pub(crate) index: Option<Arc<MapFile>>,
     /// Its devices of flash, in the order of the configuration.
     pub(crate) devices: Vec<Arc<File>>,
     /// It is looked at, and nothing of it is changed.
@@ -433,7 +436,7 @@ fn open_store(config: &ServerConfig, left: Left, now: UnixMillis) -> Result<Open
     }
     let (store, background) = match memory_file(config, left.memory)? {
         None => Store::new(&store_config(config), now),
-        Some(file) => Store::in_file(&store_config(config), &file, now),
+        Some(file) => Store::in_file(&store_config(config), &StoreFile { index_left: left.index, ..file }, now),
     }
     .map_err(StartError::Store)?;
     Ok((store, background, None))
@@ -461,7 +464,7 @@ pub(crate) fn memory_file(config: &ServerConfig, left: Option<Arc<MapFile>>) -> 
         tracing::warn!("{} says which run of the machine this is: that is for tests alone", arena::BOOT_ID_VARIABLE);
     }
     let power = Power { boot: boot.unwrap_or(0), checkpoints: config.checkpoint.is_some() };
-    Ok(Some(StoreFile { file, reset, index: config.file_index, power }))
+    Ok(Some(StoreFile { file, reset, index: config.file_index, index_left: None, power }))
 }
 
 /// Makes the store and all that a server's threads share, and starts nothing: for [`Server::start`], and for a

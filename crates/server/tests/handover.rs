@@ -376,6 +376,7 @@ fn what_is_prepared_and_dropped_closes_nothing() {
             .collect(),
         memory: estate.memory.clone(),
         devices: estate.devices.clone(),
+        index: None,
         users: None,
         connections: Vec::new(),
     };

@@ -118,7 +118,8 @@ impl World {
         let sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
         let index = file.as_ref().map_or(IndexPlace::File, |(_, index)| *index);
         let plan = sizes.plan(&[DISK_BYTES], slots, index);
-        let store_file = file.clone().map(|(file, index)| StoreFile { file, reset: false, index, power });
+        let store_file =
+            file.clone().map(|(file, index)| StoreFile { file, reset: false, index, index_left: None, power });
         let mut ground = TierGround::lay(&config, store_file.as_ref(), &plan, now).expect("memory");
         let flash = Flash::new(FlashConfig {
             devices: vec![Box::new(disk)],

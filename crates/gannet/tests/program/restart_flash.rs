@@ -90,12 +90,6 @@ impl Ledger {
         Self { writer, keys: vec![Known::default(); keys as usize], number: 0 }
     }
 
-    /// Keys that have a value, whatever became of requests that were not answered.
-    pub fn certain(&self) -> u64 {
-        let has = |known: &&Known| !known.cut.iter().chain([&known.acknowledged]).any(|number| *number == 0);
-        self.keys.iter().filter(has).count() as u64
-    }
-
     /// Writes until the connection is gone, or so many requests; true if all were answered.
     pub fn write(&mut self, addr: SocketAddr, prng: &mut Prng, most: u64) -> bool {
         for known in &mut self.keys {

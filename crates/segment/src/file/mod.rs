@@ -19,6 +19,7 @@ pub(crate) mod copy;
 mod fault;
 mod ground;
 mod held;
+pub(crate) mod index_left;
 pub(crate) mod inspect;
 pub(crate) mod notes;
 mod places;
@@ -59,6 +60,8 @@ pub struct StoreFile {
     pub reset: bool,
     /// Where the index is.
     pub index: IndexPlace,
+    /// The index in DRAM that the store before left, if it did: [`crate::Store::leave_index`].
+    pub index_left: Option<Arc<MapFile>>,
     /// How it comes through a loss of power.
     pub power: Power,
 }
@@ -175,7 +178,7 @@ pub(crate) fn lay(
     };
     let ground = ground.map_err(fault)?;
     if held.left.is_some() {
-        begin(&mut held, &ground).map_err(|error| fault(FileFault::Io(error)))?;
+        begin(&mut held, &ground, store_file.index_left.as_ref()).map_err(|error| fault(FileFault::Io(error)))?;
     } else {
         let segments = geometry.segments_for(config.memory_bytes, geometry.groups_start);
         let (kept, groups) = (ground.kept.clone(), geometry.groups_start);
@@ -205,7 +208,7 @@ fn restore(config: &StoreConfig, geometry: &Geometry, held: &Held) -> Result<Opt
 }
 
 /// A file that was there is changed from here on.
-fn begin(held: &mut Held, ground: &Ground) -> io::Result<()> {
+fn begin(held: &mut Held, ground: &Ground, index_left: Option<&Arc<MapFile>>) -> io::Result<()> {
     if held.lost.is_none() {
         held.superblocks.write(&held.block);
         if held.has_checkpoints() {
@@ -219,6 +222,11 @@ fn begin(held: &mut Held, ground: &Ground) -> io::Result<()> {
         records.allocate()?;
     }
     let in_dram = held.index() == IndexPlace::Dram;
+    if let Some(left) = index_left.filter(|_| in_dram && held.lost.is_none())
+        && index_left::take(left, held, ground)?
+    {
+        return Ok(());
+    }
     held.index_anew = in_dram || held.lost.is_some() || ground.kept.rebuilding.load(Acquire) != 0;
     if !held.index_anew {
         return Ok(());

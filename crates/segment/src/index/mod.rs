@@ -178,13 +178,33 @@ impl Index {
         growth::Growth::still(groups).0
     }
 
-    /// What is kept of an index that has no slot yet, and room for all that the one before it had.
-    pub(crate) fn begin_anew(kept: &KeptPage) {
+    /// The groups that an index has of which this is kept, those with it that it changes to.
+    pub(crate) fn groups_kept(kept: &KeptPage) -> usize {
         let growth = growth::Growth(kept.growth.load(Acquire));
-        let groups = match growth.is_changing() {
+        match growth.is_changing() {
             true => growth.groups().max(kept.groups_next.load(Acquire) as usize),
             false => growth.groups(),
-        };
+        }
+    }
+
+    /// The same of this one.
+    pub(crate) fn groups_used(&self) -> usize {
+        Self::groups_kept(&self.kept)
+    }
+
+    /// Every slot of the first so many groups.
+    pub(crate) fn words_used(&self, groups: usize) -> impl Iterator<Item = &Word64> {
+        Self::words_in(&self.buckets, groups)
+    }
+
+    /// The same of an index's ground.
+    pub(crate) fn words_in(buckets: &Array<Bucket>, groups: usize) -> impl Iterator<Item = &Word64> {
+        (0..groups * GROUP_BUCKETS).flat_map(|bucket| &buckets.at(bucket).slots)
+    }
+
+    /// What is kept of an index that has no slot yet, and room for all that the one before it had.
+    pub(crate) fn begin_anew(kept: &KeptPage) {
+        let groups = Self::groups_kept(kept);
         kept.growth.store(Self::growth_of(groups), Release);
         kept.groups_next.store(groups as u64, Release);
     }

@@ -40,7 +40,8 @@ fn open(file: &Arc<MapFile>, place: IndexPlace) -> (Arc<Store>, Background) {
 }
 
 fn open_early(file: &Arc<MapFile>, index: IndexPlace) -> (Arc<Store>, Background) {
-    let file = StoreFile { file: Arc::clone(file), reset: false, index, power: crate::Power::default() };
+    let file =
+        StoreFile { file: Arc::clone(file), reset: false, index, index_left: None, power: crate::Power::default() };
     Store::in_file(&config(2), &file, NOW).expect("it is taken")
 }
 

@@ -135,7 +135,13 @@ impl Rig {
 
     /// One that may have found none of them yet.
     pub(super) fn open_early(file: Arc<MapFile>, now: UnixMillis) -> Self {
-        let store_file = StoreFile { file: Arc::clone(&file), reset: false, index: place(), power: power() };
+        Self::open_with(file, None, now)
+    }
+
+    /// The same with the index that the store before left.
+    pub(super) fn open_with(file: Arc<MapFile>, index_left: Option<Arc<MapFile>>, now: UnixMillis) -> Self {
+        let store_file =
+            StoreFile { file: Arc::clone(&file), reset: false, index: place(), index_left, power: power() };
         let (store, background) = Store::in_file(&config(), &store_file, now).expect("the file is taken");
         let lane = store.lane().expect("a lane");
         Self { store, background, lane, file, now }
@@ -170,7 +176,8 @@ impl Rig {
 
     /// Why the file is not taken.
     pub(super) fn refusal(file: &Arc<MapFile>) -> String {
-        let store_file = StoreFile { file: Arc::clone(file), reset: false, index: place(), power: power() };
+        let store_file =
+            StoreFile { file: Arc::clone(file), reset: false, index: place(), index_left: None, power: power() };
         Store::in_file(&config(), &store_file, NOW).map(drop).expect_err("it is refused").to_string()
     }
 
@@ -589,7 +596,7 @@ fn a_file_of_other_sizes_or_with_damaged_words_is_refused_and_left_alone() {
     fill(&mut rig, 10);
     let image = |rig: &Rig| Arc::new(rig.file.image().expect("an image"));
     let open = |file: &Arc<MapFile>, config: StoreConfig| {
-        let file = StoreFile { file: Arc::clone(file), reset: false, index: place(), power: power() };
+        let file = StoreFile { file: Arc::clone(file), reset: false, index: place(), index_left: None, power: power() };
         Store::in_file(&config, &file, NOW).map(|_| ()).map_err(|error| error.to_string())
     };
     let file = image(&rig);

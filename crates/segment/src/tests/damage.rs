@@ -121,8 +121,13 @@ fn damage_parts(is_looked_at: impl Fn(&str) -> bool) {
             damage(&file, &mut Prng::new(seed), &range);
             let _ = crate::file_stats(&file, 0);
             let _ = crate::file_check(&file, 0);
-            let store_file =
-                StoreFile { file: Arc::clone(&file), reset: false, index: place(), power: crate::Power::default() };
+            let store_file = StoreFile {
+                file: Arc::clone(&file),
+                reset: false,
+                index: place(),
+                index_left: None,
+                power: crate::Power::default(),
+            };
             match Store::in_file(&config(), &store_file, NOW) {
                 Ok((store, background)) => {
                     drop((background, store));

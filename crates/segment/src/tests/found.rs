@@ -22,8 +22,13 @@ fn open_early(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
 }
 
 fn open_at(file: Arc<MapFile>, tier: &Arc<MapTier>, now: UnixMillis) -> Rig {
-    let store_file =
-        StoreFile { file: Arc::clone(&file), reset: false, index: IndexPlace::Dram, power: crate::Power::default() };
+    let store_file = StoreFile {
+        file: Arc::clone(&file),
+        reset: false,
+        index: IndexPlace::Dram,
+        index_left: None,
+        power: crate::Power::default(),
+    };
     let mut ground = TierGround::lay(&config(), Some(&store_file), &PLAN_FOUND, now).expect("the file is taken");
     tier.go_on(ground.take_room());
     let (store, background) = ground.store(Arc::clone(tier) as _, now).expect("a store");
@@ -250,7 +255,13 @@ fn a_file_keeps_to_where_its_index_was_beside_a_second_tier_too() {
         [(IndexPlace::Dram, IndexPlace::File, PLAN), (IndexPlace::File, IndexPlace::Dram, PLAN_FOUND)]
     {
         let file = Arc::new(MapFile::in_memory().expect("a file"));
-        let of = |index| StoreFile { file: Arc::clone(&file), reset: false, index, power: crate::Power::default() };
+        let of = |index| StoreFile {
+            file: Arc::clone(&file),
+            reset: false,
+            index,
+            index_left: None,
+            power: crate::Power::default(),
+        };
         let first = if made == IndexPlace::Dram { PLAN_FOUND } else { PLAN };
         drop(TierGround::lay(&config(), Some(&of(made)), &first, NOW).expect("made"));
         let told = TierGround::lay(&config(), Some(&of(asked)), &plan, NOW).expect_err("it is refused").to_string();

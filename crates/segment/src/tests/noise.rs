@@ -44,7 +44,7 @@ fn config() -> StoreConfig {
 /// A store in a file, with a tier or without, that has its index where the thread's stores have it.
 fn open(file: &Arc<MapFile>, tier: Option<&Arc<MapTier>>) -> Result<Rig, StartError> {
     let power = crate::Power::default();
-    let store_file = StoreFile { file: Arc::clone(file), reset: false, index: place(), power };
+    let store_file = StoreFile { file: Arc::clone(file), reset: false, index: place(), index_left: None, power };
     let (store, background) = match tier {
         None => Store::in_file(&config(), &store_file, NOW)?,
         Some(tier) => TierGround::lay(&config(), Some(&store_file), &PLAN, NOW)?.store(Arc::clone(tier) as _, NOW)?,

@@ -112,6 +112,76 @@ fn nothing_that_was_replaced_or_removed_comes_back_while_the_index_is_made_anew(
     });
 }
 
+/// The file and the index of a store that ends in order.
+fn left(rig: Rig) -> (Arc<MapFile>, Arc<MapFile>) {
+    let Rig { store, background, lane, .. } = rig;
+    assert!(store.leave_index().expect("memory").is_none(), "it works still");
+    drop((background, lane));
+    let file = store.leave().expect("it is in a file");
+    (file, store.leave_index().expect("memory").expect("it is whole"))
+}
+
+fn open_with(file: &Arc<MapFile>, index: &Arc<MapFile>) -> Rig {
+    let file = Arc::new(file.image().expect("an image"));
+    Rig::open_with(file, Some(Arc::clone(index)), NOW)
+}
+
+/// A counter that was not found yet was begun anew by an `incr`, in each upgrade.
+#[test]
+fn a_store_that_gets_the_index_of_the_one_before_it_misses_nothing_and_is_found_again_after_a_crash() {
+    with_index_in_dram(|| {
+        for seed in 0..40 {
+            let (mut prng, mut expected) = (Prng::new(seed), Expected::default());
+            let mut rig = Rig::new();
+            let all = |rig: &mut Rig, expected: &Expected| {
+                (0..60).for_each(|number| expected.check(rig, &key(number), seed));
+                assert_eq!(
+                    rig.store.stats().items,
+                    rig.slots() as u64,
+                    "seed {seed}: items that are counted, and slots"
+                );
+            };
+            for _ in 0..3 {
+                for _ in 0..prng.below(120) {
+                    change(&mut rig, &mut expected, &mut prng);
+                }
+                let (file, index) = left(rig);
+                rig = open_with(&file, &index);
+                assert!(rig.reopened().clean && !rig.store.is_rebuilding(), "seed {seed}");
+                all(&mut rig, &expected);
+                // An index that is of another opening is that of another file.
+                let next = left(open_with(&file, &index));
+                assert!(open_with(&next.0, &index).store.is_rebuilding(), "seed {seed}: an index of before");
+                assert!(open_with(&file, &next.1).store.is_rebuilding(), "seed {seed}: an index of later");
+            }
+            for _ in 0..prng.below(60) {
+                change(&mut rig, &mut expected, &mut prng);
+            }
+            // Killed: the index is made anew, of what is in the segments.
+            let mut rig = Rig::open(Arc::new(rig.file.image().expect("an image")), NOW);
+            rig.settle();
+            all(&mut rig, &expected);
+            rig.empty_out(&keys(60));
+        }
+    });
+}
+
+#[test]
+fn an_index_beside_a_file_that_was_not_left_in_order_is_not_believed() {
+    with_index_in_dram(|| {
+        let mut rig = Rig::new();
+        fill(&mut rig, 60);
+        let (file, index) = left(rig);
+        // The new process has opened the file and was killed: the one before it goes on.
+        let mut next = open_with(&file, &index);
+        next.put(&key(3), b"by the next one");
+        let mut rig = open_with(&next.file, &index);
+        assert!(rig.store.is_rebuilding());
+        rig.settle();
+        assert_eq!(rig.read(&key(3)).as_deref(), Some(&b"by the next one"[..]));
+    });
+}
+
 #[test]
 fn what_was_marked_stale_or_dropped_before_it_was_found_does_not_come_back_fresh() {
     with_index_in_dram(|| {

@@ -16,8 +16,13 @@ use crate::tiered::FromFlash;
 use crate::{FileFault, IndexPlace, Namespace, StartError, Store, StoreFile, TierPlan};
 
 fn open(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
-    let store_file =
-        StoreFile { file: Arc::clone(&file), reset: false, index: IndexPlace::File, power: crate::Power::default() };
+    let store_file = StoreFile {
+        file: Arc::clone(&file),
+        reset: false,
+        index: IndexPlace::File,
+        index_left: None,
+        power: crate::Power::default(),
+    };
     let ground = TierGround::lay(&config(), Some(&store_file), &PLAN, NOW).expect("the file is taken");
     let (store, background) = ground.store(Arc::clone(tier) as _, NOW).expect("a store");
     let lane = store.lane().expect("a lane");
@@ -26,7 +31,8 @@ fn open(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
 
 /// The same where the thread's stores have their index, as they come through a loss of power.
 pub(super) fn open_beside(file: Arc<MapFile>, tier: &Arc<MapTier>, now: UnixMillis) -> Rig {
-    let store_file = StoreFile { file: Arc::clone(&file), reset: false, index: place(), power: power() };
+    let store_file =
+        StoreFile { file: Arc::clone(&file), reset: false, index: place(), index_left: None, power: power() };
     let mut ground = TierGround::lay(&config(), Some(&store_file), &plan_at(place()), now).expect("the file is taken");
     tier.go_on(ground.take_room());
     let (store, background) = ground.store(Arc::clone(tier) as _, now).expect("a store");
@@ -172,7 +178,8 @@ fn an_item_on_flash_that_was_being_deleted_or_brought_back_is_there_or_not() {
 fn a_file_is_taken_with_the_tier_that_it_was_made_with_alone() {
     let file = Arc::new(MapFile::in_memory().expect("a file"));
     drop(open(Arc::clone(&file), &Arc::default()));
-    let store_file = StoreFile { file, reset: false, index: IndexPlace::File, power: crate::Power::default() };
+    let store_file =
+        StoreFile { file, reset: false, index: IndexPlace::File, index_left: None, power: crate::Power::default() };
     let fault = |error| match error {
         StartError::File { fault, .. } => fault.to_string(),
         other => panic!("{other}"),
@@ -183,7 +190,13 @@ fn a_file_is_taken_with_the_tier_that_it_was_made_with_alone() {
     let other = fault(TierGround::lay(&config(), Some(&store_file), &larger, NOW).expect_err("another flash"));
     assert!(other.contains("flash of 1 bytes in all, not 2"), "{other}");
     let plain = Arc::new(MapFile::in_memory().expect("a file"));
-    let plain = StoreFile { file: plain, reset: false, index: IndexPlace::File, power: crate::Power::default() };
+    let plain = StoreFile {
+        file: plain,
+        reset: false,
+        index: IndexPlace::File,
+        index_left: None,
+        power: crate::Power::default(),
+    };
     drop(Store::in_file(&config(), &plain, NOW).expect("made"));
     let with = TierGround::lay(&config(), Some(&plain), &PLAN, NOW).expect_err("it was made without");
     assert!(matches!(&with, StartError::File { fault: FileFault::Flash { found: 0, .. }, .. }), "{with}");

@@ -173,6 +173,9 @@ fn hand_over(pass: &Pass, estate: &Estate, admin: Option<&Bound>, names: &Names)
     }
     say_listeners(pass, &estate.listeners).map_err(gone)?;
     say_names(pass, names).map_err(gone)?;
+    if let Some(index) = &estate.index {
+        say(pass, "index", json!({}), &[index.as_fd()]).map_err(gone)?;
+    }
     let admin: Vec<BorrowedFd<'_>> = admin.iter().map(|admin| admin.as_fd()).collect();
     say(pass, "handed", json!({"connections": estate.connections.len()}), &admin).map_err(gone)?;
     let heard = hear(pass, TAKE_PATIENCE).map_err(gone)?;

@@ -53,6 +53,8 @@ pub struct Estate {
     pub listeners: Vec<Listener>,
     /// Its memory, left in order.
     pub memory: Option<Arc<MapFile>>,
+    /// Its index, where that is not in the memory.
+    pub index: Option<Arc<MapFile>>,
     /// The devices of its second tier, in the order of the configuration of who gets them.
     pub devices: Vec<Arc<File>>,
     /// Its users of the protocol of Redis as lines of a file, if they are not those of its file any more.

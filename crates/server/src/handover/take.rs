@@ -181,6 +181,10 @@ impl Taking {
                     let bytes = heard.told["bytes"].as_u64().unwrap_or(0) as usize;
                     estate.users = Some(hear_bytes(&self.pass, bytes)?);
                 }
+                "index" => {
+                    let fd = heard.descriptors.pop();
+                    estate.index = fd.and_then(|fd| MapFile::adopt(fd, Path::new("its index")).ok()).map(Arc::new);
+                }
                 "listeners" => estate.listeners.extend(listeners_of(heard)?),
                 "names" => received.names.extend(names_of(heard)?),
                 "handed" => {
@@ -318,8 +322,13 @@ fn offered(
     let plan = (!devices.is_empty()).then(|| crate::tier::plan(&config, config.file_index)).transpose();
     let plan = plan.map_err(|error| Refused(error.to_string()))?.map(|(_, plan)| plan);
     let file = Arc::new(file);
-    let store_file =
-        StoreFile { file: Arc::clone(&file), reset: false, index: config.file_index, power: Power::default() };
+    let store_file = StoreFile {
+        file: Arc::clone(&file),
+        reset: false,
+        index: config.file_index,
+        index_left: None,
+        power: Power::default(),
+    };
     file_fits(&store_config(&config), &store_file, plan.as_ref()).map_err(|fault| Refused(unfit(&fault)))?;
     Ok(Offered { memory: file, memory_bytes, devices })
 }
