@@ -42,7 +42,7 @@ pub fn run(quick: bool) -> Result<(), String> {
     println!("| memory | gets on one connection | calm | connect and get | calm | items before and after |");
     println!("|---|---|---|---|---|---|");
     for memory_mib in sizes {
-        for place in [Place::File, Place::Memory] {
+        for place in [Place::File, Place::FileAndDram, Place::Memory] {
             measure(place, memory_mib, rounds)?;
         }
     }
@@ -54,6 +54,8 @@ pub fn run(quick: bool) -> Result<(), String> {
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     File,
+    /// The same, with its index in DRAM.
+    FileAndDram,
     Memory,
 }
 
@@ -70,7 +72,7 @@ impl Taken {
         let probe = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
         let addr = probe.local_addr().map_err(|error| error.to_string())?;
         drop(probe);
-        let file = (place == Place::File)
+        let file = (place != Place::Memory)
             .then(|| PathBuf::from(format!("/dev/shm/gannet-bench-upgrade-{}", std::process::id())));
         let memory = format!("{memory_mib}MiB");
         let text = addr.to_string();
@@ -79,6 +81,9 @@ impl Taken {
         match &file {
             Some(path) => args.extend(["--file".to_owned(), path.display().to_string()]),
             None => args.push("--upgradable".to_owned()),
+        }
+        if place == Place::FileAndDram {
+            args.extend(["--file-index", "dram"].map(str::to_owned));
         }
         let child = spawn(&args)?;
         let taken = Self { child, addr, args, file };
@@ -265,7 +270,11 @@ fn measure(place: Place, memory_mib: u64, rounds: usize) -> Result<(), String> {
         let (median, low, high) = median_min_max(figure);
         format!("{median:.2} ({low:.2}-{high:.2})")
     });
-    let name = if place == Place::File { "--file on tmpfs" } else { "--upgradable" };
+    let name = match place {
+        Place::File => "--file on tmpfs",
+        Place::FileAndDram => "--file on tmpfs, --file-index dram",
+        Place::Memory => "--upgradable",
+    };
     println!("| {memory_mib} MiB, {name} | {} | {before}, {after} |", told.join(" | "));
     Ok(())
 }

@@ -8,9 +8,11 @@
 //! Invariants:
 //! - It is of one opening of one file: the store that takes it is the next to open that file, which was left in order.
 //!   Whoever finds anything else makes the index anew.
-//! - It is a copy, so that neither process works on memory of the other.
+//! - It is a copy, so that neither process works on memory of the other. As nobody is served meanwhile, it is made by
+//!   as many threads as there are CPUs, up to [`THREADS_MAX`].
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -18,12 +20,31 @@ use arena::{Map, MapFile};
 
 use super::held::Held;
 use super::{Ground, PAGE};
-use crate::index::{GROUP_BYTES, Index};
+use crate::index::{GROUP_BYTES, GROUP_SLOTS, Index};
 use crate::raw::{Array, Word64};
 
 /// What it begins with.
 const MAGIC: u64 = u64::from_le_bytes(*b"GANNETIX");
 const HEAD_WORDS: usize = PAGE as usize / size_of::<Word64>();
+
+/// Threads that copy at once: more wait for memory alone.
+const THREADS_MAX: usize = 8;
+/// Groups that are not worth a thread of their own: some 256 KiB of slots.
+const GROUPS_A_THREAD_MIN: usize = 64;
+
+/// Copies the slots of so many groups by `copy`, which is called with ranges of groups that have all of them.
+fn copy_all(groups: usize, copy: impl Fn(Range<usize>) + Sync) {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = cpus.min(THREADS_MAX).min(groups / GROUPS_A_THREAD_MIN).max(1);
+    let share = groups.div_ceil(threads);
+    std::thread::scope(|scope| {
+        for number in 1..threads {
+            let copy = &copy;
+            scope.spawn(move || copy(groups.min(number * share)..groups.min((number + 1) * share)));
+        }
+        copy(0..groups.min(share));
+    });
+}
 
 /// The words of such memory, with room for so many groups.
 fn words(file: &Arc<MapFile>, groups: usize) -> io::Result<Array<Word64>> {
@@ -41,9 +62,12 @@ pub(crate) fn leave(index: &Index, held: &Held) -> io::Result<Arc<MapFile>> {
     for (at, value) in [MAGIC, held.block.opened, groups as u64].into_iter().enumerate() {
         words.at(at).store(value, Relaxed);
     }
-    for (at, slot) in index.words_used(groups).enumerate() {
-        words.at(HEAD_WORDS + at).store(slot.load(Relaxed), Relaxed);
-    }
+    copy_all(groups, |range| {
+        let from = HEAD_WORDS + range.start * GROUP_SLOTS;
+        for (at, slot) in index.words_used(range).enumerate() {
+            words.at(from + at).store(slot.load(Relaxed), Relaxed);
+        }
+    });
     Ok(file)
 }
 
@@ -60,8 +84,11 @@ pub(super) fn take(left: &Arc<MapFile>, held: &Held, ground: &Ground) -> io::Res
     if head != [MAGIC, held.block.opened - 1, groups as u64] {
         return Ok(false);
     }
-    for (at, slot) in Index::words_in(&ground.buckets, groups).enumerate() {
-        slot.store(words.at(HEAD_WORDS + at).load(Relaxed), Relaxed);
-    }
+    copy_all(groups, |range| {
+        let from = HEAD_WORDS + range.start * GROUP_SLOTS;
+        for (at, slot) in Index::words_in(&ground.buckets, range).enumerate() {
+            slot.store(words.at(from + at).load(Relaxed), Relaxed);
+        }
+    });
     Ok(true)
 }

@@ -192,14 +192,14 @@ impl Index {
         Self::groups_kept(&self.kept)
     }
 
-    /// Every slot of the first so many groups.
-    pub(crate) fn words_used(&self, groups: usize) -> impl Iterator<Item = &Word64> {
+    /// Every slot of some groups.
+    pub(crate) fn words_used(&self, groups: std::ops::Range<usize>) -> impl Iterator<Item = &Word64> {
         Self::words_in(&self.buckets, groups)
     }
 
     /// The same of an index's ground.
-    pub(crate) fn words_in(buckets: &Array<Bucket>, groups: usize) -> impl Iterator<Item = &Word64> {
-        (0..groups * GROUP_BUCKETS).flat_map(|bucket| &buckets.at(bucket).slots)
+    pub(crate) fn words_in(buckets: &Array<Bucket>, groups: std::ops::Range<usize>) -> impl Iterator<Item = &Word64> {
+        (groups.start * GROUP_BUCKETS..groups.end * GROUP_BUCKETS).flat_map(|bucket| &buckets.at(bucket).slots)
     }
 
     /// What is kept of an index that has no slot yet, and room for all that the one before it had.
