@@ -138,19 +138,19 @@ impl<'l> Turn<'l> {
     #[inline]
     pub fn get(&self, key: &Key<'_>) -> Option<Item<'_>> {
         self.sample(key, Asked::Read);
-        let seen = self.find_settled(key)?;
+        let Some(seen) = self.find_live(key) else { return self.missing(key) };
         self.store.note_access(&seen, self.now);
         Some(self.store.item(&seen))
     }
 
-    /// The live item; where there is none in memory, it is noted whether that says anything.
-    #[inline(always)]
-    fn find_settled(&self, key: &Key<'_>) -> Option<Seen<'l>> {
-        let found = self.find_live(key);
-        if self.tiered && found.is_none() {
+    /// There is none in memory: it is noted whether that says anything.
+    #[cold]
+    #[inline(never)]
+    fn missing(&self, key: &Key<'_>) -> Option<Item<'_>> {
+        if self.tiered {
             self.note_missing(key);
         }
-        found
+        None
     }
 
     /// Looks where the key's item is and asks for its lines. The key's index bucket should have been asked for by
@@ -181,7 +181,7 @@ impl<'l> Turn<'l> {
 
     /// The key's item, without counting an access.
     pub fn peek(&self, key: &Key<'_>) -> Option<Item<'_>> {
-        let seen = self.find_settled(key)?;
+        let Some(seen) = self.find_live(key) else { return self.missing(key) };
         Some(self.store.item(&seen))
     }
 

@@ -39,6 +39,8 @@ impl Telling {
         })
     }
 
+    /// Inlined by hand: it is called for each field of a hash, and what the compiler does changes with other code.
+    #[inline(always)]
     fn put(self, out: &mut OutBuffer, bin: &Bin<'_>) {
         if self != Self::Values {
             typed::put_text(out, &bin.name);
