@@ -12,7 +12,7 @@ use server::config::value::Auto;
 use server::config::{Plan, live, remedy};
 use server::handover::{Estate, Giver, Kept, Names, Predecessor, Received, Refused, Taking, memory_of_file};
 use server::shared::Shared;
-use server::start::{Ended, Running, Server, ServerConfig, StartError, bind_ahead};
+use server::start::{Ended, Running, Server, ServerConfig, StartError, bind_ahead, check_users};
 
 use crate::Failure;
 use crate::serve::failed;
@@ -51,6 +51,7 @@ impl Upgrade {
             plan.resolved.memory = Auto::Is(ByteSize(bytes));
         }
         let Some(taking) = taking else { return Ok(None) };
+        check_users(&plan.server).map_err(start_failed)?;
         let listeners = bind_ahead(&plan.server, |addr| taking.has(addr)).map_err(start_failed)?;
         Ok(Some(Begun { taking, listeners }))
     }

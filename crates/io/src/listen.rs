@@ -135,6 +135,8 @@ pub struct Listener {
     addr: ListenAddr,
     /// The file of a unix socket that this process made.
     file: Option<FileId>,
+    /// It was let listen, here or by another process.
+    listens: bool,
     /// Another process may go on listening.
     is_shared: bool,
 }
@@ -173,7 +175,7 @@ impl Drop for Listener {
 impl Listener {
     /// Binds and listens. The error is the kernel's: address in use, permission denied, no such directory.
     pub fn open(addr: &ListenAddr) -> std::io::Result<Self> {
-        let listener = Self::bind(addr, false)?;
+        let mut listener = Self::bind(addr, false)?;
         listener.listen(BACKLOG)?;
         Ok(listener)
     }
@@ -187,7 +189,7 @@ impl Listener {
             ListenAddr::Tcp(addr) => {
                 let fd = bind_tcp(*addr, ipv6_only)?;
                 let bound = SocketAddr::try_from(net::getsockname(&fd)?)?;
-                Ok(Self { fd, addr: ListenAddr::Tcp(bound), file: None, is_shared: false })
+                Ok(Self { fd, addr: ListenAddr::Tcp(bound), file: None, listens: false, is_shared: false })
             }
             ListenAddr::Unix { path, mode } => Self::bind_unix(path.clone(), *mode),
         }
@@ -197,11 +199,13 @@ impl Listener {
     ///
     /// # Errors
     /// `AddrInUse` when another process was bound at the same moment and listens now; else the kernel's.
-    pub fn listen(&self, backlog: i32) -> std::io::Result<()> {
-        if !self.has_its_file() {
+    pub fn listen(&mut self, backlog: i32) -> std::io::Result<()> {
+        if !self.listens && !self.has_its_file() {
             return Err(std::io::ErrorKind::AddrInUse.into());
         }
-        listen(self.fd.as_fd(), backlog)
+        listen(self.fd.as_fd(), backlog)?;
+        self.listens = true;
+        Ok(())
     }
 
     /// The file of a unix socket is still the one that was made: a process that starts at the same moment takes one
@@ -224,14 +228,15 @@ impl Listener {
         let fd = socket(AddressFamily::UNIX)?;
         net::bind(&fd, &SocketAddrUnix::new(&path)?)?;
         let file = Some(file_id(&path)?);
-        let listener = Self { fd, addr: ListenAddr::Unix { path: path.clone(), mode }, file, is_shared: false };
+        let addr = ListenAddr::Unix { path: path.clone(), mode };
+        let listener = Self { fd, addr, file, listens: false, is_shared: false };
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
         Ok(listener)
     }
 
     /// A socket that another process listens on, at `addr`. It counts as shared until it is said that it is not.
     pub fn adopt(fd: OwnedFd, addr: ListenAddr) -> Self {
-        Self { fd, addr, file: None, is_shared: true }
+        Self { fd, addr, file: None, listens: true, is_shared: true }
     }
 
     /// Whether another process has it too: then dropping it leaves the file of a unix socket.
@@ -358,18 +363,26 @@ mod tests {
     fn who_connects_before_it_listens_is_refused_and_not_reset_later() {
         let path = std::env::temp_dir().join(format!("gannet-listen-{}", std::process::id()));
         for addr in [ListenAddr::Tcp(([127, 0, 0, 1], 0).into()), ListenAddr::Unix { path, mode: 0o600 }] {
-            let bound = Listener::bind(&addr, false).expect("a free address");
-            let connects = || match bound.addr() {
+            let mut bound = Listener::bind(&addr, false).expect("a free address");
+            let addr = bound.addr().clone();
+            let connects = || match &addr {
                 ListenAddr::Tcp(addr) => std::net::TcpStream::connect(addr).map(drop),
                 ListenAddr::Unix { path, .. } => std::os::unix::net::UnixStream::connect(path).map(drop),
             };
             let refused = connects().expect_err("nobody listens");
             assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
             // Two that start at once are both bound; one of them listens.
-            let other = Listener::bind(bound.addr(), false).expect("nobody listens yet");
+            let mut other = Listener::bind(bound.addr(), false).expect("nobody listens yet");
             other.listen(1).expect("it is the first");
             assert_eq!(bound.listen(1).expect_err("taken").kind(), std::io::ErrorKind::AddrInUse);
             connects().expect("the other one listens");
+            // One that listens goes on, whatever became of its file.
+            if let ListenAddr::Unix { path, .. } = &addr {
+                let aside = path.with_extension("aside");
+                std::fs::rename(path, &aside).expect("it is there");
+                other.listen(1).expect("it listens");
+                std::fs::rename(aside, path).expect("it is there");
+            }
             drop(bound);
             match other.addr().clone() {
                 ListenAddr::Unix { path, .. } => {

@@ -144,7 +144,7 @@ impl Acceptor {
         let open: u64 = (0..self.intakes.len()).map(|worker| self.load(worker)).sum();
         let connections_max = self.shared.live.connections_max.load(Relaxed);
         if open >= connections_max || !self.shared.namespaces.enter(door.namespace) {
-            return self.refuse(stream, door);
+            return self.refuse_moved(stream, door, carried.as_deref());
         }
         door.is_counted = true;
         loop {
@@ -167,7 +167,7 @@ impl Acceptor {
             }
             if tried == 0 || self.shared.stop.is_off() {
                 self.shared.namespaces.leave(door.namespace);
-                return self.refuse(stream, door);
+                return self.refuse_moved(stream, door, carried.as_deref());
             }
             // Every intake is full, no worker is: who comes next waits in the kernel.
             self.wake_workers();
@@ -181,6 +181,14 @@ impl Acceptor {
             self.shared.workers[self.to_wake.trailing_zeros() as usize].waker.wake();
             self.to_wake &= self.to_wake - 1;
         }
+    }
+
+    /// The same for one that another server may have left in the midst of an answer: a line would be a part of that.
+    fn refuse_moved(&self, stream: Stream, door: Door, carried: Option<&Carried>) {
+        if carried.is_some_and(|carried| !carried.output.is_empty()) {
+            return self.shared.acceptor.rejected.add(1);
+        }
+        self.refuse(stream, door);
     }
 
     fn refuse(&self, stream: Stream, door: Door) {

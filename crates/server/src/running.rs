@@ -14,9 +14,10 @@ use crate::command::{Door, Protocol};
 use crate::config::kinds::IoChoice;
 use crate::handover::{Estate, Moved};
 use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
+use crate::mail::Subscriber;
 use crate::reactor;
 use crate::shared::Shared;
-use crate::start::{StartError, doors};
+use crate::start::{Known, StartError, doors};
 use crate::survey;
 
 /// What clients come in by.
@@ -287,25 +288,28 @@ impl Running {
         self.settle(&mut connections);
         let devices = self.shared.flash_files.clone();
         let users = self.shared.users.unsaved();
+        let known = Some(Known { auth: self.shared.auth.clone(), rights: self.shared.users.lines() });
         let memory = self.shared.store.leave();
         let index = self.shared.store.leave_index().unwrap_or_else(|error| {
             tracing::warn!("the new process has to make the index anew: there is no memory for a copy ({error})");
             None
         });
-        Estate { listeners, memory, index, devices, users, connections }
+        Estate { listeners, memory, index, devices, users, known, connections }
     }
 
     /// Finds out, when the last worker has ended, what became of what the connections that have left hold on to: what
     /// was published for them, and whether what they watch has changed.
-    fn settle(&self, connections: &mut [Moved<Stream>]) {
+    fn settle(&self, connections: &mut Vec<Moved<Stream>>) {
         let now = self.shared.now();
         let mut lane = self.shared.store.lane().ok();
+        // Who was told more than may wait is closed, as ever.
+        connections.retain(|moved| !moved.subscriber.as_ref().is_some_and(Subscriber::is_broken));
         for moved in connections.iter_mut() {
             let carried = Arc::make_mut(&mut moved.carried);
             if let Some(subscriber) = moved.subscriber.take() {
                 let version = if carried.speaks_3 { Version::Resp3 } else { Version::Resp2 };
                 let mut part = [0; 4096];
-                while subscriber.has_mail() && !subscriber.is_broken() {
+                while subscriber.has_mail() {
                     let bytes = subscriber.take(&mut part, version);
                     carried.output.extend_from_slice(&part[..bytes]);
                 }

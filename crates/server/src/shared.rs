@@ -59,7 +59,7 @@ pub struct Shared {
     /// Flushes that have been asked for and are not due yet.
     pub delayed_flush: DelayedFlush,
     /// Who may use the server; without it, everyone.
-    pub auth: Option<Auth>,
+    pub auth: Option<Arc<Auth>>,
     /// What clients of Redis may do.
     pub users: Users,
     /// What is counted by key prefix, while it is.

@@ -329,23 +329,23 @@ impl Server {
     pub fn prepare(config: ServerConfig, estate: Estate) -> Result<Prepared, StartError> {
         check(&config)?;
         io::allocation::return_long_blocks();
-        let Estate { listeners: mut left, memory, index, devices, users, connections } = estate;
+        let Estate { listeners: mut left, memory, index, devices, users, known, connections } = estate;
         let mut bound = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
             Some(at) => Ok(left.swap_remove(at)),
             None => bind(&config, addr),
         };
-        let listeners = doors(&config).iter().map(|(_, addr)| bound(addr)).collect::<Result<Vec<_>, _>>()?;
+        let mut listeners = doors(&config).iter().map(|(_, addr)| bound(addr)).collect::<Result<Vec<_>, _>>()?;
         let backlog = config.backlog;
         let (shared, background) =
-            assemble_in(config, Left { memory, index, devices, is_view: false }, UnixMillis::now())?;
+            assemble_in(config, Left { memory, index, devices, known, is_view: false }, UnixMillis::now())?;
         if let Some(users) = users {
             let path = shared.config.acl_file.clone().unwrap_or_default();
             shared.users.take_up(&users).map_err(|error| StartError::Rights { path, error })?;
         }
         // Only now: clients of a server whose memory file is refused after all would be cut off.
-        for listener in &listeners {
-            let refused = |error| StartError::Bind { addr: listener.addr().clone(), error };
-            bind_patiently(|| listener.listen(backlog)).map_err(refused)?;
+        for listener in &mut listeners {
+            let addr = listener.addr().clone();
+            bind_patiently(|| listener.listen(backlog)).map_err(|error| StartError::Bind { addr, error })?;
         }
         Running::prepare(shared, background, Doors { listeners, left, connections })
     }
@@ -414,6 +414,23 @@ fn load_rights(config: &ServerConfig, budget: &Arc<Budget>) -> Result<Users, Sta
         .map_err(|error| StartError::Rights { path: path.map(Into::into).unwrap_or_default(), error })
 }
 
+/// The users that a server knew, for the one that goes on in the same process when nobody took over.
+#[derive(Debug)]
+pub struct Known {
+    pub(crate) auth: Option<Arc<Auth>>,
+    /// Those of the protocol of Redis, as lines of a file.
+    pub(crate) rights: Vec<u8>,
+}
+
+/// Reads the files of users and forgets what they say: for who is to take over, before the running server lets go.
+///
+/// # Errors
+/// A file is not taken.
+pub fn check_users(config: &ServerConfig) -> Result<(), StartError> {
+    load_users(config)?;
+    load_rights(config, &Budget::new(config.memory_bytes, config.client_memory_bytes)).map(drop)
+}
+
 /// What another server left of its store.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
@@ -423,6 +440,8 @@ pub(crate) struct Left {
     pub(crate) index: Option<Arc<MapFile>>,
     /// Its devices of flash, in the order of the configuration.
     pub(crate) devices: Vec<Arc<File>>,
+    /// The users that this process knew: their files are not read again.
+    pub(crate) known: Option<Known>,
     /// It is looked at, and nothing of it is changed.
     pub(crate) is_view: bool,
 }
@@ -488,6 +507,21 @@ fn worker_shared(config: &ServerConfig) -> Result<WorkerShared, StartError> {
     })
 }
 
+/// Both kinds of users: those that are known, or else those of the files.
+fn users(
+    config: &ServerConfig,
+    known: Option<Known>,
+    budget: &Arc<Budget>,
+) -> Result<(Option<Arc<Auth>>, Users), StartError> {
+    let Some(Known { auth, rights }) = known else {
+        return Ok((load_users(config)?.map(Arc::new), load_rights(config, budget)?));
+    };
+    let path = config.acl_file.as_deref();
+    let refused = |error| StartError::Rights { path: path.map(Into::into).unwrap_or_default(), error };
+    let users = Users::of_lines(path, config.auth_file.is_none(), budget, &rights).map_err(refused)?;
+    Ok((auth, users))
+}
+
 /// The settings that a reload may change, as they are at the start.
 fn live(config: &ServerConfig) -> Live {
     Live {
@@ -508,6 +542,8 @@ pub(crate) fn assemble_in(
     started: UnixMillis,
 ) -> Result<(Arc<Shared>, segment::Background), StartError> {
     let begun = std::time::Instant::now();
+    let mut left = left;
+    let known = left.known.take();
     let (store, background, tiered) = open_store(&config, left, started)?;
     let wall = started;
     let started = store.reopened().map_or(wall, |reopened| reopened.at);
@@ -525,6 +561,7 @@ pub(crate) fn assemble_in(
     }
     let watch = Arc::new(Hub::default());
     let budget = Budget::new(config.memory_bytes, config.client_memory_bytes);
+    let (auth, users) = users(&config, known, &budget)?;
     let channels = Channels::new(&watch, &budget, config.subscriber_backlog_bytes);
     let shared = Shared {
         live: live(&config),
@@ -537,8 +574,8 @@ pub(crate) fn assemble_in(
         pins: PinBudget::new(config.memory_bytes),
         namespaces,
         delayed_flush: DelayedFlush::kept_in(&store),
-        users: load_rights(&config, &budget)?,
-        auth: load_users(&config)?,
+        users,
+        auth,
         prefixes: Prefixes::new(config.prefix_delimiter),
         sets: kept.sets,
         minutes: Minutes::new(config.prefix_delimiter, started),

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Client, config, pattern, set, start, tcp, value, wait_until};
+use gannet_server::command::Protocol;
 use gannet_server::config::kinds::IoChoice;
 use gannet_server::handover::Estate;
 use gannet_server::start::{Ended, Running, Server, ServerConfig};
@@ -76,7 +77,7 @@ fn connections_items_and_ports_go_on_in_the_next_server() {
         let _ = std::io::Read::read(&mut third.stream, &mut waste).expect("the answer");
         let named = b"SELECT 3\r\nCLIENT SETNAME carried\r\nSET in3 x\r\n";
         third.ask(named, b"+OK\r\n+OK\r\n+OK\r\n");
-        let cut = b"*2\r\n$3\r\nGET\r\n$3\r\nin";
+        let cut = b"CLIENT REPLY SKIP\r\n*2\r\n$3\r\nGET\r\n$3\r\nin";
         third.send(cut);
         wait_until("all is received", || {
             bytes_read(&running) == set("k", b"v").len() + half_sent.len() + hello.len() + named.len() + cut.len()
@@ -93,7 +94,7 @@ fn connections_items_and_ports_go_on_in_the_next_server() {
         idle.expect(&value("k", b"v"));
         early.expect(&value("k", b"v"));
         half.ask(b"56789\r\nget half\r\n", b"STORED\r\nVALUE half 0 10\r\n0123456789\r\nEND\r\n");
-        third.ask(b"3\r\n", b"$1\r\nx\r\n");
+        third.ask(b"3\r\nGET in3\r\n", b"$1\r\nx\r\n");
         third.ask(b"CLIENT GETNAME\r\nGET none\r\n", b"$7\r\ncarried\r\n_\r\n");
         assert!(running.shared().store.reopened().is_some_and(|reopened| reopened.clean && reopened.items == 2));
         drop((idle, half, third, early));
@@ -316,6 +317,56 @@ fn users_that_commands_made_go_on_with_their_rights_and_connections() {
     running.stop();
 }
 
+/// The server that went on when nobody took over read the files of users again, and ended if one was not taken.
+#[test]
+fn who_goes_on_itself_does_not_depend_on_files_that_have_changed_since() {
+    let file = |name: &str| std::env::temp_dir().join(format!("gannet-handover-{}-{name}", std::process::id()));
+    let (rights, socket) = (file("acl"), file("socket"));
+    std::fs::write(&rights, "user reader on >secret ~* +get\n").expect("written");
+    let unix = ListenAddr::Unix { path: socket.clone(), mode: 0o600 };
+    let config = ServerConfig {
+        acl_file: Some(rights.clone()),
+        doors: vec![(Protocol::Resp.into(), unix)],
+        ..both(IoChoice::Epoll)
+    };
+    let running = start(config.clone());
+    let resp = addr_of(&running, 1);
+    let mut reader = Client::connect(resp);
+    reader.ask(b"AUTH reader secret\r\n", b"+OK\r\n");
+    let heir = heir_of(&running, &config);
+    let estate = estate_of(running);
+    std::fs::write(&rights, "nonsense").expect("written");
+    std::fs::remove_file(&socket).expect("it is there");
+    let running = go_on(heir, estate);
+    reader.ask(b"GET none\r\n", b"$-1\r\n");
+    Client::connect(resp).ask(b"AUTH reader secret\r\n", b"+OK\r\n");
+    running.stop();
+    std::fs::remove_file(rights).expect("it is there");
+}
+
+/// The line that refuses a connection became a part of the answer that it had not read yet.
+#[test]
+fn who_is_refused_by_the_next_server_is_told_nothing_in_the_midst_of_an_answer() {
+    let config = both(IoChoice::Epoll);
+    let running = start(config.clone());
+    let mut client = Client::connect(tcp(&running));
+    let long = pattern(900_000);
+    client.ask(&set("long", &long), b"STORED\r\n");
+    client.send(&b"get long\r\n".repeat(10));
+    let sent = || running.shared().workers.iter().map(|worker| worker.counters.sends_short.value()).sum::<u64>();
+    wait_until("nobody reads", || sent() > 0);
+    let heir = ServerConfig { connections_max: 1, ..heir_of(&running, &config) };
+    let mut other = Client::connect(tcp(&running));
+    other.ask(b"watch deletions\r\n", b"OK\r\n");
+    let estate = estate_of(running);
+    assert_eq!(estate.connections.len(), 2);
+    let running = go_on(heir, estate);
+    let told = client.read_to_end();
+    let whole = value("long", &long).repeat(10);
+    assert!(whole.starts_with(&told) && told.len() < whole.len(), "{}", told[told.len() - 60..].escape_ascii());
+    running.stop();
+}
+
 /// A client of memcached that watches was closed.
 #[test]
 fn watchers_go_on_watching() {
@@ -378,6 +429,7 @@ fn what_is_prepared_and_dropped_closes_nothing() {
         devices: estate.devices.clone(),
         index: None,
         users: None,
+        known: None,
         connections: Vec::new(),
     };
     drop(Server::prepare(heir.clone(), twice).expect("it is prepared"));

@@ -44,6 +44,8 @@ pub struct Carried {
     pub speaks_3: bool,
     /// It wants no answers.
     pub wants_none: bool,
+    /// It does not want the next answer.
+    pub skips_next: bool,
     /// It is on another host and could be anyone.
     pub held_off: bool,
     /// The name that it gave itself, its library, the version of that, its user: as its card has them.
@@ -129,6 +131,7 @@ impl Carried {
             user: CarriedUser::Nobody,
             speaks_3: false,
             wants_none: false,
+            skips_next: false,
             held_off: false,
             texts: Default::default(),
             input: Vec::new(),
@@ -158,6 +161,7 @@ impl Carried {
             "user": user,
             "speaks_3": self.speaks_3,
             "wants_none": self.wants_none,
+            "skips_next": self.skips_next,
             "held_off": self.held_off,
             "texts": self.texts,
             "watches": self.watches,
@@ -225,6 +229,7 @@ impl Carried {
             user,
             speaks_3: told["speaks_3"].as_bool()?,
             wants_none: told["wants_none"].as_bool()?,
+            skips_next: told["skips_next"].as_bool()?,
             held_off: told["held_off"].as_bool()?,
             texts: serde_json::from_value(told["texts"].clone()).ok()?,
             watches: u32::try_from(told["watches"].as_u64()?).ok()?,
@@ -330,6 +335,7 @@ mod tests {
             user: CarriedUser::Named(vec![0xFF, b'"', 0]),
             speaks_3: true,
             wants_none: true,
+            skips_next: true,
             held_off: true,
             texts: [b"name".to_vec(), vec![200], Vec::new(), b"user".to_vec()],
             ..Carried::new(Protocol::Resp.into())

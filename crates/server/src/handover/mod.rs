@@ -40,6 +40,7 @@ use std::sync::Arc;
 use arena::MapFile;
 use io::listen::{Listener, Stream};
 
+use crate::start::Known;
 pub(crate) use carried::Early;
 pub use carried::{Arrival, Carried, CarriedTransaction, CarriedUser, CarriedWatch, Moved};
 pub use give::{Giver, Kept};
@@ -59,6 +60,8 @@ pub struct Estate {
     pub devices: Vec<Arc<File>>,
     /// Its users of the protocol of Redis as lines of a file, if they are not those of its file any more.
     pub users: Option<Vec<u8>>,
+    /// All that it knows, for itself: nobody else gets it.
+    pub known: Option<Known>,
     /// Its connections.
     pub connections: Vec<Moved<Stream>>,
 }

@@ -178,6 +178,13 @@ fn carried_of<S>(session: &mut Session<S>, store: &Store, output_left: &mut u64)
     *output_left -= unsent;
     let mut output = session.out.as_mut().map_or_else(Vec::new, |out| out.take_unsent(store));
     output.append(&mut carried.output);
+    if carried.watches != 0 {
+        // What a subscriber is told is looked at when the last worker has ended; a watcher's lines go now.
+        let mut part = [0; 4096];
+        while let bytes @ 1.. = session.state.take_mail(&mut part) {
+            output.extend_from_slice(&part[..bytes]);
+        }
+    }
     carried.output = output;
     carried.input.extend_from_slice(session.early.as_ref().map_or(&[][..], |early| early.rest()));
     Some(carried)

@@ -22,7 +22,6 @@ impl SessionState {
             && self.publishing.is_none()
             && self.listing.is_none()
             && self.sleeps_until_ms == 0
-            && self.answers != Answers::SkipNext
             && !self.is_answering();
         if !is_between {
             return None;
@@ -37,6 +36,7 @@ impl SessionState {
             user: self.who.carried(),
             speaks_3: self.version == Version::Resp3,
             wants_none: self.answers == Answers::None,
+            skips_next: self.answers == Answers::SkipNext,
             held_off: self.held_off,
             ..Carried::new(Door::new(Protocol::Resp, self.home))
         })
@@ -53,7 +53,11 @@ impl SessionState {
         let is_gone = matches!(self.who, Who::Default) && carried.user != CarriedUser::Nobody;
         self.known = carried.known && !is_gone;
         self.version = if carried.speaks_3 { Version::Resp3 } else { Version::Resp2 };
-        self.answers = if carried.wants_none { Answers::None } else { Answers::All };
+        self.answers = match carried {
+            Carried { wants_none: true, .. } => Answers::None,
+            Carried { skips_next: true, .. } => Answers::SkipNext,
+            _ => Answers::All,
+        };
         self.held_off |= carried.held_off;
     }
 

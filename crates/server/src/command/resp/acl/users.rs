@@ -267,8 +267,31 @@ impl Users {
     /// # Errors
     /// The file is not taken.
     pub fn new(path: Option<&Path>, is_open: bool, budget: &Arc<Budget>) -> Result<Self, FileError> {
+        let users = Self::alone(path, is_open, budget);
+        if path.is_some() {
+            users.load()?;
+        }
+        Ok(users)
+    }
+
+    /// The same with the users of these lines, which are not read of the file.
+    ///
+    /// # Errors
+    /// The lines are not taken.
+    pub(crate) fn of_lines(
+        path: Option<&Path>,
+        is_open: bool,
+        budget: &Arc<Budget>,
+        lines: &[u8],
+    ) -> Result<Self, FileError> {
+        let users = Self::alone(path, is_open, budget);
+        users.replace(lines, false)?;
+        Ok(users)
+    }
+
+    fn alone(path: Option<&Path>, is_open: bool, budget: &Arc<Budget>) -> Self {
         let default_user = Arc::new(User::default_user(is_open));
-        let users = Self {
+        Self {
             budget: Arc::clone(budget),
             by_name: RwLock::new(Arc::new(BTreeMap::from([(DEFAULT.to_vec(), default_user)]))),
             changes: AtomicU64::new(0),
@@ -276,11 +299,7 @@ impl Users {
             unsaved: AtomicBool::new(false),
             log: Mutex::default(),
             path: path.map(Path::to_owned),
-        };
-        if path.is_some() {
-            users.load()?;
         }
-        Ok(users)
     }
 
     /// How often they were changed; 0: everyone may do everything.
@@ -375,8 +394,12 @@ impl Users {
 
     /// The users as lines of a file, if a command has changed them since the file was read or written.
     pub(crate) fn unsaved(&self) -> Option<Vec<u8>> {
-        let lines = || self.all().values().flat_map(|user| [&user.line()[..], b"\n"].concat()).collect();
-        self.unsaved.load(Relaxed).then(lines)
+        self.unsaved.load(Relaxed).then(|| self.lines())
+    }
+
+    /// All of them as lines of a file.
+    pub(crate) fn lines(&self) -> Vec<u8> {
+        self.all().values().flat_map(|user| [&user.line()[..], b"\n"].concat()).collect()
     }
 
     /// Takes the users of another server, of which [`Users::unsaved`] told there, in the place of those that are known.
