@@ -169,7 +169,7 @@ pub fn host(hosted: Hosted) -> Result<(), Failure> {
     ended
 }
 
-/// Binds the admin port, if there is to be one.
+/// Binds the admin port, if one is configured.
 pub(crate) fn bind_admin(addr: Option<SocketAddr>) -> Result<Option<Bound>, Failure> {
     let bind = |addr| Bound::bind(addr).map_err(|error| failed([remedy::admin_error(addr, &error)]));
     addr.map(bind).transpose()

@@ -31,8 +31,8 @@ pub struct Begun {
 }
 
 impl Upgrade {
-    /// Finds the running server, and gets all that it does not have. `None`: it was killed before it handed anything
-    /// over; this one is to start as without `--upgrade`.
+    /// Connects to the running server and binds the addresses that it does not have. `None`: it was killed before it
+    /// handed anything over, and the caller starts as without `--upgrade`.
     pub fn begin(
         self,
         plan: &mut Plan,
@@ -42,7 +42,7 @@ impl Upgrade {
         let memory_bytes = match &taking {
             Some(taking) => Some(taking.memory_bytes()),
             None => {
-                tracing::warn!("the server that was to be taken over was killed: this one starts without it");
+                tracing::warn!("the running server was killed before the takeover began; starting without it");
                 memory_of_file(&plan.server).filter(|_| !self.memory_said)
             }
         };
@@ -63,7 +63,7 @@ impl Begun {
         self.taking.has_admin(addr)
     }
 
-    /// Takes over. Whatever fails here leaves the running server serving, if it was not killed.
+    /// Takes over. If this fails, the running server continues to serve, unless it was killed.
     pub fn finish(self, plan: &Plan, admin: Option<Bound>) -> Result<Served, Failure> {
         let Received { mut estate, admin: theirs, names, is_orphaned } = self.taking.receive().map_err(refused)?;
         estate.listeners.extend(self.listeners);
@@ -71,7 +71,7 @@ impl Begun {
         let mut admin = admin.or_else(|| theirs.filter(wanted));
         if is_orphaned {
             tracing::warn!(
-                "the running server was killed while it handed over: this one goes on with its memory and {} of its \
+                "the running server was killed during the takeover; continuing with its memory and {} of its \
                  connections",
                 estate.connections.len()
             );
@@ -101,7 +101,7 @@ pub struct Served {
     pub admin: Option<Bound>,
     /// What it is found by who wants to take over from it, if it took over itself.
     pub names: Names,
-    /// Who takes back what was taken over if this process ends right away.
+    /// The process that takes memory and listeners back if this process exits right away.
     pub before: Option<Predecessor>,
 }
 

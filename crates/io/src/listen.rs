@@ -125,8 +125,8 @@ impl AsFd for Stream {
     }
 }
 
-/// A socket that is bound to an address, so that nobody else can be, and that clients can connect to once it listens:
-/// whoever connects before that is refused, and can try another server.
+/// A socket that is bound to an address. Clients can connect once it listens. Before that their connects are refused,
+/// so that they can try another server.
 ///
 /// Dropping it closes it, and removes the file of a unix socket unless another process has it too.
 #[derive(Debug)]
@@ -135,7 +135,7 @@ pub struct Listener {
     addr: ListenAddr,
     /// The file of a unix socket that this process made.
     file: Option<FileId>,
-    /// It was let listen, here or by another process.
+    /// Whether it listens.
     listens: bool,
     /// Another process may go on listening.
     is_shared: bool,
@@ -195,10 +195,10 @@ impl Listener {
         }
     }
 
-    /// Lets clients connect: `backlog` of them may wait to be accepted. One that listens already goes on.
+    /// Begins to listen. At most `backlog` connections wait to be accepted.
     ///
     /// # Errors
-    /// `AddrInUse` when another process was bound at the same moment and listens now; else the kernel's.
+    /// `AddrInUse` if another process bound the same address at the same time and listens now; else the kernel's.
     pub fn listen(&mut self, backlog: i32) -> std::io::Result<()> {
         if !self.listens && !self.has_its_file() {
             return Err(std::io::ErrorKind::AddrInUse.into());
@@ -208,8 +208,8 @@ impl Listener {
         Ok(())
     }
 
-    /// The file of a unix socket is still the one that was made: a process that starts at the same moment takes one
-    /// that nobody listens on yet for a leftover, and replaces it.
+    /// Whether the file of a unix socket is still the one that this process made. Another process that starts at the
+    /// same time may have replaced it, because nobody listened on it yet.
     fn has_its_file(&self) -> bool {
         match (&self.addr, self.file) {
             (ListenAddr::Unix { path, .. }, Some(made)) => file_id(path).is_ok_and(|there| there == made),
@@ -272,7 +272,7 @@ impl AsFd for Listener {
     }
 }
 
-/// A TCP socket that is bound to an address, and does not listen.
+/// Creates a TCP socket that is bound to an address and does not listen yet.
 ///
 /// # Errors
 /// The kernel's: address in use, permission denied, no such address.
@@ -290,10 +290,10 @@ pub fn bind_tcp(addr: SocketAddr, ipv6_only: bool) -> std::io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Lets clients connect to a socket that is bound.
+/// Begins to listen on a socket that is bound.
 ///
 /// # Errors
-/// `AddrInUse` when another one listens there since.
+/// `AddrInUse` if another socket listens on that address since.
 pub fn listen(fd: BorrowedFd<'_>, backlog: i32) -> std::io::Result<()> {
     Ok(net::listen(fd, backlog)?)
 }

@@ -239,7 +239,7 @@ impl Process {
         Self(fd)
     }
 
-    /// Waits for its end for so long; true if it runs no more.
+    /// Waits at most `patience` for its exit. Returns whether it has exited.
     pub fn has_ended(&self, patience: Duration) -> bool {
         readable(self.0.as_fd(), patience).unwrap_or(false)
     }

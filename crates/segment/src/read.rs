@@ -143,7 +143,7 @@ impl<'l> Turn<'l> {
         Some(self.store.item(&seen))
     }
 
-    /// There is none in memory: it is noted whether that says anything.
+    /// Notes a miss in memory whose item may be on flash.
     #[cold]
     #[inline(never)]
     fn missing(&self, key: &Key<'_>) -> Option<Item<'_>> {
@@ -219,8 +219,8 @@ impl<'l> Turn<'l> {
         })
     }
 
-    /// What a key was that was absent when the store was opened: equal to what it is as long as it has not come since,
-    /// though it may have gone again.
+    /// Returns the version of a key that was absent when the store was opened. It differs from [`Turn::version`] once
+    /// the key has been stored, even if it was removed again.
     pub fn absent_at_open(&self) -> Version {
         Version::Absent(self.store.index.growth_word(), 0)
     }

@@ -306,11 +306,11 @@ impl Store {
         self.held.as_ref().map(|held| Arc::clone(&held.file))
     }
 
-    /// A copy of its index, for the store that goes on in the file that this one has left: with it, that one finds all
-    /// at once. `None`: its index is in the file, is not whole yet, or has items on flash, which are found again.
+    /// Copies the index for the store that opens the file next, so that it need not rebuild the index. `None`: the
+    /// index is in the file, is still being rebuilt, or the store has flash. Call it after [`Store::leave`].
     ///
     /// # Errors
-    /// The memory for it is not there.
+    /// There is not enough memory for the copy.
     pub fn leave_index(&self) -> std::io::Result<Option<Arc<MapFile>>> {
         let Some(held) = self.held.as_ref().filter(|held| held.index() == IndexPlace::Dram) else { return Ok(None) };
         if self.tier.is_some() || self.is_rebuilding() || !self.closed.load(SeqCst) {

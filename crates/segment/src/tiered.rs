@@ -456,14 +456,15 @@ impl<'l> Turn<'l> {
         key.piece || matches!(self.locate(Sought::Key(key), true), Located::Nowhere | Located::Memory { lives: false })
     }
 
-    /// The key has an item that a look-up in memory does not find, or did not find a moment ago: it is on flash, or
-    /// moved between the two meanwhile. Ask after the look-up, never before. It is asked for, and who needs it parks.
+    /// Whether the key has an item although a look-up in memory missed it: the item is on flash, or moved between
+    /// memory and flash meanwhile. Call it after the look-up, never before. A read of the item is requested, and the
+    /// caller parks.
     #[inline(always)]
     pub fn is_elsewhere(&self, key: &Key<'_>) -> bool {
         self.tiered && !self.is_nowhere(key)
     }
 
-    /// A look-up did not find the key in memory.
+    /// Notes that a look-up missed a key in memory.
     #[cold]
     pub(crate) fn note_missing(&self, key: &Key<'_>) {
         if !self.is_nowhere(key) {
@@ -471,8 +472,8 @@ impl<'l> Turn<'l> {
         }
     }
 
-    /// Whether a key that [`Turn::get`] or [`Turn::peek`] did not find since the last call is [`Turn::is_elsewhere`]:
-    /// what was concluded of that may be wrong, and is to be found out again.
+    /// Whether a key that [`Turn::get`] or [`Turn::peek`] missed since the last call is [`Turn::is_elsewhere`]. If so,
+    /// a result that depends on that miss may be wrong.
     #[inline(always)]
     pub fn takes_unsettled(&self) -> bool {
         self.tiered && self.unsettled.replace(false)

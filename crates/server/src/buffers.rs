@@ -317,8 +317,8 @@ impl Buffers {
         Ok(aside)
     }
 
-    /// An output of bytes that another server did not send. `None`: the memory of clients is used up. A worker's share
-    /// is not asked for: it is for what slow clients leave behind here, and a take-over comes once.
+    /// Creates an output of bytes that another server did not send. `None`: client memory is used up. The worker's own
+    /// limit for slow clients does not apply, because a takeover happens once.
     pub(crate) fn output_of(&mut self, bytes: &[u8]) -> Option<Box<OutBuffer>> {
         let reserved = (size_of::<OutBuffer>() + bytes.len()) as u64 + ALLOCATION_OVERHEAD;
         let fits = self.budget.used() + reserved <= self.budget.bytes_max();

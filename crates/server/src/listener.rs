@@ -19,7 +19,7 @@ pub(crate) const INTAKE_MAX: usize = 2048;
 const REST: Duration = Duration::from_millis(50);
 /// How long the acceptor pauses when no worker has looked at its new connections yet.
 const INTAKE_FULL_PAUSE: Duration = Duration::from_micros(200);
-/// How long workers may take to set up subscribers that were another server's, before others are served all the same.
+/// How long workers may take to set up subscribers that were taken over. Then other connections are served anyway.
 const SET_UP_PATIENCE: Duration = Duration::from_secs(1);
 /// Connections taken from one listener before the others are looked at.
 const ACCEPTS_A_VISIT: usize = 64;
@@ -115,8 +115,8 @@ impl Acceptor {
         self.listeners
     }
 
-    /// Hands over the connections that were another server's: first those that others may tell something, who are
-    /// served only when these are subscribed again.
+    /// Distributes the connections that were taken over. Subscribers come first: other connections, which could
+    /// publish, are served once the subscribers are set up.
     fn hand_over_moved(&mut self) {
         let moved = std::mem::take(&mut self.moved);
         let (listening, others): (Vec<_>, Vec<_>) = moved.into_iter().partition(|moved| moved.carried.listens());
@@ -183,7 +183,8 @@ impl Acceptor {
         }
     }
 
-    /// The same for one that another server may have left in the midst of an answer: a line would be a part of that.
+    /// Refuses a connection that was taken over. If it has an unsent answer, it is closed without the refusal line,
+    /// which would become part of that answer.
     fn refuse_moved(&self, stream: Stream, door: Door, carried: Option<&Carried>) {
         if carried.is_some_and(|carried| !carried.output.is_empty()) {
             return self.shared.acceptor.rejected.add(1);

@@ -150,7 +150,7 @@ impl OutBuffer {
         aside
     }
 
-    /// One that belongs to no pool, with bytes to be sent for which `reserved` bytes are reserved.
+    /// Creates an output of no pool, with bytes to be sent. `reserved` bytes of client memory are reserved for it.
     pub(crate) fn aside(bytes: &[u8], reserved: u64) -> Self {
         assert!(reserved > 0, "what is reserved tells it from one of a pool");
         Self { len: bytes.len(), reserved, ..Self::without_times(bytes.into()) }
@@ -476,7 +476,7 @@ impl OutBuffer {
         self.total() - self.sent
     }
 
-    /// A copy of what is unsent, which counts as sent then.
+    /// Returns a copy of the unsent bytes and marks them as sent.
     pub(crate) fn take_unsent(&mut self, store: &Store) -> Vec<u8> {
         let mut unsent = Vec::with_capacity(self.unsent() as usize);
         while self.unsent() > 0 {

@@ -291,18 +291,18 @@ impl Running {
         let known = Some(Known { auth: self.shared.auth.clone(), rights: self.shared.users.lines() });
         let memory = self.shared.store.leave();
         let index = self.shared.store.leave_index().unwrap_or_else(|error| {
-            tracing::warn!("the new process has to make the index anew: there is no memory for a copy ({error})");
+            tracing::warn!("cannot copy the index for the new process: {error}; it will rebuild the index");
             None
         });
         Estate { listeners, memory, index, devices, users, known, connections }
     }
 
-    /// Finds out, when the last worker has ended, what became of what the connections that have left hold on to: what
-    /// was published for them, and whether what they watch has changed.
+    /// Completes the state of the connections that have left, once the last worker has ended: adds the messages that
+    /// were published for them, and compares the keys that they watch.
     fn settle(&self, connections: &mut Vec<Moved<Stream>>) {
         let now = self.shared.now();
         let mut lane = self.shared.store.lane().ok();
-        // Who was told more than may wait is closed, as ever.
+        // A subscriber that is behind by more than the bound is closed, as always.
         connections.retain(|moved| !moved.subscriber.as_ref().is_some_and(Subscriber::is_broken));
         for moved in connections.iter_mut() {
             let carried = Arc::make_mut(&mut moved.carried);

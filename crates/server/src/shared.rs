@@ -84,7 +84,7 @@ pub struct Shared {
     pub opened_in: Duration,
     /// The stop switch.
     pub stop: StopSwitch,
-    /// A hand-over comes.
+    /// Whether a hand-over is being prepared.
     pub(crate) drain: Drain,
     pub(crate) background_thread: OnceLock<Thread>,
     /// How long the last checkpoint took, from when all was sealed.
@@ -238,8 +238,8 @@ impl Shared {
         self.acceptor.waker.wake();
     }
 
-    /// Prepares a hand-over, while clients are served as ever: no value is begun that arrives in pieces, and those that
-    /// arrive have `patience` to come to their end. What is in the midst of one could not move.
+    /// Prepares a hand-over while clients are served as usual. From now on no worker begins to receive a value in
+    /// pieces, because such a connection could not move. Values that are arriving have `patience` to complete.
     pub(crate) fn drain(&self, patience: Duration) {
         let end = Instant::now() + patience;
         while !self.stop.is_shut() {
@@ -284,34 +284,34 @@ impl Shared {
     }
 }
 
-/// How long workers have to say how many values arrive.
+/// The time between two rounds of [`Drain`].
 const DRAIN_ROUND: Duration = Duration::from_millis(5);
 
-/// Asks the workers how many values are arriving, again and again, before a hand-over.
+/// Asks the workers before a hand-over, in rounds, how many values are arriving.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
-    /// The number of the question; 0: there was none.
+    /// The number of the current round. 0: no hand-over is being prepared.
     round: AtomicU64,
 }
 
 impl Drain {
-    /// The number of the last question; 0: no hand-over comes.
+    /// Returns the number of the current round. 0: no hand-over is being prepared.
     #[inline]
     pub(crate) fn round(&self) -> u64 {
         self.round.load(Relaxed)
     }
 
-    /// No value that arrives in pieces is to be begun.
+    /// Whether workers must not begin to receive a value in pieces.
     pub(crate) fn is_on(&self) -> bool {
         self.round() != 0
     }
 
-    /// The answer of a worker.
+    /// Encodes a worker's answer: `[ round 32 | arriving values 32 ]`.
     pub(crate) fn report(round: u64, arriving: u32) -> u64 {
         round << 32 | u64::from(arriving)
     }
 
-    /// The worker has answered that none arrives, and begins none from then on.
+    /// Whether the worker has answered that no value is arriving. It begins none from then on.
     fn is_drained(report: u64) -> bool {
         report != 0 && report as u32 == 0
     }

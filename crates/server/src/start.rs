@@ -342,7 +342,7 @@ impl Server {
             let path = shared.config.acl_file.clone().unwrap_or_default();
             shared.users.take_up(&users).map_err(|error| StartError::Rights { path, error })?;
         }
-        // Only now: clients of a server whose memory file is refused after all would be cut off.
+        // Only now: if the memory file were refused after this, clients that had connected would be reset.
         for listener in &mut listeners {
             let addr = listener.addr().clone();
             bind_patiently(|| listener.listen(backlog)).map_err(|error| StartError::Bind { addr, error })?;
@@ -351,7 +351,7 @@ impl Server {
     }
 }
 
-/// Binds to those of the addresses of `config` that name a port and that `is_had` does not know.
+/// Binds the addresses of `config` that name a port and that `is_had` does not report as handed over.
 ///
 /// # Errors
 /// [`StartError::Bind`].
@@ -414,15 +414,15 @@ fn load_rights(config: &ServerConfig, budget: &Arc<Budget>) -> Result<Users, Sta
         .map_err(|error| StartError::Rights { path: path.map(Into::into).unwrap_or_default(), error })
 }
 
-/// The users that a server knew, for the one that goes on in the same process when nobody took over.
+/// The users of a server, for the server that resumes in the same process after a failed takeover.
 #[derive(Debug)]
 pub struct Known {
     pub(crate) auth: Option<Arc<Auth>>,
-    /// Those of the protocol of Redis, as lines of a file.
+    /// The Redis users, as lines of an ACL file.
     pub(crate) rights: Vec<u8>,
 }
 
-/// Reads the files of users and forgets what they say: for who is to take over, before the running server lets go.
+/// Checks that the files of users can be loaded. A new process calls it before the running server hands over.
 ///
 /// # Errors
 /// A file is not taken.
@@ -436,11 +436,11 @@ pub fn check_users(config: &ServerConfig) -> Result<(), StartError> {
 pub(crate) struct Left {
     /// Its memory.
     pub(crate) memory: Option<Arc<MapFile>>,
-    /// Its index, where that is not in the memory.
+    /// A copy of its index, if the index is not in the memory file.
     pub(crate) index: Option<Arc<MapFile>>,
     /// Its devices of flash, in the order of the configuration.
     pub(crate) devices: Vec<Arc<File>>,
-    /// The users that this process knew: their files are not read again.
+    /// The users of this process, so that their files are not read again.
     pub(crate) known: Option<Known>,
     /// It is looked at, and nothing of it is changed.
     pub(crate) is_view: bool,
@@ -507,7 +507,7 @@ fn worker_shared(config: &ServerConfig) -> Result<WorkerShared, StartError> {
     })
 }
 
-/// Both kinds of users: those that are known, or else those of the files.
+/// Returns memcached and Redis users: `known` ones if given, else those of the files.
 fn users(
     config: &ServerConfig,
     known: Option<Known>,
@@ -522,7 +522,7 @@ fn users(
     Ok((auth, users))
 }
 
-/// The settings that a reload may change, as they are at the start.
+/// Returns the initial values of the settings that a reload may change.
 fn live(config: &ServerConfig) -> Live {
     Live {
         connections_max: AtomicU64::new(config.connections_max as u64),

@@ -260,7 +260,7 @@ fn transactions_go_on_and_keys_that_changed_meanwhile_are_known_to_have() {
     }
 }
 
-/// Whoever had not read its answers yet was closed.
+/// Clients that had not read their answers yet were closed.
 #[test]
 fn what_a_client_has_not_read_yet_arrives_from_the_next_server() {
     for io in [IoChoice::Epoll, IoChoice::Uring] {
@@ -344,7 +344,7 @@ fn who_goes_on_itself_does_not_depend_on_files_that_have_changed_since() {
     std::fs::remove_file(rights).expect("it is there");
 }
 
-/// The line that refuses a connection became a part of the answer that it had not read yet.
+/// The refusal line became part of an answer that the client had not read yet.
 #[test]
 fn who_is_refused_by_the_next_server_is_told_nothing_in_the_midst_of_an_answer() {
     let config = both(IoChoice::Epoll);

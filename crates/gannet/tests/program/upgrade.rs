@@ -188,7 +188,7 @@ fn writers_go_on_through_upgrades_of_a_server_without_a_file_and_lose_nothing() 
     through_upgrades("upgrade-memory", false, "", 3);
 }
 
-/// The index went with the process, so that an `incr` began counters anew that were not found yet.
+/// The index was lost with the process, so `incr` restarted counters that were not found yet.
 #[test]
 fn writers_go_on_through_upgrades_of_a_server_with_its_index_in_dram_and_lose_nothing() {
     through_upgrades("upgrade-file-dram", true, "file_index = \"dram\"\n", 3);
@@ -494,7 +494,7 @@ impl Busy {
     }
 }
 
-/// A client of a kind that its number says. It counts its rounds until it is told to end.
+/// Runs a client whose kind follows from its number until `over`, and returns how many rounds it did.
 fn be_busy(number: usize, [memcached, resp]: [SocketAddr; 2], over: &AtomicBool) -> u64 {
     let long = vec![b'a' + (number % 26) as u8; 300_000];
     let set = [format!("set l{number} 0 0 300000\r\n").as_bytes(), &long, b"\r\n"].concat();

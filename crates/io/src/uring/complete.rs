@@ -37,8 +37,8 @@ fn errno(result: i32) -> Errno {
 }
 
 impl Uring {
-    /// Puts an entry into the submission queue, which is submitted first if it is full. False: the kernel takes none,
-    /// and whoever the entry was for does without it.
+    /// Puts an entry into the submission queue, which is submitted first if it is full. False: the kernel accepts no
+    /// entries.
     #[must_use]
     fn push(&mut self, entry: &Entry) -> bool {
         #[cfg(test)]
@@ -59,7 +59,8 @@ impl Uring {
         false
     }
 
-    /// Has the waker watched, if it is not. If that fails, the next wait tries again: until then it ends in time only.
+    /// Watches the waker, unless it is watched. If that fails, the next wait tries again. Until then a wait ends by its
+    /// timeout only.
     pub(super) fn arm_waker(&mut self) {
         if !self.watches_waker {
             let events = u32::from(PollFlags::IN.bits());
@@ -91,7 +92,7 @@ impl Uring {
         }
     }
 
-    /// Nothing can watch for a stream's bytes: it ends.
+    /// Ends a stream whose bytes cannot be watched for.
     fn refused_intake(&mut self, index: u32) {
         self.slots[index as usize].intake = Intake::Off;
         self.ended(index, End::Reset);
@@ -110,7 +111,7 @@ impl Uring {
         }
     }
 
-    /// Asks for the end of an operation. What a closing slot was refused is asked for again by the next wait.
+    /// Cancels an operation. If the kernel refuses that, the next wait tries again.
     pub(super) fn cancel(&mut self, target: u64, op: Op, index: u32) {
         let user_data = op.user_data(index, self.slots[index as usize].generation);
         let entry = opcode::AsyncCancel::new(target).build().flags(Flags::SKIP_SUCCESS);
@@ -124,7 +125,7 @@ impl Uring {
         }
     }
 
-    /// Asks again for the ends that were refused.
+    /// Retries the cancellations that were refused.
     #[cold]
     pub(super) fn cancel_again(&mut self) {
         self.uncancelled = false;
@@ -171,7 +172,7 @@ impl Uring {
 
     /// Submits, runs the kernel's deferred work, waits if that is wanted, and takes all completions in.
     pub(super) fn enter(&mut self, until: Until) -> std::io::Result<()> {
-        // What is waited for comes behind the completions of the sends, which are there as soon as they are submitted.
+        // The completions of the sends are there as soon as they are submitted, so one more is waited for.
         let want = 1 + self.flying;
         let result = match until {
             Until::Now => self.ring.submit(),
@@ -305,8 +306,7 @@ impl Uring {
         if slot.life == Life::Closing {
             return self.retire(index);
         }
-        // A poll that failed is as good as one that fired: the call behind it tells. Whoever gets a stream that leaves
-        // asks itself.
+        // If a poll failed, the next call on the socket reports why. A stream that leaves is polled by its next owner.
         debug_assert!(result > 0 || slot.leaving, "a poll of an open stream ended with {result}");
         slot.direct = true;
         self.note(index, |due| due.readable = true);
@@ -317,7 +317,7 @@ impl Uring {
         self.note(index, |due| (due.readable, due.hangup) = (true, true));
     }
 
-    /// A send has completed: the kernel reads its block no more.
+    /// Handles the completion of a send. The kernel does not read its block any more.
     fn sent(&mut self, index: u32, result: i32) {
         let slot = &mut self.slots[index as usize];
         debug_assert_eq!(slot.outgoing, Outgoing::Flying);
@@ -370,7 +370,7 @@ impl Uring {
         let slot = &mut self.slots[index as usize];
         (slot.poll_out, slot.cancelling_out) = (false, false);
         if slot.leaving && slot.outgoing == Outgoing::Stalled {
-            // Whoever gets the stream sends the rest.
+            // The next owner of the stream sends the rest.
         } else if slot.outgoing == Outgoing::Stalled {
             slot.outgoing = Outgoing::Queued;
             self.queued.push(index);

@@ -100,11 +100,11 @@ pub struct Uring {
     queued: Vec<u32>,
     /// Sends that have not completed.
     flying: usize,
-    /// The kernel watches the waker.
+    /// Whether the kernel watches the waker.
     watches_waker: bool,
-    /// The kernel refused to end an operation of a closing slot.
+    /// Whether the kernel refused to cancel an operation.
     uncancelled: bool,
-    /// Entries that are to be refused.
+    /// The number of entries that [`Uring::push`] is to refuse.
     #[cfg(test)]
     refusals: u32,
     /// Closed streams with bytes that their peers do not take.

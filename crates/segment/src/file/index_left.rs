@@ -1,15 +1,15 @@
-//! The index in DRAM of a store that has ended in order, for the store that goes on in the same file: without it that
-//! one would make its index anew, and miss for so long what it has not found yet.
+//! A copy of the index in DRAM, passed from a store that was closed in order to the store that opens the same file
+//! next. Without it that store would rebuild its index, and miss items that it has not found yet.
 //!
 //! ```text
-//!   memory that has no name: [ magic | openings of the file | groups | .. one page ][ slots of the groups .. ]
+//!   memfd: [ magic | openings of the file | groups | .. one page ][ slots of the groups .. ]
 //! ```
 //!
 //! Invariants:
-//! - It is of one opening of one file: the store that takes it is the next to open that file, which was left in order.
-//!   Whoever finds anything else makes the index anew.
-//! - It is a copy, so that neither process works on memory of the other. As nobody is served meanwhile, it is made by
-//!   as many threads as there are CPUs, up to [`THREADS_MAX`].
+//! - A copy belongs to one opening of one file. The next opening of that file takes it if the file was closed in order.
+//!   In any other case the index is rebuilt.
+//! - It is a copy, so neither process works on memory of the other. No client is served meanwhile, so up to
+//!   [`THREADS_MAX`] threads copy at once.
 
 use std::io;
 use std::ops::Range;
@@ -23,16 +23,16 @@ use super::{Ground, PAGE};
 use crate::index::{GROUP_BYTES, GROUP_SLOTS, Index};
 use crate::raw::{Array, Word64};
 
-/// What it begins with.
+/// The first word.
 const MAGIC: u64 = u64::from_le_bytes(*b"GANNETIX");
 const HEAD_WORDS: usize = PAGE as usize / size_of::<Word64>();
 
-/// Threads that copy at once: more wait for memory alone.
+/// The most threads that copy at once. More would only wait for memory.
 const THREADS_MAX: usize = 8;
-/// Groups that are not worth a thread of their own: some 256 KiB of slots.
+/// The fewest groups that are worth a thread: 256 KiB of slots.
 const GROUPS_A_THREAD_MIN: usize = 64;
 
-/// Copies the slots of so many groups by `copy`, which is called with ranges of groups that have all of them.
+/// Calls `copy` from several threads, with ranges that cover `groups` groups.
 fn copy_all(groups: usize, copy: impl Fn(Range<usize>) + Sync) {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = cpus.min(THREADS_MAX).min(groups / GROUPS_A_THREAD_MIN).max(1);
@@ -46,13 +46,13 @@ fn copy_all(groups: usize, copy: impl Fn(Range<usize>) + Sync) {
     });
 }
 
-/// The words of such memory, with room for so many groups.
+/// Maps the words of a copy of `groups` groups.
 fn words(file: &Arc<MapFile>, groups: usize) -> io::Result<Array<Word64>> {
     let bytes = PAGE as usize + groups * GROUP_BYTES;
     Ok(Array::of_map(Map::of_file(file, 0, bytes, false)?, bytes / size_of::<Word64>()))
 }
 
-/// A copy of the index of the store that has the file `held` and has left it.
+/// Copies the index of a store that has closed the file `held`.
 pub(crate) fn leave(index: &Index, held: &Held) -> io::Result<Arc<MapFile>> {
     let groups = index.groups_used();
     let file = Arc::new(MapFile::in_memory()?);
@@ -71,8 +71,8 @@ pub(crate) fn leave(index: &Index, held: &Held) -> io::Result<Arc<MapFile>> {
     Ok(file)
 }
 
-/// Puts the slots of `left` into the index of the store that opens the file `held`, if they are of the opening before
-/// this one; false if they are not, and nothing was done.
+/// Copies the slots of `left` into the index of the store that opens the file `held`. Returns false, without a change,
+/// if `left` is not of the opening before this one.
 pub(super) fn take(left: &Arc<MapFile>, held: &Held, ground: &Ground) -> io::Result<bool> {
     let groups = Index::groups_kept(&ground.kept);
     let is_clean = held.left.is_some_and(|how| how.clean) && ground.kept.rebuilding.load(Acquire) == 0;

@@ -105,7 +105,7 @@ pub fn file_index(file: &Arc<MapFile>) -> Result<IndexPlace, FileFault> {
     Ok(index_of(&block_of(file)?))
 }
 
-/// Whether a store in the file was left in order. If not, its server was killed, or runs.
+/// Returns whether the store in the file was closed in order. If not, its server was killed or still runs.
 ///
 /// # Errors
 /// As for opening it.

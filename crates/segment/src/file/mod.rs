@@ -60,7 +60,7 @@ pub struct StoreFile {
     pub reset: bool,
     /// Where the index is.
     pub index: IndexPlace,
-    /// The index in DRAM that the store before left, if it did: [`crate::Store::leave_index`].
+    /// A copy of the index in DRAM of the store before, if any: [`crate::Store::leave_index`].
     pub index_left: Option<Arc<MapFile>>,
     /// How it comes through a loss of power.
     pub power: Power,

@@ -178,7 +178,7 @@ impl Index {
         growth::Growth::still(groups).0
     }
 
-    /// The groups that an index has of which this is kept, those with it that it changes to.
+    /// Returns how many groups an index with this header uses, including those of a growth in progress.
     pub(crate) fn groups_kept(kept: &KeptPage) -> usize {
         let growth = growth::Growth(kept.growth.load(Acquire));
         match growth.is_changing() {
@@ -187,17 +187,17 @@ impl Index {
         }
     }
 
-    /// The same of this one.
+    /// Returns how many groups this index uses, including those of a growth in progress.
     pub(crate) fn groups_used(&self) -> usize {
         Self::groups_kept(&self.kept)
     }
 
-    /// Every slot of some groups.
+    /// Iterates over every slot of some groups.
     pub(crate) fn words_used(&self, groups: std::ops::Range<usize>) -> impl Iterator<Item = &Word64> {
         Self::words_in(&self.buckets, groups)
     }
 
-    /// The same of an index's ground.
+    /// Iterates over every slot of some groups of an index that is not opened yet.
     pub(crate) fn words_in(buckets: &Array<Bucket>, groups: std::ops::Range<usize>) -> impl Iterator<Item = &Word64> {
         (groups.start * GROUP_BUCKETS..groups.end * GROUP_BUCKETS).flat_map(|bucket| &buckets.at(bucket).slots)
     }
@@ -350,7 +350,7 @@ impl Index {
         &self.births[group % STRIPES * BIRTHS_A_STRIPE + usize::from(hash.tag()) % BIRTHS_A_STRIPE]
     }
 
-    /// How far it has grown: the first half of all [`Index::births`] now.
+    /// Returns the growth word, which is the first half of [`Index::births`].
     pub(crate) fn growth_word(&self) -> u64 {
         self.growth.load(Acquire)
     }

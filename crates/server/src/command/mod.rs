@@ -122,8 +122,7 @@ impl SessionState {
         }
     }
 
-    /// What is to be carried over to another worker or process, which goes on with `input`; `None`: it is in the midst
-    /// of something.
+    /// Returns the state that moves to another process, with `input`. `None`: a request is half done.
     pub(crate) fn carried(&self, input: &[u8]) -> Option<Carried> {
         match self {
             Self::Memcache(state) => state.carried(input),
@@ -131,7 +130,7 @@ impl SessionState {
         }
     }
 
-    /// Its subscriptions, which it has no more.
+    /// Removes and returns its subscriptions.
     pub(crate) fn take_subscriber(&mut self) -> Option<Subscriber> {
         match self {
             Self::Memcache(_) => None,
@@ -139,7 +138,7 @@ impl SessionState {
         }
     }
 
-    /// Takes up what it held elsewhere beside its requests. False: this server has no room for that.
+    /// Restores subscriptions and transaction after a move. False: client memory is used up.
     pub(crate) fn take_up(&mut self, carried: &Carried, turn: &mut Turn<'_>, ctx: &mut WorkerContext) -> bool {
         match self {
             Self::Memcache(state) => state.take_up(carried, ctx),
@@ -212,7 +211,7 @@ impl SessionState {
         self.large_mut().map_or(0, |large| large.move_out(turn, ctx, buffer))
     }
 
-    /// Some of a request is consumed, and the rest of it is arriving.
+    /// Whether a part of a request is consumed and the rest is still to be received.
     pub(crate) fn is_taking_in(&self) -> bool {
         match self {
             Self::Memcache(state) => state.large().is_some(),

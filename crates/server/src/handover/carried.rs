@@ -1,5 +1,5 @@
-//! What is carried over of a connection that is between two requests: who it is, what it has queued and watches, what
-//! it is subscribed to, and the bytes that were received and not executed, or answered and not sent.
+//! The state of a connection that moves to another process between two requests: its user, its transaction, its
+//! subscriptions, received bytes that are not executed, and answers that are not sent.
 //!
 //! ```text
 //!   a message of 32 connections' heads ──> the bytes of each: input, output, queue, holdings as text
@@ -44,7 +44,7 @@ pub struct Carried {
     pub speaks_3: bool,
     /// It wants no answers.
     pub wants_none: bool,
-    /// It does not want the next answer.
+    /// CLIENT REPLY SKIP: the next answer is not sent.
     pub skips_next: bool,
     /// It is on another host and could be anyone.
     pub held_off: bool,
@@ -56,20 +56,20 @@ pub struct Carried {
     pub output: Vec<u8>,
     /// Names that it is subscribed to, each with the number of its [`Kind`].
     pub subscriptions: Vec<(u8, Vec<u8>)>,
-    /// It is told of every command.
+    /// Whether it is in MONITOR mode.
     pub monitors: bool,
-    /// What a client of memcached watches.
+    /// The event kinds that a memcached client watches, as [`crate::watch`] counts them.
     pub watches: u32,
-    /// What it watches and has queued.
+    /// Its transaction, if it has begun one or watches keys.
     pub transaction: Option<CarriedTransaction>,
 }
 
-/// A transaction that is not executed yet.
+/// A transaction before its EXEC.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CarriedTransaction {
-    /// Requests are queued; else keys are watched alone.
+    /// MULTI was called. If not, keys are only watched.
     pub is_queueing: bool,
-    /// A request was refused, so `EXEC` will be.
+    /// A request was refused, so EXEC will abort.
     pub is_spoilt: bool,
     /// The queued requests, as they came.
     pub queue: Vec<u8>,
@@ -84,7 +84,7 @@ pub struct CarriedWatch {
     pub namespace: Namespace,
     /// The key.
     pub key: Vec<u8>,
-    /// What it was; `None`: it has changed since.
+    /// Its version when it was watched. `None`: it has changed since.
     pub version: Option<Version>,
 }
 
@@ -118,7 +118,7 @@ fn namespace_of(told: &Value) -> Option<Namespace> {
     (usize::from(number) < Namespace::MAX).then_some(Namespace(number))
 }
 
-/// How many bytes behind the heads are a connection's, by what they are.
+/// The lengths of a connection's input, output, queue and holdings behind the heads, in bytes.
 pub(super) type Lengths = [usize; 4];
 
 impl Carried {
@@ -143,7 +143,7 @@ impl Carried {
         }
     }
 
-    /// Its head, and the bytes behind it.
+    /// Returns its head and the bytes that follow it.
     pub(super) fn told(&self) -> (Value, Vec<u8>) {
         let user = match &self.user {
             CarriedUser::Nobody => Value::Null,
@@ -170,7 +170,7 @@ impl Carried {
         (head, parts.concat())
     }
 
-    /// What it holds beside its requests, as text; nothing for most.
+    /// Encodes subscriptions and transaction as JSON. Empty for most connections.
     fn holdings(&self) -> Vec<u8> {
         if self.subscriptions.is_empty() && !self.monitors && self.transaction.is_none() {
             return Vec::new();
@@ -187,7 +187,7 @@ impl Carried {
         told.to_string().into_bytes()
     }
 
-    /// Takes in the bytes behind its head; `None`: they are not understood.
+    /// Decodes the bytes that follow its head. `None`: they are malformed.
     pub(super) fn take_bytes(&mut self, bytes: &[u8], lengths: Lengths) -> Option<()> {
         let mut rest = bytes;
         let mut next = |length: usize| rest.split_off(..length);
@@ -214,7 +214,7 @@ impl Carried {
         self.subscriptions.iter().all(is_kind).then_some(())
     }
 
-    /// What its head tells, and how many bytes are behind that.
+    /// Decodes its head, and returns the lengths of the bytes that follow.
     pub(super) fn of(told: &Value) -> Option<(Self, Lengths)> {
         let protocol = if told["resp"].as_bool()? { Protocol::Resp } else { Protocol::Memcache };
         let namespace = |name: &str| namespace_of(&told[name]);
@@ -238,7 +238,7 @@ impl Carried {
         Some((carried, serde_json::from_value(told["bytes"].clone()).ok()?))
     }
 
-    /// Others may tell it something at any time, so it is there before them.
+    /// Whether it receives messages that other clients cause. Such connections are set up before others are served.
     pub(crate) fn listens(&self) -> bool {
         !self.subscriptions.is_empty() || self.monitors || self.watches != 0
     }
@@ -284,12 +284,12 @@ pub struct Moved<S> {
     pub stream: S,
     /// What its worker left of it.
     pub carried: Arc<Carried>,
-    /// Its subscriptions, which take in what is published until the last worker has ended.
+    /// Its subscriptions. They collect published messages until the last worker has ended.
     pub(crate) subscriber: Option<Subscriber>,
 }
 
 impl<S> Moved<S> {
-    /// One that was another process's.
+    /// A connection that was received from another process.
     pub(super) fn received(stream: S, carried: Carried) -> Self {
         Self { stream, carried: Arc::new(carried), subscriber: None }
     }

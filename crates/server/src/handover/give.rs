@@ -21,15 +21,16 @@ use crate::shared::Shared;
 
 /// How long the new process may take from the offer until it is ready: nobody waits meanwhile.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
-/// How long values that are arriving may take to come to their end, while all are served.
+/// How long values that arrive in pieces may take to complete before connections leave. All clients are served
+/// meanwhile.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
 /// How long it may take to open the memory and start its threads, while nobody is served.
 const TAKE_PATIENCE: Duration = Duration::from_secs(10);
-/// How long it may take to serve once it may.
+/// How long the new process may take from `go` until it serves.
 const SERVE_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a new process that serves is watched: one whose build fails with the first clients is not the last.
+/// How long the new process is watched once it serves, in case its build fails with the first clients.
 const WATCH: Duration = Duration::from_secs(1);
-/// How often a stop is looked for meanwhile.
+/// How often the watch checks for a stop request.
 const WATCH_STEP: Duration = Duration::from_millis(20);
 /// How long it may take to end when it has failed, before it is ended.
 const END_PATIENCE: Duration = Duration::from_secs(1);
@@ -51,7 +52,7 @@ pub struct Giver {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A hand-over failed, and the new process runs no more: this is the running server's again.
+/// What the running server resumes with after a failed takeover. The new process has exited.
 #[derive(Debug)]
 pub struct Kept {
     /// What it would have left.
@@ -60,7 +61,7 @@ pub struct Kept {
     pub admin: Option<Bound>,
     /// The names that it is found by.
     pub names: Names,
-    /// What happened, for the log.
+    /// The log line that says what happened.
     pub line: String,
 }
 
@@ -89,8 +90,8 @@ impl Giver {
         Ok(Self { heir, waker, thread: Some(thread) })
     }
 
-    /// Gives all of it to who is ready. When this returns well the new process serves and has done so for a while, or
-    /// ended in order, or `is_stopped` has said that this one was told to end; it is to end then.
+    /// Hands everything over to the new process. `Ok`: the new process has served for [`WATCH`], has ended in order, or
+    /// `is_stopped` reported a stop of this process. The caller exits then.
     ///
     /// # Errors
     /// What there is to go on with. `Err(None)`: the new process is there and could not be ended; nobody may go on.
@@ -133,7 +134,7 @@ impl Drop for Giver {
     }
 }
 
-/// Why the new process is heard no more.
+/// Describes why no message comes from the new process.
 fn gone(error: std::io::Error) -> String {
     match error.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
@@ -144,9 +145,9 @@ fn gone(error: std::io::Error) -> String {
     }
 }
 
-/// Waits until the new process serves, and watches it for [`WATCH`]; or says why it serves no more. From here on it may
-/// have read from the connections, so nobody else can: this one's copies are closed, and a client that the new one
-/// closes sees that at once.
+/// Waits until the new process serves and watches it for [`WATCH`]. Returns an error if it exits meanwhile. The new
+/// process may read from the connections from now on, so this process closes its copies: nobody else could continue
+/// with them, and clients notice at once if the new process closes one.
 fn see_it_serve(pass: &Pass, estate: &mut Estate, is_stopped: &dyn Fn() -> bool) -> std::result::Result<(), String> {
     let heard = hear(pass, SERVE_PATIENCE);
     estate.connections.clear();

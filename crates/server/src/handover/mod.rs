@@ -18,13 +18,13 @@
 //! ```
 //!
 //! Invariants:
-//! - One process works on the memory at a time. The running one goes on only when the new one is gone, and the new one
-//!   serves only when it was told to go, or when the running one is gone: `go` is the instant of change.
-//! - Somebody serves, whichever process is killed at whatever step. Each has a descriptor of the other's process, so it
-//!   knows that the other runs no more and does not only keep silent. The running one goes on with the same sockets and
-//!   the same memory; one whose new process ends within the second after `serves` takes the memory and the listeners
-//!   back as after a crash. The new one goes on with what it has received, and listens itself where it has not; if that
-//!   is nothing yet, it starts as without `--upgrade`.
+//! - One process works on the memory at a time. The running process resumes only after the new process has exited. The
+//!   new process serves only after it received `go`, or after the running process has exited.
+//! - If either process is killed at any step, the other one serves. Each holds a pidfd of the other, so it can tell an
+//!   exit from silence. The running process resumes with the same sockets and the same memory. If the new process exits
+//!   within a second after `serves`, the running process takes memory and listeners back, as after a crash. The new
+//!   process continues with what it has received and binds the missing addresses itself. If it has received nothing
+//!   yet, it starts as without `--upgrade`.
 //! - Nobody is accepted and closed: listeners and connections are open in one of the two throughout.
 //! - A refusal says why, to who asked and in the log of the running one.
 
@@ -54,13 +54,13 @@ pub struct Estate {
     pub listeners: Vec<Listener>,
     /// Its memory, left in order.
     pub memory: Option<Arc<MapFile>>,
-    /// Its index, where that is not in the memory.
+    /// A copy of its index, if the index is not in the memory file.
     pub index: Option<Arc<MapFile>>,
     /// The devices of its second tier, in the order of the configuration of who gets them.
     pub devices: Vec<Arc<File>>,
-    /// Its users of the protocol of Redis as lines of a file, if they are not those of its file any more.
+    /// Its Redis users as lines of an ACL file, if commands have changed them since the file was read or written.
     pub users: Option<Vec<u8>>,
-    /// All that it knows, for itself: nobody else gets it.
+    /// Its users, for the case that this process resumes. Never sent to another process.
     pub known: Option<Known>,
     /// Its connections.
     pub connections: Vec<Moved<Stream>>,

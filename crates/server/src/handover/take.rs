@@ -27,16 +27,16 @@ use crate::start::{ServerConfig, doors, store_config};
 
 /// How long the running server may take to let go: its connections, and then its threads.
 const HANDED_PATIENCE: Duration = Duration::from_secs(60);
-/// How long its process may take to be gone once its end of the conversation is.
+/// How long the running process may take to exit once its end of the socket is closed.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(1);
-/// Running servers that are met and end before they offer anything: then something else is wrong.
+/// Attempts to connect to a running server that exits before it offers anything.
 const MEETINGS_MAX: usize = 3;
 
 /// Why nothing is taken over, as a line with its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);
 
-/// The other end is closed: by its process, or because that ended.
+/// Whether the error means that the other end of the socket is closed.
 fn is_end(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }
@@ -60,7 +60,7 @@ pub struct Received {
     pub admin: Option<Bound>,
     /// The names that it was found by.
     pub names: Names,
-    /// Its process ended before it had let go of all: this is what had come, and nobody else serves.
+    /// The running process exited before it had handed everything over. Nobody else serves.
     pub is_orphaned: bool,
 }
 
@@ -82,8 +82,7 @@ pub struct Taking {
 impl Taking {
     /// Finds the server that listens where `config` wants to listen, and asks it whether what it has fits. Nothing is
     /// changed by that. Without `memory_said`, the memory is what that server has, else it has to be the same. `None`:
-    /// there was such a server, which was killed before it offered anything; this one is to start as without
-    /// `--upgrade`.
+    /// the running server was killed before it offered anything, and the caller starts as without `--upgrade`.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -102,7 +101,7 @@ impl Taking {
         Err(Refused::talking(&ErrorKind::UnexpectedEof.into()))
     }
 
-    /// `None`: the conversation ended before it began.
+    /// Asks the running server for its offer. `None`: it exited before it answered.
     fn ask(pass: Pass, config: &ServerConfig, memory_said: bool) -> Result<Option<Self>, Refused> {
         let process = Process::this()
             .map_err(|error| Refused(format!("this kernel can not tell one process of another ({error})")))?;
@@ -196,13 +195,13 @@ impl Taking {
         }
     }
 
-    /// The conversation ended because the running server's process did: nobody works on its memory any more.
+    /// Whether the socket was closed because the running process exited, so that nobody works on its memory.
     fn is_orphaned(&self, error: &std::io::Error) -> bool {
         is_end(error) && self.server.has_ended(ORPHAN_PATIENCE)
     }
 
-    /// Says that all is taken. When this returns well this one is to serve; the running server, if it runs still,
-    /// watches it from then on.
+    /// Reports that everything is taken. `Ok`: the caller serves now. If the running server still runs, it watches the
+    /// caller from now on.
     ///
     /// # Errors
     /// See [`Refused`]: then the running server goes on, and this process is to end.
@@ -221,41 +220,41 @@ impl Taking {
     }
 }
 
-/// The server that was taken over from, as long as it watches this one: it takes back what it gave if this process ends
-/// without having said so.
+/// The server that was taken over from. It takes memory and listeners back if this process exits within a second
+/// without having called [`Predecessor::tell_over`].
 #[derive(Debug)]
 pub struct Predecessor(Pass);
 
 impl Predecessor {
-    /// This one serves.
+    /// Reports that this process serves.
     pub fn tell_serving(&self) {
         self.tell("serves");
     }
 
-    /// This one ends in order, or hands over itself: nothing is to be taken back.
+    /// Reports that this process ends in order or hands over in turn.
     pub fn tell_over(self) {
         self.tell("over");
     }
 
-    /// Whoever ended meanwhile need not know.
+    /// Ignores errors: the predecessor may have exited.
     fn tell(&self, what: &str) {
         let _ = say(&self.0, what, json!({}), &[]);
     }
 }
 
-/// The memory file is there, no server has it, and the last one did not leave it in order.
+/// Whether the memory file exists, is not in use, and was not closed in order by its last server.
 fn was_killed(config: &ServerConfig) -> bool {
     let file = config.file.as_deref().and_then(|path| MapFile::open_there(path).ok());
     file.is_some_and(|file| file_is_clean(&Arc::new(file)).is_ok_and(|is_clean| !is_clean))
 }
 
-/// The memory of the store in the configured file, if there is one and no server has it, in bytes.
+/// Returns the memory size of the store in the configured file, in bytes, if the file exists and is not in use.
 pub fn memory_of_file(config: &ServerConfig) -> Option<u64> {
     let file = MapFile::open_there(config.file.as_deref()?).ok()?;
     Some(file_config(&Arc::new(file)).ok()?.memory_bytes)
 }
 
-/// Connects to who listens where this server is to listen, if somebody does.
+/// Connects to the server that listens at one of the configured addresses. The inner error: there is none.
 fn connect(config: &ServerConfig) -> Result<Result<Pass, Refused>, Refused> {
     let mut tried = Vec::new();
     for (_, addr) in doors(config) {
@@ -333,7 +332,7 @@ fn offered(
     Ok(Offered { memory: file, memory_bytes, devices })
 }
 
-/// The running server's file has lost its name, which Linux gives back to none.
+/// The refusal for a running server whose memory file was unlinked. Linux cannot link such a file again.
 fn unlinked(path: &Path) -> Refused {
     let found = if path.exists() { "another file is there" } else { "nothing is there" };
     Refused(format!(

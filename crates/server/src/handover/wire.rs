@@ -79,12 +79,12 @@ pub(super) fn say_connections(pass: &Pass, connections: &[Moved<Stream>]) -> Res
     Ok(())
 }
 
-/// Tells bytes whose number the other end knows, in as many messages as they take.
+/// Sends bytes in as many messages as they take. The receiver knows their number.
 pub(super) fn say_bytes(pass: &Pass, bytes: &[u8]) -> Result<()> {
     bytes.chunks(MESSAGE_BYTES_MAX).try_for_each(|part| pass.send(part, &[], PATIENCE))
 }
 
-/// So many bytes that are told.
+/// Receives `wanted` bytes.
 pub(super) fn hear_bytes(pass: &Pass, wanted: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while bytes.len() < wanted {

@@ -102,7 +102,7 @@ impl Subscriber {
         }
     }
 
-    /// All names that it is subscribed to, each with the number of its kind.
+    /// Returns all names that it is subscribed to, each with the number of its kind.
     pub(crate) fn subscriptions(&self) -> Vec<(u8, Vec<u8>)> {
         let of = |kind: Kind| self.names[kind as usize].iter().map(move |name| (kind as u8, name.bytes().to_vec()));
         Kind::ALL.into_iter().flat_map(of).collect()

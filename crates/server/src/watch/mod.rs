@@ -168,7 +168,7 @@ impl Watching {
         &self.hub.slots[self.slot]
     }
 
-    /// What is watched, for [`Hub::watch_again`].
+    /// Returns the event kinds that are watched, for [`Hub::watch_again`].
     pub(crate) fn kinds(&self) -> u32 {
         self.slot().kinds.load(Relaxed)
     }
@@ -247,7 +247,7 @@ impl Hub {
         self.numbered.fetch_add(1, Relaxed) + 1
     }
 
-    /// The same for a watcher of another server, which watched what [`Watching::kinds`] said there.
+    /// Restores a watcher of another server, for which [`Watching::kinds`] returned `kinds` there.
     pub(crate) fn watch_again(hub: &Arc<Self>, kinds: u32, worker: usize, connection: u32) -> Option<Watching> {
         let kinds = Watched(kinds & 0x0101_0101);
         if kinds.any() { Self::watch(hub, kinds, worker, connection) } else { None }

@@ -1,17 +1,17 @@
 //! A hand-over: connections leave this worker and go on elsewhere, without their clients being told.
 //!
 //! ```text
-//!   asked for ──> each turn: who is between two requests leaves with its socket
-//!                 the others are served until they are there too: for GRACE_NS who waits for its peer,
-//!                 for LONG_GRACE_NS who is in the midst of a request that is all here
+//!   requested ──> each turn: connections between two requests leave with their sockets
+//!                 the others are served until they are between two requests: those that wait for
+//!                 their peer for GRACE_NS, those whose request is all here for LONG_GRACE_NS
 //!             ──> then the rest is closed, and the worker ends
 //! ```
 //!
-//! What was received and not executed goes along, and what was answered and is not sent: a copy of at most
-//! [`OUTPUT_BYTES_MAX`] for each connection and [`OUTPUTS_BYTES_MAX`] for all of a worker. So do subscriptions, what is
-//! watched, and transactions that are not executed yet. Who is in the midst of something that is more than that (a
-//! value that is arriving, a value of many megabytes that its peer does not take) is closed at the end, as by a stop;
-//! no request of theirs is answered and lost.
+//! Received bytes that are not executed move along. Answers that are not sent move as a copy, at most
+//! [`OUTPUT_BYTES_MAX`] for each connection and [`OUTPUTS_BYTES_MAX`] for a worker. Subscriptions, watched keys and
+//! transactions before their EXEC move too. A connection in any other state is closed at the end, as by a stop: for
+//! example if a value is arriving, or if its peer does not read an answer of many megabytes. No request of such a
+//! connection is answered and lost.
 
 use super::Core;
 use crate::command::Protocol;
@@ -25,15 +25,15 @@ use std::sync::atomic::Ordering::Release;
 
 /// How long connections that cannot leave yet are served. Nobody who has left is, meanwhile.
 const GRACE_NS: u64 = 20_000_000;
-/// The same for those whose request has begun and waits for nobody: its end is near, and an answer is owed.
+/// How long connections are served whose request has begun and does not wait for the peer.
 const LONG_GRACE_NS: u64 = 500_000_000;
-/// Bytes of output that a connection may leave with.
+/// The most unsent bytes that a connection may leave with.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
-/// Bytes of output that all connections of a worker may leave with.
+/// The most unsent bytes that all connections of a worker may leave with.
 pub(super) const OUTPUTS_BYTES_MAX: u64 = 64 << 20;
 
 impl<B: Backend> Core<B> {
-    /// A hand-over comes: says how many values are arriving, once for each time that this is asked.
+    /// Reports how many values are arriving, once for each round of [`Drain`].
     #[cold]
     pub(super) fn report_arriving(&mut self) {
         let round = self.ctx.shared.drain.round();
@@ -99,7 +99,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Closes those that their peers keep from leaving.
+    /// Closes connections that wait for their peers and so cannot leave.
     fn close_who_waits(&mut self) {
         for index in 0..self.sessions.used_high() {
             let waits = |session: &Session<B::Stream>| match session.phase {
@@ -113,14 +113,14 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Has connections that have come from elsewhere go on.
+    /// Sets up the connections that were taken over.
     #[cold]
     pub(super) fn set_up_taken_over(&mut self, turn: &mut Turn<'_>) {
         for (index, carried) in std::mem::take(&mut self.taken_over) {
             if self.sessions.peek(index as usize).is_some_and(|session| session.phase == Phase::Open) {
                 self.go_on_with(index, &carried, turn);
             }
-            // The acceptor waits for this before it hands over those that could tell this one something.
+            // The acceptor waits for this count before it hands over connections that could publish.
             self.ctx.counters().connections_total.add(1);
         }
     }
@@ -142,12 +142,12 @@ impl<B: Backend> Core<B> {
         }
         self.ctx.watch.connection = index;
         if !self.sessions.at(index).state.take_up(carried, turn, &mut self.ctx) {
-            tracing::warn!("a connection that was taken over is closed: there is no room for what it holds");
+            tracing::warn!("cannot restore the subscriptions or transaction of a connection: no memory; closing it");
             return self.kill(index);
         }
         if !carried.output.is_empty() {
             let Some(out) = self.buffers.output_of(&carried.output) else {
-                tracing::warn!("a connection that was taken over is closed: there is no room for its output");
+                tracing::warn!("cannot restore the unsent answers of a connection: no memory; closing it");
                 return self.kill(index);
             };
             let session = self.sessions.at(index);
@@ -163,7 +163,7 @@ impl<B: Backend> Core<B> {
     }
 }
 
-/// What is to be carried over of a session that can leave now; its output is of `output_left` bytes.
+/// Returns the state of a session that can leave now. Its unsent bytes are subtracted from `output_left`.
 fn carried_of<S>(session: &mut Session<S>, store: &Store, output_left: &mut u64) -> Option<Carried> {
     let is_free = session.phase == Phase::Open
         && (session.out.is_none() || session.blocked)
@@ -179,7 +179,7 @@ fn carried_of<S>(session: &mut Session<S>, store: &Store, output_left: &mut u64)
     let mut output = session.out.as_mut().map_or_else(Vec::new, |out| out.take_unsent(store));
     output.append(&mut carried.output);
     if carried.watches != 0 {
-        // What a subscriber is told is looked at when the last worker has ended; a watcher's lines go now.
+        // A subscriber's messages are collected when the last worker has ended, a watcher's lines now.
         let mut part = [0; 4096];
         while let bytes @ 1.. = session.state.take_mail(&mut part) {
             output.extend_from_slice(&part[..bytes]);

@@ -157,12 +157,12 @@ struct Core<B: Backend> {
     mail_left: bool,
     /// Turns in a row that began at once since something hurried.
     hurried: u32,
-    /// Connections that have come from elsewhere and are not set up yet, with what they were there.
+    /// Connections that were taken over and are not set up yet, with their state.
     taken_over: Vec<(u32, Arc<Carried>)>,
-    /// Connections that have left, and the bytes of output that others may still leave with.
+    /// Connections that have left, and how many unsent bytes others may still leave with.
     moved: Vec<Moved<B::Stream>>,
     output_left: u64,
-    /// The last question about arriving values that was answered.
+    /// The last round of [`crate::shared::Drain`] that was answered.
     drain_round: u64,
 }
 

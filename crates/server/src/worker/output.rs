@@ -141,7 +141,7 @@ impl<B: Backend> Core<B> {
 
     /// Decides what comes next for a session that is noted nowhere.
     pub(super) fn move_on(&mut self, index: u32) {
-        // Before a hand-over who is at rest leaves, with its connection.
+        // During a hand-over an idle connection moves; only a stop closes it.
         let stopping = self.stop_deadline_ns.is_some() && !self.ctx.shared.stop.hands_over();
         let session = self.sessions.at(index);
         debug_assert_eq!(session.place, Place::Idle);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Connections that a turn takes in: some 2 us each, so that a storm of them delays no request by more than one does.
 const ADMITTED_A_TURN: usize = 64;
-/// How long a worker rests whose sockets cannot be waited for.
+/// How long a worker sleeps after a failed wait for its sockets.
 const WAIT_FAILED_REST: Duration = Duration::from_millis(10);
 
 impl<B: Backend> Core<B> {
@@ -40,7 +40,7 @@ impl<B: Backend> Core<B> {
 
     fn wait_for_events(&mut self, timeout: Duration) {
         if let Err(error) = self.io.wait(Some(timeout), &mut self.events) {
-            // What the kernel lacks for a moment it may have again; nothing else is known to fail here.
+            // The kernel may be out of memory for a moment. No other error is known here.
             tracing::error!(worker = self.ctx.worker, %error, "waiting for sockets failed; trying again");
             std::thread::sleep(WAIT_FAILED_REST);
         }

@@ -20,7 +20,7 @@ impl Call<'_, '_> {
     /// The line of a large value has arrived.
     pub(super) fn large_begin(&mut self, plan: Plan, key: &[u8], value_len: u32, consumed: usize) -> Step {
         if self.ctx.shared.drain.is_on() {
-            // It is begun by who takes over.
+            // The process that takes over begins it.
             return Err(State::Parked);
         }
         let name = self.turn.key(self.session.namespace, key);

@@ -113,7 +113,7 @@ impl SessionState {
         self.large.as_mut().map(|storing| &mut storing.large)
     }
 
-    /// Nothing is half done: what it received begins with a request, or with a retrieval that is answered in part.
+    /// Whether the input begins with a request, or with a retrieval that is answered in part.
     fn is_between_requests(&self) -> bool {
         (self.swallow == 0 || self.watching.is_some())
             && self.lines_done == 0
@@ -122,8 +122,8 @@ impl SessionState {
             && self.fetched.is_none()
     }
 
-    /// What is to be carried over to another worker or process, where it goes on with `input`; `None`: it is in the
-    /// midst of something. Of a retrieval that is answered in part, what is left is asked for.
+    /// Returns the state that moves to another process, with `input`. `None`: a request is half done. A retrieval that
+    /// is answered in part is replaced by one for the keys that are left.
     pub(super) fn carried(&self, mut input: &[u8]) -> Option<Carried> {
         if !self.is_between_requests() {
             return None;
@@ -147,7 +147,7 @@ impl SessionState {
         self.known = carried.known;
     }
 
-    /// Watches what it watched elsewhere. False: as many watch as may.
+    /// Restores `watch`. False: there are as many watchers as allowed.
     pub(super) fn take_up(&mut self, carried: &Carried, ctx: &WorkerContext) -> bool {
         if carried.watches != 0 {
             self.watching = Hub::watch_again(&ctx.shared.watch, carried.watches, ctx.worker, ctx.watch.connection);

@@ -55,7 +55,7 @@ pub(super) struct Retrieval {
 }
 
 impl Retrieval {
-    /// A request for the keys that are left of a line; `None`: there are none.
+    /// Returns a request for the keys of `line` that are left. `None`: all are answered.
     pub(super) fn rest_of(&self, line: &[u8]) -> Option<Vec<u8>> {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);

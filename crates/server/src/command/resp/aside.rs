@@ -133,7 +133,7 @@ impl SessionState {
         self.aside.as_ref()?.held.as_ref().map(|(grant, since)| (*since, grant.bytes()))
     }
 
-    /// Its subscriptions, which it has no more.
+    /// Removes and returns its subscriptions.
     pub(crate) fn take_subscriber(&mut self) -> Option<Subscriber> {
         self.aside.as_mut()?.subscriber.take()
     }

@@ -12,7 +12,7 @@ use protocol::resp::Version;
 use segment::Turn;
 
 impl SessionState {
-    /// What is to be carried over, with `input`; `None`: it is in the midst of something.
+    /// Returns the state that moves to another process, with `input`. `None`: a request is half done.
     pub(in crate::command) fn carried(&self, input: &[u8]) -> Option<Carried> {
         let is_between = self.done == 0
             && self.long.is_none()
@@ -61,14 +61,14 @@ impl SessionState {
         self.held_off |= carried.held_off;
     }
 
-    /// Takes up what it held elsewhere beside its requests. False: this server has no room for that.
+    /// Restores subscriptions and transaction. False: client memory is used up.
     pub(in crate::command) fn take_up(
         &mut self,
         carried: &Carried,
         turn: &mut Turn<'_>,
         ctx: &mut WorkerContext,
     ) -> bool {
-        // What queueing answers was answered elsewhere.
+        // The answers to queued requests were sent before the move.
         let mut out = OutBuffer::beside(&ctx.shared.budget);
         out.force_room(LINE_ROOM);
         let transaction = carried.transaction.as_ref();

@@ -518,8 +518,8 @@ impl<'c> Call<'c, '_> {
         if self.turn.is_tiered() { self.run_settled(entry, args) } else { (entry.run)(self, args) }
     }
 
-    /// Runs a command on keys of which some may be on flash. Items move between memory and flash all the time, so a
-    /// command that only reads is run again if it did not find one that moved; those that write look under the lock.
+    /// Runs a command of a store with flash. An item may move between memory and flash while a command reads. If a
+    /// read-only command misses such an item, it is parked and run again. Commands that write look under the lock.
     #[cold]
     pub(super) fn run_settled(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Run {
         let may_start_over = self.session.done == 0 && entry.has(table::Flag::ReadOnly);

@@ -114,7 +114,7 @@ impl<'c> Call<'c, '_> {
         aside.subscriber.get_or_insert_with(|| Subscriber::new(&shared.channels, worker, connection))
     }
 
-    /// Is subscribed to what it was elsewhere. False: there is no room for that here.
+    /// Restores subscriptions and MONITOR mode. False: client memory is used up.
     pub(super) fn resubscribe(&mut self, subscriptions: &[(u8, Vec<u8>)], monitors: bool) -> bool {
         if subscriptions.is_empty() && !monitors {
             return true;

@@ -237,7 +237,7 @@ impl Transaction {
         })
     }
 
-    /// What is watched and queued, as it goes on elsewhere. Nothing of it is executed yet.
+    /// Returns the transaction as it moves to another process. Nothing of it is executed yet.
     pub(super) fn carried(&self) -> CarriedTransaction {
         debug_assert!(matches!(self.stage, Stage::Watching | Stage::Queueing), "{:?}", self.stage);
         let watch = |(key, watched): (&[u8], &Watched)| CarriedWatch {
@@ -253,7 +253,7 @@ impl Transaction {
         }
     }
 
-    /// Watches one more key, which is not watched yet; false if client memory is used up.
+    /// Adds a watched key. False: client memory is used up.
     fn watch(&mut self, key: &Key<'_>, namespace: Namespace, version: Version) -> bool {
         let has_room = self.room_to_watch(key.bytes().len());
         if has_room {
@@ -334,14 +334,13 @@ impl<'c> Call<'c, '_> {
         Ok(true)
     }
 
-    /// Watches and queues what was watched and queued elsewhere; its requests are what this call is about. False: there
-    /// is no room for that here.
+    /// Restores a transaction whose queued requests are this call's buffer. False: client memory is used up.
     pub(super) fn requeue(&mut self, carried: &CarriedTransaction) -> bool {
         let mut transaction = self.spare_transaction();
         for CarriedWatch { namespace, key, version } in &carried.watched {
             let key = self.turn.key(*namespace, key);
             let version = match version {
-                // Equal to none that a key has.
+                // Differs from the version of any key.
                 None => Version::Absent(u64::MAX, 0),
                 Some(Version::Absent(..)) => self.turn.absent_at_open(),
                 Some(version) => *version,

@@ -227,7 +227,7 @@ pub struct Users {
     changes: AtomicU64,
     /// Who has not said who it is may do nothing.
     asks: AtomicBool,
-    /// A command has changed them since the file was read or written.
+    /// Whether a command has changed them since the file was read or written.
     unsaved: AtomicBool,
     log: Mutex<Log>,
     path: Option<PathBuf>,
@@ -274,7 +274,7 @@ impl Users {
         Ok(users)
     }
 
-    /// The same with the users of these lines, which are not read of the file.
+    /// Creates the users of `lines`, which have the format of the file. The file is not read.
     ///
     /// # Errors
     /// The lines are not taken.
@@ -392,17 +392,17 @@ impl Users {
         self.replace(&text, false)
     }
 
-    /// The users as lines of a file, if a command has changed them since the file was read or written.
+    /// Returns all users as lines of a file, if a command has changed them since the file was read or written.
     pub(crate) fn unsaved(&self) -> Option<Vec<u8>> {
         self.unsaved.load(Relaxed).then(|| self.lines())
     }
 
-    /// All of them as lines of a file.
+    /// Returns all users as lines of a file.
     pub(crate) fn lines(&self) -> Vec<u8> {
         self.all().values().flat_map(|user| [&user.line()[..], b"\n"].concat()).collect()
     }
 
-    /// Takes the users of another server, of which [`Users::unsaved`] told there, in the place of those that are known.
+    /// Replaces all users with those that [`Users::unsaved`] returned in another server.
     ///
     /// # Errors
     /// Why they are not taken.
@@ -440,7 +440,7 @@ impl Users {
             file.sync_all()?;
             std::fs::rename(&beside, path)
         };
-        // A change that comes while it is written is not in it.
+        // A change during the write is not in the file.
         self.unsaved.store(false, Relaxed);
         write().map_err(|error| {
             self.unsaved.store(true, Relaxed);

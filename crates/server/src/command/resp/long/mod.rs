@@ -151,7 +151,7 @@ impl SessionState {
         }
     }
 
-    /// Some of a request is consumed, and the rest of it is arriving.
+    /// Whether a part of a request is consumed and the rest is still to be received.
     pub(crate) fn is_taking_in(&self) -> bool {
         self.long.is_some()
     }
@@ -180,7 +180,7 @@ impl<'c> Call<'c, '_> {
             Err(fault) => return self.refuse(entry, fault, consumed, bytes as u64 + 2, left).map(|()| true),
         };
         let whole = u64::from(value_len) <= self.turn.large_threshold();
-        // What a condition comes to is not known before all is there. Before a hand-over nothing is begun that could
+        // The result of a condition is not known before all is there. Before a hand-over nothing is begun that could
         // not move.
         let drains = self.ctx.shared.drain.is_on();
         if whole && (rest.len() >= bytes + 2 || left > 0 || !rule.replaces() || drains) {
