@@ -42,8 +42,11 @@ pub(super) fn exists<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
         let key = call.key(bytes);
-        let is_there = live(call.turn.get(&key), call.ctx.view()).is_some();
-        if !is_there && call.turn.is_elsewhere(&key) {
+        // An item in memory that counts as gone, as in a truncated set, is no reason to look again.
+        let found = call.turn.get(&key);
+        let is_missed = found.is_none();
+        let is_there = live(found, call.ctx.view()).is_some();
+        if is_missed && call.turn.is_elsewhere(&key) {
             return Err(State::Parked.into());
         }
         call.session.sum += i64::from(is_there);

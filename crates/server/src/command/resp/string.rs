@@ -186,8 +186,10 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         },
     };
     let key = call.key(bytes);
-    if string(call.turn.peek(&key).as_ref())?.is_none() {
-        if call.turn.is_elsewhere(&key) {
+    let found = call.turn.peek(&key);
+    let is_missed = found.is_none();
+    if string(found.as_ref())?.is_none() {
+        if is_missed && call.turn.is_elsewhere(&key) {
             return Err(State::Parked.into());
         }
         // The time is not looked at. Nor is the key again: a value that is there by now would be shown without its end.
