@@ -126,7 +126,7 @@ fn open_with(file: &Arc<MapFile>, index: &Arc<MapFile>) -> Rig {
     Rig::open_with(file, Some(Arc::clone(index)), NOW)
 }
 
-/// A counter that was not found yet was begun anew by an `incr`, in each upgrade.
+/// After an upgrade an `incr` restarted a counter that the rebuilt index did not contain yet.
 #[test]
 fn a_store_that_gets_the_index_of_the_one_before_it_misses_nothing_and_is_found_again_after_a_crash() {
     with_index_in_dram(|| {

@@ -89,7 +89,7 @@ pub struct CarriedWatch {
 }
 
 impl CarriedWatch {
-    fn told(&self) -> Value {
+    fn encode(&self) -> Value {
         let version = match self.version {
             None => json!("changed"),
             Some(Version::Absent(..)) => Value::Null,
@@ -99,8 +99,8 @@ impl CarriedWatch {
         json!([self.namespace.0, self.key, version])
     }
 
-    fn of(told: &Value) -> Option<Self> {
-        let version = match &told[2] {
+    fn decode(encoded: &Value) -> Option<Self> {
+        let version = match &encoded[2] {
             Value::Null => Some(Version::Absent(0, 0)),
             Value::Array(parts) => {
                 let expire =
@@ -109,12 +109,13 @@ impl CarriedWatch {
             }
             _ => None,
         };
-        Some(Self { namespace: namespace_of(&told[0])?, key: serde_json::from_value(told[1].clone()).ok()?, version })
+        let key = serde_json::from_value(encoded[1].clone()).ok()?;
+        Some(Self { namespace: namespace_of(&encoded[0])?, key, version })
     }
 }
 
-fn namespace_of(told: &Value) -> Option<Namespace> {
-    let number = u8::try_from(told.as_u64()?).ok()?;
+fn namespace_of(encoded: &Value) -> Option<Namespace> {
+    let number = u8::try_from(encoded.as_u64()?).ok()?;
     (usize::from(number) < Namespace::MAX).then_some(Namespace(number))
 }
 
@@ -144,7 +145,7 @@ impl Carried {
     }
 
     /// Returns its head and the bytes that follow it.
-    pub(super) fn told(&self) -> (Value, Vec<u8>) {
+    pub(super) fn encode(&self) -> (Value, Vec<u8>) {
         let user = match &self.user {
             CarriedUser::Nobody => Value::Null,
             CarriedUser::OfFile => json!(true),
@@ -176,19 +177,19 @@ impl Carried {
             return Vec::new();
         }
         let transaction = self.transaction.as_ref().map(|transaction| {
-            let watched: Vec<Value> = transaction.watched.iter().map(CarriedWatch::told).collect();
+            let watched: Vec<Value> = transaction.watched.iter().map(CarriedWatch::encode).collect();
             json!({"queueing": transaction.is_queueing, "spoilt": transaction.is_spoilt, "watched": watched})
         });
-        let told = json!({
+        let holdings = json!({
             "subscriptions": self.subscriptions,
             "monitors": self.monitors,
             "transaction": transaction,
         });
-        told.to_string().into_bytes()
+        holdings.to_string().into_bytes()
     }
 
     /// Decodes the bytes that follow its head. `None`: they are malformed.
-    pub(super) fn take_bytes(&mut self, bytes: &[u8], lengths: Lengths) -> Option<()> {
+    pub(super) fn decode_bytes(&mut self, bytes: &[u8], lengths: Lengths) -> Option<()> {
         let mut rest = bytes;
         let mut next = |length: usize| rest.split_off(..length);
         let [input, output, queue, holdings] = lengths;
@@ -197,13 +198,13 @@ impl Carried {
         if holdings.is_empty() {
             return Some(());
         }
-        let told: Value = serde_json::from_slice(holdings).ok()?;
-        self.monitors = told["monitors"].as_bool()?;
-        self.subscriptions = serde_json::from_value(told["subscriptions"].clone()).ok()?;
+        let holdings: Value = serde_json::from_slice(holdings).ok()?;
+        self.monitors = holdings["monitors"].as_bool()?;
+        self.subscriptions = serde_json::from_value(holdings["subscriptions"].clone()).ok()?;
         let is_kind = |(kind, _): &(u8, Vec<u8>)| usize::from(*kind) < Kind::ALL.len();
-        let transaction = &told["transaction"];
+        let transaction = &holdings["transaction"];
         if !transaction.is_null() {
-            let watched = transaction["watched"].as_array()?.iter().map(CarriedWatch::of).collect::<Option<_>>()?;
+            let watched = transaction["watched"].as_array()?.iter().map(CarriedWatch::decode).collect::<Option<_>>()?;
             self.transaction = Some(CarriedTransaction {
                 is_queueing: transaction["queueing"].as_bool()?,
                 is_spoilt: transaction["spoilt"].as_bool()?,
@@ -215,7 +216,7 @@ impl Carried {
     }
 
     /// Decodes its head, and returns the lengths of the bytes that follow.
-    pub(super) fn of(told: &Value) -> Option<(Self, Lengths)> {
+    pub(super) fn decode_head(told: &Value) -> Option<(Self, Lengths)> {
         let protocol = if told["resp"].as_bool()? { Protocol::Resp } else { Protocol::Memcache };
         let namespace = |name: &str| namespace_of(&told[name]);
         let user = match &told["user"] {
@@ -359,16 +360,19 @@ mod tests {
             ..plain.clone()
         };
         for carried in [plain.clone(), rich, holding, Carried { user: CarriedUser::OfFile, ..plain }] {
-            let (head, bytes) = carried.told();
+            let (head, bytes) = carried.encode();
             let text = serde_json::to_vec(&head).expect("text");
             let told: Value = serde_json::from_slice(&text).expect("the same");
-            let (mut again, lengths) = Carried::of(&told).expect("it is understood");
-            again.take_bytes(&bytes, lengths).expect("they are understood");
+            let (mut again, lengths) = Carried::decode_head(&told).expect("it is understood");
+            again.decode_bytes(&bytes, lengths).expect("they are understood");
             assert_eq!(again, carried);
-            assert_eq!(again.take_bytes(&bytes[..bytes.len().saturating_sub(1)], [0, 0, 0, bytes.len().max(1)]), None);
+            assert_eq!(
+                again.decode_bytes(&bytes[..bytes.len().saturating_sub(1)], [0, 0, 0, bytes.len().max(1)]),
+                None
+            );
         }
-        assert_eq!(Carried::of(&json!({"resp": true, "home": 200})), None);
-        assert_eq!(Carried::of(&json!([])), None);
+        assert_eq!(Carried::decode_head(&json!({"resp": true, "home": 200})), None);
+        assert_eq!(Carried::decode_head(&json!([])), None);
     }
 
     #[test]

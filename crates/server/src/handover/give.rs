@@ -117,7 +117,9 @@ impl Giver {
         match process.end(END_PATIENCE) {
             Ok(()) => Err(Some(Box::new(Kept { estate, admin, names, line }))),
             Err(error) => {
-                tracing::error!("{line}: no, since the new process can not be ended ({error})");
+                tracing::error!(
+                    "cannot kill the new process: {error}; this server ends, since both would use one memory"
+                );
                 Err(None)
             }
         }

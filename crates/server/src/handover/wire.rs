@@ -71,9 +71,9 @@ pub(super) fn addr_of(told: &Value) -> Option<ListenAddr> {
 /// Tells connections.
 pub(super) fn say_connections(pass: &Pass, connections: &[Moved<Stream>]) -> Result<()> {
     for some in connections.chunks(TOLD_TOGETHER) {
-        let (told, bytes): (Vec<Value>, Vec<Vec<u8>>) = some.iter().map(|moved| moved.carried.told()).unzip();
+        let (heads, bytes): (Vec<Value>, Vec<Vec<u8>>) = some.iter().map(|moved| moved.carried.encode()).unzip();
         let descriptors: Vec<BorrowedFd<'_>> = some.iter().map(|moved| moved.stream.as_fd()).collect();
-        say(pass, "connections", json!({"connections": told}), &descriptors)?;
+        say(pass, "connections", json!({"connections": heads}), &descriptors)?;
         say_bytes(pass, &bytes.concat())?;
     }
     Ok(())
@@ -97,7 +97,7 @@ pub(super) fn hear_bytes(pass: &Pass, wanted: usize) -> Result<Vec<u8>> {
 pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<Stream>>> {
     let broken = || Error::new(ErrorKind::InvalidData, "what it tells of its connections is not understood");
     let told = heard.told["connections"].as_array().ok_or_else(broken)?;
-    let carried = told.iter().map(Carried::of).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
+    let carried = told.iter().map(Carried::decode_head).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
     if carried.len() != heard.descriptors.len() {
         return Err(broken());
     }
@@ -106,7 +106,7 @@ pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<St
     let mut rest = &bytes[..];
     for ((mut carried, lengths), fd) in carried.into_iter().zip(heard.descriptors) {
         let own = rest.split_off(..lengths.iter().sum()).ok_or_else(broken)?;
-        carried.take_bytes(own, lengths).ok_or_else(broken)?;
+        carried.decode_bytes(own, lengths).ok_or_else(broken)?;
         // Who is gone meanwhile is no reason to stop.
         if let Ok(stream) = Stream::adopt(fd) {
             connections.push(Moved::received(stream, carried));
