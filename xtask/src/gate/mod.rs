@@ -41,7 +41,7 @@ pub struct Options {
 /// # Errors
 /// When a server or valgrind does not do what it should, in a sentence.
 pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
-    let ours = count(Kind::GannetEpoll, |_| true)?;
+    let mut ours = count(Kind::GannetEpoll, |_| true)?;
     let peer = match options.with_peer {
         true => {
             let mut peer = count(Kind::Memcached, |case| !case.resp)?;
@@ -56,6 +56,13 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
         std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     let kept = read_kept(&path)?;
+    let is_near = |case: &Case, now: u64| kept.get(case.name).is_some_and(|was| near(now, *was));
+    if !cases::ALL.iter().all(|case| is_near(case, ours[case.name])) {
+        // A visit ends by time too, so a pause of the machine adds instructions and never saves any.
+        for (name, again) in count(Kind::GannetEpoll, |_| true)? {
+            ours.entry(name).and_modify(|now| *now = again.min(*now));
+        }
+    }
     println!(
         "| user instructions a request | in flight | gannet | kept |{}",
         if peer.is_some() { " memcached, redis-server |" } else { "" }
@@ -72,7 +79,7 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
             case.depth,
             was.map_or("-".into(), |was| was.to_string())
         );
-        if !was.is_some_and(|was| near(now, was)) {
+        if !is_near(case, now) {
             failed.push(case);
         }
     }
