@@ -21,6 +21,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+/// Memory that clients hold in long blocks is the kernel's again once they let go of it: their bound relies on it.
+#[global_allocator]
+static ALLOCATOR: io::allocation::MappedLong = io::allocation::MappedLong::new();
+
 /// What a subcommand ends with when it could not do its work.
 pub enum Failure {
     /// The arguments are wrong: a line for each fault.

@@ -23,8 +23,9 @@
 //! - Two things may pass the bound: a message, whose subscribers that are behind are dropped for it, and what a command
 //!   that has changed something already needs to be done as one ([`Grant::force`]). Both count, so others are refused.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
 
 /// The least bound, whatever memory the store has.
 pub const BYTES_MIN: u64 = 16 << 20;
@@ -96,6 +97,9 @@ pub struct Budget {
     refused: AtomicU64,
     /// One was refused since slow readers were last looked for.
     wanted: AtomicBool,
+    /// The thread that returns freed memory was woken and has not looked yet.
+    woken: AtomicBool,
+    trimmer: OnceLock<Thread>,
 }
 
 impl Budget {
@@ -109,6 +113,8 @@ impl Budget {
             kinds: Default::default(),
             refused: AtomicU64::new(0),
             wanted: AtomicBool::new(false),
+            woken: AtomicBool::new(false),
+            trimmer: OnceLock::new(),
         })
     }
 
@@ -181,14 +187,34 @@ impl Budget {
         }
     }
 
+    /// Unparks this thread, the first one named, whenever [`Budget::has_fallen`] becomes true.
+    pub(crate) fn wake_when_fallen(&self, thread: Thread) {
+        self.trimmer.get_or_init(|| thread);
+    }
+
     /// Whether much of what was used since this was last true is free again: a sixteenth of the bound, 2 MiB at least.
     pub(crate) fn has_fallen(&self) -> bool {
-        let (peak, used) = (self.peak.load(Relaxed), self.used());
-        let fallen = peak.saturating_sub(used) >= (self.bytes_max() / 16).max(FALLEN_BYTES_MIN);
+        self.woken.swap(false, AcqRel);
+        let used = self.used();
+        let fallen = self.falls_to(used);
         if fallen {
             self.peak.store(used, Relaxed);
         }
         fallen
+    }
+
+    fn falls_to(&self, used: u64) -> bool {
+        self.peak.load(Relaxed).saturating_sub(used) >= (self.bytes_max() / 16).max(FALLEN_BYTES_MIN)
+    }
+
+    /// A system call, once for each time that somebody looks.
+    #[cold]
+    fn wake_trimmer(&self) {
+        if !self.woken.swap(true, AcqRel)
+            && let Some(thread) = self.trimmer.get()
+        {
+            thread.unpark();
+        }
     }
 
     #[cold]
@@ -214,6 +240,9 @@ impl Budget {
         self.kinds[kind as usize].fetch_sub(bytes, Relaxed);
         let before = self.used.fetch_sub(bytes, AcqRel);
         debug_assert!(before >= bytes, "more was given back than was reserved");
+        if self.falls_to(before - bytes) {
+            self.wake_trimmer();
+        }
     }
 
     /// Reserves `bytes` for as long as the grant lives, if they are within the bound.
@@ -325,6 +354,31 @@ mod tests {
         auto.follow(64 << 20);
         named.follow(64 << 20);
         assert_eq!((auto.bytes_max(), named.bytes_max()), (BYTES_MIN, 5));
+    }
+
+    #[test]
+    fn a_fall_of_what_is_used_wakes_the_thread_that_returns_it_once() {
+        let budget = Budget::new(0, Some(64 << 20));
+        let (asks, asked) = std::sync::mpsc::channel();
+        let trims = std::thread::spawn({
+            let budget = Arc::clone(&budget);
+            move || {
+                budget.wake_when_fallen(std::thread::current());
+                asks.send(()).expect("the test listens");
+                while !budget.has_fallen() {
+                    std::thread::park();
+                }
+            }
+        });
+        asked.recv().expect("it waits");
+        let held: Vec<Grant> = (0..8).filter_map(|_| budget.grant(Kind::Queued, 1 << 20)).collect();
+        assert!(!budget.woken.load(Relaxed));
+        drop(held);
+        trims.join().expect("it was woken");
+        assert!(!budget.has_fallen(), "one fall is reported once");
+        let one = budget.grant(Kind::Queued, 3 << 20);
+        drop(one);
+        assert!(!budget.has_fallen() && !budget.woken.load(Relaxed), "a small fall is none");
     }
 
     #[test]

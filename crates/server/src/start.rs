@@ -328,7 +328,7 @@ impl Server {
     /// dropped instead, the other one can go on with all of it.
     pub fn prepare(config: ServerConfig, estate: Estate) -> Result<Prepared, StartError> {
         check(&config)?;
-        io::allocation::return_long_blocks();
+        io::allocation::return_free_memory_early();
         let Estate { listeners: mut left, memory, index, devices, users, known, connections } = estate;
         let mut bound = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
             Some(at) => Ok(left.swap_remove(at)),

@@ -1,6 +1,7 @@
 //! What is slow to find out: the census of segments and the memory that the kernel gave. A thread of its own finds it
 //! out now and then, and the others read what it found last. It also puts minutes of hot keys away ([`crate::heat`]),
-//! and gives freed client memory ([`crate::budget`]) back to the kernel.
+//! and returns freed client memory to the kernel as soon as [`crate::budget`] wakes it: until then clients can allocate
+//! as much again elsewhere in the heaps.
 //!
 //! Invariant: a worker that tells `stats` walks no segment headers and reads nothing of `/proc` about memory.
 
@@ -8,10 +9,12 @@ use crate::shared::Shared;
 use base::units::ByteSize;
 use segment::{Census, Store};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How old a census is at most.
 const CENSUS_STEP: Duration = Duration::from_secs(1);
+/// The least time between two returns of freed memory: threads that allocate wait while one is under way.
+const TRIM_PAUSE: Duration = Duration::from_millis(10);
 /// Huge pages are counted with every tenth census, from the second on: the kernel walks page tables for it.
 const PAGES_EVERY: u64 = 10;
 
@@ -45,27 +48,37 @@ impl Survey {
     }
 }
 
-/// Surveys until the workers are gone. An unpark makes it look whether they are.
+/// Surveys until the workers are gone. An unpark makes it look whether they are, and whether memory was freed.
 pub(crate) fn run(shared: &Shared) {
+    shared.budget.wake_when_fallen(std::thread::current());
     let mut found = shared.survey.latest();
-    for round in 0u64.. {
-        if round % PAGES_EVERY == 1 {
-            found.huge_page_bytes = shared.store.huge_page_bytes().unwrap_or(0);
+    let mut rounds = 0;
+    let mut due = Instant::now();
+    while !shared.stop.workers_gone() {
+        if Instant::now() >= due {
+            look(shared, rounds, &mut found);
+            rounds += 1;
+            due = Instant::now() + CENSUS_STEP;
         }
-        if round == 1 && shared.config.huge_pages {
-            say_huge_pages(found.huge_page_bytes);
-        }
-        found.census = shared.store.census();
-        shared.survey.publish(found);
-        shared.roll_minutes(shared.now());
         if shared.budget.has_fallen() {
             io::allocation::trim();
+            std::thread::sleep(TRIM_PAUSE);
         }
-        std::thread::park_timeout(CENSUS_STEP);
-        if shared.stop.workers_gone() {
-            return;
-        }
+        std::thread::park_timeout(due.saturating_duration_since(Instant::now()));
     }
+}
+
+/// Takes the census, and whatever else is due in this round.
+fn look(shared: &Shared, round: u64, found: &mut Findings) {
+    if round % PAGES_EVERY == 1 {
+        found.huge_page_bytes = shared.store.huge_page_bytes().unwrap_or(0);
+    }
+    if round == 1 && shared.config.huge_pages {
+        say_huge_pages(found.huge_page_bytes);
+    }
+    found.census = shared.store.census();
+    shared.survey.publish(*found);
+    shared.roll_minutes(shared.now());
 }
 
 /// Says what was had, a second after the start: by then the background has got the memory that is used first.

@@ -1,9 +1,6 @@
-//! An allocator that counts what one thread asks of it: the proof that a data thread, once warm, asks nothing. And what
-//! the system's allocator gives back to the kernel.
+//! An allocator that counts what one thread asks of it: the proof that a data thread, once warm, asks nothing.
 //!
-//! It stands before the system's allocator where a program or a test declares it with `#[global_allocator]`. One thread
-//! is counted at a time; while one is, every call of any thread costs a system call more.
-#![allow(unsafe_code)]
+//! One thread is counted at a time; while one is, every call of any thread costs a system call more.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
@@ -64,33 +61,5 @@ unsafe impl GlobalAlloc for Counting {
         count();
         // SAFETY: 1. the caller's obligations are the system allocator's.
         unsafe { System.dealloc(at, layout) }
-    }
-}
-
-/// Blocks from this length on are maps of their own, in bytes: what is freed of them is the kernel's at once.
-#[cfg(target_env = "gnu")]
-const MAPPED_BYTES_MIN: libc::c_int = 256 << 10;
-/// What is free at the end of a heap goes back to the kernel from this length on, in bytes.
-#[cfg(target_env = "gnu")]
-const TRIMMED_BYTES_MIN: libc::c_int = 1 << 20;
-
-/// Has the system's allocator give long blocks back to the kernel when they are freed. Left alone, glibc raises the
-/// length from which it does with each long block that is freed, up to 32 MiB, and keeps up to twice that.
-pub fn return_long_blocks() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: 1. mallopt(3) may be called at any time from any thread. 2. Both parameters take a length in bytes.
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES_MIN);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, TRIMMED_BYTES_MIN);
-    }
-}
-
-/// Gives back to the kernel what the system's allocator holds free. It looks at all of its heaps, so it is for a thread
-/// that nobody waits for.
-pub fn trim() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: 1. malloc_trim(3) may be called at any time from any thread: it takes the locks of the heaps.
-    unsafe {
-        libc::malloc_trim(0);
     }
 }

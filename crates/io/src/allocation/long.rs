@@ -1,0 +1,336 @@
+//! An allocator that maps each long block by itself, so that its memory is the kernel's again when it is freed.
+//!
+//! ```text
+//!   block          shorter than LONG_BYTES_MIN     from it on                 more than MAPS_MAX, or no map
+//!   lies in        a heap of the system            a map of its own           a heap, behind 16 or 32 bytes
+//!   address        any                             a multiple of PAGE_BYTES   never a multiple of PAGE_BYTES
+//!   when freed     stays resident, until the       unmapped                   as a short one
+//!                  heap's end is free or `trim`
+//! ```
+//!
+//! glibc maps a long block only if no heap has room for it, and what is freed in a heap below a live block stays
+//! resident. Clients that first fill heaps with one kind of memory, and then ask for another, would have both counted
+//! against the process, and one of them against their bound.
+//!
+//! Invariants:
+//! - The length of a layout and the address tell how a block was allocated: no table, no lock.
+//! - At most [`MAPS_MAX`] blocks are mapped at once, a quarter of the maps that the kernel gives a process: unmapping
+//!   from the middle of maps that the kernel has joined needs one more, and has it.
+//! - A block grows by moving pages, never by copying, while it is mapped.
+
+use rustix::mm::{self, MapFlags, MremapFlags, ProtFlags};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Blocks from this length on are mapped, in bytes.
+pub const LONG_BYTES_MIN: usize = 128 << 10;
+/// Blocks that are mapped at once: a quarter of what `vm.max_map_count` is by default, 65,530.
+const MAPS_MAX: usize = 16_384;
+/// Maps begin at multiples of this, whatever pages the machine has.
+const PAGE_BYTES: usize = 4096;
+/// The alignment of what stands in a heap in place of a map, and of the word before it.
+const HEAP_ALIGN: usize = 16;
+
+/// The system's allocator, but for long blocks.
+#[derive(Debug)]
+pub struct MappedLong {
+    mapped: AtomicUsize,
+}
+
+impl MappedLong {
+    /// An allocator without blocks.
+    pub const fn new() -> Self {
+        Self { mapped: AtomicUsize::new(0) }
+    }
+
+    /// Blocks that are mapped now.
+    pub fn mapped(&self) -> usize {
+        self.mapped.load(Relaxed)
+    }
+
+    /// Memory of zeros in a map of its own; null if there are too many of them or the kernel refuses.
+    fn map(&self, bytes: usize) -> *mut u8 {
+        if self.mapped.fetch_add(1, Relaxed) >= MAPS_MAX {
+            self.mapped.fetch_sub(1, Relaxed);
+            return null_mut();
+        }
+        // SAFETY: 1. a new private map overlaps nothing that is in use.
+        let map =
+            unsafe { mm::mmap_anonymous(null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
+        map.map_or_else(
+            |_| {
+                self.mapped.fetch_sub(1, Relaxed);
+                null_mut()
+            },
+            |map| map.cast(),
+        )
+    }
+
+    fn alloc_long(&self, layout: Layout) -> *mut u8 {
+        let map = self.map(layout.size());
+        if map.is_null() { alloc_in_heap(layout) } else { map }
+    }
+
+    /// # Safety
+    /// `at` is from `alloc_long` or `realloc_map` with this length, and is used no more.
+    unsafe fn dealloc_long(&self, at: *mut u8, layout: Layout) {
+        if !is_map(at) {
+            // SAFETY: 1. what is no map is from `alloc_in_heap`.
+            return unsafe { dealloc_in_heap(at, layout) };
+        }
+        // SAFETY: 1. the caller's: the map has this length and nobody uses it.
+        if unsafe { mm::munmap(at.cast(), layout.size()) }.is_err() {
+            // SAFETY: 1. as above. 2. The pages are the kernel's again; their addresses stay taken.
+            let _ = unsafe { mm::madvise(at.cast(), layout.size(), mm::Advice::LinuxDontNeed) };
+        }
+        self.mapped.fetch_sub(1, Relaxed);
+    }
+
+    /// Another block with the contents of this one; null, and this one is as it was, if there is no memory.
+    ///
+    /// # Safety
+    /// `at` is a block of `layout` of this allocator, and `new_layout` has the alignment of `layout`.
+    unsafe fn copy(&self, at: *mut u8, layout: Layout, new_layout: Layout) -> *mut u8 {
+        // SAFETY: 1. the caller's, for each of the three: `at` has `layout`, `new` has `new_layout`; they are apart.
+        unsafe {
+            let new = self.alloc(new_layout);
+            if !new.is_null() {
+                std::ptr::copy_nonoverlapping(at, new, layout.size().min(new_layout.size()));
+                self.dealloc(at, layout);
+            }
+            new
+        }
+    }
+}
+
+impl Default for MappedLong {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Whether blocks of this layout are mapped when they can be. Alignments that a heap does not give for nothing are left
+/// to the system: such blocks are allocated at start and stay.
+#[inline]
+fn is_long(layout: Layout) -> bool {
+    layout.size() >= LONG_BYTES_MIN && layout.align() <= HEAP_ALIGN
+}
+
+fn is_map(at: *mut u8) -> bool {
+    at.addr().is_multiple_of(PAGE_BYTES)
+}
+
+/// The layout in a heap of what stands there in place of a map of `layout`; `None`: no block is so long.
+fn heap_layout(layout: Layout) -> Option<Layout> {
+    Layout::from_size_align(layout.size().checked_add(2 * HEAP_ALIGN)?, HEAP_ALIGN).ok()
+}
+
+/// A block in a heap whose address is no multiple of a page. The word before it says how far into the heap's block
+/// it begins.
+fn alloc_in_heap(layout: Layout) -> *mut u8 {
+    let Some(whole) = heap_layout(layout) else { return null_mut() };
+    // SAFETY: 1. the layout has a length. 2. Both places are inside: 32 bytes more were asked for than are needed.
+    // 3. The word before either is inside and aligned.
+    unsafe {
+        let base = System.alloc(whole);
+        if base.is_null() {
+            return base;
+        }
+        let skipped = if is_map(base.add(HEAP_ALIGN)) { 2 * HEAP_ALIGN } else { HEAP_ALIGN };
+        let at = base.add(skipped);
+        at.cast::<usize>().sub(1).write(skipped);
+        at
+    }
+}
+
+/// # Safety
+/// `at` is from [`alloc_in_heap`] with this layout and is used no more.
+unsafe fn dealloc_in_heap(at: *mut u8, layout: Layout) {
+    let Some(whole) = heap_layout(layout) else { return };
+    // SAFETY: 1. the word before the block is what `alloc_in_heap` wrote there. 2. `whole` is the layout that it used.
+    unsafe {
+        let skipped = at.cast::<usize>().sub(1).read();
+        System.dealloc(at.sub(skipped), whole);
+    }
+}
+
+// SAFETY: 1. a map is aligned to a page, so to every alignment of a long block, and has the length asked for; a block in
+// a heap is what the system gave for the same layout, or lies inside one that is 32 bytes longer. 2. Blocks are freed by
+// the way by which they were allocated: layouts are the same at both times, and of long blocks exactly the mapped ones
+// begin at a multiple of a page. 3. Nothing here allocates or unwinds.
+unsafe impl GlobalAlloc for MappedLong {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if is_long(layout) {
+            return self.alloc_long(layout);
+        }
+        // SAFETY: 1. the caller's obligations are the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if is_long(layout) {
+            let at = self.alloc_long(layout);
+            if !at.is_null() && !is_map(at) {
+                // SAFETY: 1. the block is as long as its layout.
+                unsafe { at.write_bytes(0, layout.size()) };
+            }
+            return at;
+        }
+        // SAFETY: 1. the caller's obligations are the system allocator's.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        if is_long(layout) {
+            // SAFETY: 1. the caller's: it is a block of this layout, so from `alloc_long` or a remapped one.
+            return unsafe { self.dealloc_long(at, layout) };
+        }
+        // SAFETY: 1. the caller's obligations are the system allocator's.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: 1. the caller's: the new length, rounded up to the alignment, is no longer than `isize::MAX`.
+        let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        match (is_long(layout), is_long(new_layout)) {
+            // SAFETY: 1. the caller's obligations are the system allocator's.
+            (false, false) => unsafe { System.realloc(at, layout, new_size) },
+            (true, true) if is_map(at) => {
+                // SAFETY: 1. the caller's: the map has this length, and its old address is used no more if it moves.
+                let moved = unsafe { mm::mremap(at.cast(), layout.size(), new_size, MremapFlags::MAYMOVE) };
+                moved.map_or(null_mut(), |map| map.cast())
+            }
+            // SAFETY: 1. the caller's obligations are those of `copy`.
+            _ => unsafe { self.copy(at, layout, new_layout) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes, 8).expect("a layout")
+    }
+
+    fn bytes_of<'a>(at: *mut u8, bytes: usize) -> &'a mut [u8] {
+        assert!(!at.is_null());
+        // SAFETY: 1. tests ask for what they have allocated and not freed.
+        unsafe { std::slice::from_raw_parts_mut(at, bytes) }
+    }
+
+    /// Of the pages of a block, those that are resident. None of a block that was unmapped.
+    fn resident_pages(at: usize, bytes: usize) -> usize {
+        use std::io::{Read, Seek, SeekFrom};
+        let page = rustix::param::page_size();
+        let mut map = std::fs::File::open("/proc/self/pagemap").expect("a map of pages");
+        map.seek(SeekFrom::Start((at / page * 8) as u64)).expect("a place");
+        let mut entries = vec![0; bytes.div_ceil(page) * 8];
+        map.read_exact(&mut entries).expect("an entry for each page");
+        entries.chunks(8).filter(|entry| entry[7] & 0x80 != 0).count()
+    }
+
+    #[test]
+    fn a_long_block_that_is_freed_is_the_kernels_though_a_later_one_stays() {
+        let (heap, bytes) = (MappedLong::new(), LONG_BYTES_MIN + 5000);
+        // SAFETY: 1. each block is freed once, with its layout.
+        unsafe {
+            let blocks: Vec<*mut u8> = (0..20).map(|_| heap.alloc(layout(bytes))).collect();
+            blocks.iter().for_each(|block| bytes_of(*block, bytes).fill(7));
+            assert_eq!(heap.mapped(), 20);
+            for block in &blocks[..19] {
+                heap.dealloc(*block, layout(bytes));
+                assert_eq!(resident_pages(block.addr(), bytes), 0);
+            }
+            assert!(bytes_of(blocks[19], bytes).iter().all(|byte| *byte == 7));
+            heap.dealloc(blocks[19], layout(bytes));
+        }
+        assert_eq!(heap.mapped(), 0);
+    }
+
+    #[test]
+    fn a_block_has_its_bytes_whatever_lengths_it_goes_through() {
+        let heap = MappedLong::new();
+        let long = LONG_BYTES_MIN;
+        let lengths = [10, long - 1, long, long + 1, 5 * long, 3 * long, 9 * long, long, long - 1, 4 * long, 100];
+        // SAFETY: 1. the layout is always that of the last allocation.
+        unsafe {
+            let mut block = heap.alloc_zeroed(layout(1));
+            let mut has = 1;
+            bytes_of(block, 1)[0] = 3;
+            for length in lengths {
+                block = heap.realloc(block, layout(has), length);
+                let bytes = bytes_of(block, length);
+                let kept = has.min(length);
+                assert_eq!((bytes[0], bytes[kept - 1]), (3, 3), "{has} to {length}");
+                bytes.fill(3);
+                has = length;
+            }
+            heap.dealloc(block, layout(has));
+        }
+        assert_eq!(heap.mapped(), 0);
+    }
+
+    /// A server with more long blocks than the kernel gives maps would end at the next one.
+    #[test]
+    fn blocks_beyond_the_most_maps_lie_in_a_heap_and_are_freed_there() {
+        let heap = MappedLong::new();
+        heap.mapped.store(MAPS_MAX - 1, Relaxed);
+        let bytes = LONG_BYTES_MIN;
+        // SAFETY: 1. each block is freed once, with its layout.
+        unsafe {
+            let mapped = heap.alloc(layout(bytes));
+            let mut blocks: Vec<*mut u8> = (0..100).map(|_| heap.alloc(layout(bytes))).collect();
+            let zeroed = heap.alloc_zeroed(layout(bytes));
+            assert!(is_map(mapped) && !is_map(zeroed) && !blocks.iter().any(|block| is_map(*block)));
+            assert!(bytes_of(zeroed, bytes).iter().all(|byte| *byte == 0));
+            for (number, block) in blocks.iter_mut().enumerate() {
+                bytes_of(*block, bytes).fill(number as u8);
+                *block = heap.realloc(*block, layout(bytes), 2 * bytes);
+            }
+            heap.dealloc(mapped, layout(bytes));
+            for (number, block) in blocks.into_iter().enumerate() {
+                assert!(bytes_of(block, 2 * bytes)[..bytes].iter().all(|byte| *byte == number as u8));
+                heap.dealloc(block, layout(2 * bytes));
+            }
+            heap.dealloc(zeroed, layout(bytes));
+        }
+        assert_eq!(heap.mapped(), MAPS_MAX - 1, "what was counted before the first block");
+    }
+
+    #[test]
+    fn what_the_kernel_can_not_map_is_null_and_leaves_the_block_that_should_grow() {
+        let heap = MappedLong::new();
+        let bytes = LONG_BYTES_MIN;
+        // SAFETY: 1. each block is freed once, with its layout.
+        unsafe {
+            let block = heap.alloc(layout(bytes));
+            bytes_of(block, bytes).fill(9);
+            assert!(heap.realloc(block, layout(bytes), isize::MAX as usize / 2).is_null());
+            assert!(heap.alloc(layout(isize::MAX as usize / 2)).is_null());
+            assert!(bytes_of(block, bytes).iter().all(|byte| *byte == 9));
+            heap.dealloc(block, layout(bytes));
+        }
+        assert_eq!(heap.mapped(), 0);
+    }
+
+    /// Alignments that are left to the system, which the length alone would have mapped.
+    #[test]
+    fn a_block_of_a_wide_alignment_has_it() {
+        let heap = MappedLong::new();
+        let wide = Layout::from_size_align(LONG_BYTES_MIN, 4 * PAGE_BYTES).expect("a layout");
+        // SAFETY: 1. the block is freed once, with its layout.
+        unsafe {
+            let block = heap.alloc(wide);
+            assert!(!block.is_null() && block.addr().is_multiple_of(wide.align()));
+            heap.dealloc(block, wide);
+        }
+        assert_eq!(heap.mapped(), 0);
+    }
+}
