@@ -155,7 +155,7 @@ unsafe fn dealloc_in_heap(at: *mut u8, layout: Layout) {
     }
 }
 
-// SAFETY: 1. a map is aligned to a page, so to every alignment of a long block, and has the length asked for; a block in
+// SAFETY: 1. a map is aligned to a page, so to every alignment of a long block, and as long as asked for; a block in
 // a heap is what the system gave for the same layout, or lies inside one that is 32 bytes longer. 2. Blocks are freed
 // by the way by which they were allocated: layouts are the same at both times, and of long blocks exactly the mapped
 // ones begin at a multiple of a page. 3. Nothing here allocates or unwinds.

@@ -88,7 +88,7 @@ impl Hash {
 
 /// The other index bucket of a tag: `bucket ^ f(tag)`, its own inverse, never the same one.
 #[inline(always)]
-fn other_bucket(bucket: usize, tag: u16) -> usize {
+pub(crate) fn other_bucket(bucket: usize, tag: u16) -> usize {
     let spread = (u32::from(tag).wrapping_mul(0x9E37_79B1) >> 26) as usize;
     bucket ^ spread.max(1)
 }
