@@ -184,6 +184,9 @@ struct BenchArgs {
     /// A namespace that is flooded beside another one: what that does to the other's times.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_neighbour: bool,
+    /// A client that sends `PING` beside one that runs a long command, beside redis-server and memcached.
+    #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
+    only_bystander: bool,
     /// What a memory file costs: CPU a request, and times of sets while its pages are written back.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_file: bool,
@@ -200,8 +203,8 @@ struct BenchArgs {
     /// A server that is taken over by a new process: how long clients wait.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_upgrade: bool,
-    /// Of requests of Redis clients, or of stores that are started again, only those whose names begin so: `get,mget`;
-    /// `tails`, the times of the open loop; `4096 MiB memcached`.
+    /// Of requests of Redis clients, long commands, or stores that are started again, only those whose names begin so:
+    /// `get,mget`; `tails`, the times of the open loop; `HGETALL`; `4096 MiB memcached`.
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth"])]
     rows: Vec<String>,
     /// Another release build of Gannet, named by `GANNET_OTHER_BIN`, in memcached's place: what a change does.
@@ -255,6 +258,7 @@ impl BenchArgs {
             || self.only_large
             || self.only_storm
             || self.only_neighbour
+            || self.only_bystander
             || self.only_resp
             || self.only_file
             || self.only_flash
@@ -270,6 +274,7 @@ impl BenchArgs {
             large: self.only_large,
             storm: self.only_storm,
             neighbour: self.only_neighbour,
+            bystander: self.only_bystander,
             file: self.only_file,
             flash: self.only_flash,
             resp: self.only_resp,

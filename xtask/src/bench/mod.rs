@@ -3,6 +3,7 @@
 //! CPU time is what a request costs whatever else the machine does; wall-clock rates stand beside it. Each round
 //! takes the servers in turn, and R is a ratio inside one round: the null server's CPU / the server's CPU.
 
+mod bystander;
 mod file;
 mod flash;
 mod generator;
@@ -46,6 +47,8 @@ pub struct Options {
     pub storm: bool,
     /// Measure a namespace beside one that is flooded.
     pub neighbour: bool,
+    /// Measure how long a client waits beside one that runs a long command.
+    pub bystander: bool,
     /// Measure how long a store takes to be there again.
     pub restart: bool,
     /// Measure what a memory file costs.
@@ -111,6 +114,9 @@ pub fn run(options: &Options) -> Result<bool, String> {
     }
     if options.neighbour {
         neighbour::run(options.quick)?;
+    }
+    if options.bystander {
+        bystander::run(options.quick, &options.rows)?;
     }
     if options.restart {
         restart::run(if options.quick { &[1024] } else { &[1024, 4096, 16384] }, &options.rows)?;

@@ -1,0 +1,209 @@
+//! Every long command at a size at which it takes many slices: the one table that the test under the simulated clock
+//! and the measurement on sockets (`xtask bench --only-bystander`) run beside a bystander.
+
+use super::request;
+
+/// The protocol of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    Resp,
+    Memcache,
+}
+
+/// What a command's length is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A key or field, each an operation of its own.
+    Operation,
+    /// A key or field that is walked over.
+    Walked,
+    /// A byte that is copied.
+    Byte,
+}
+
+/// A long command.
+pub struct Entry {
+    pub name: &'static str,
+    pub wire: Wire,
+    pub request: Vec<u8>,
+    /// Its length in `unit`.
+    pub units: usize,
+    pub unit: Unit,
+    /// It changes what it finds, so that it is long only once.
+    pub is_once: bool,
+}
+
+impl Entry {
+    fn new(name: &'static str, request: Vec<u8>, units: usize, unit: Unit) -> Self {
+        Self { name, wire: Wire::Resp, request, units, unit, is_once: false }
+    }
+
+    fn memcached(name: &'static str, request: String, units: usize, unit: Unit) -> Self {
+        Self { wire: Wire::Memcache, ..Self::new(name, request.into_bytes(), units, unit) }
+    }
+
+    fn once(self) -> Self {
+        Self { is_once: true, ..self }
+    }
+
+    /// Its length with its unit.
+    pub fn length(&self) -> String {
+        let unit = match self.unit {
+            Unit::Operation => "operations",
+            Unit::Walked => "walked over",
+            Unit::Byte => "bytes",
+        };
+        format!("{} {unit}", self.units)
+    }
+
+    /// What is sent behind the request, and what shows that it is answered. memcached forgets what is sent behind a
+    /// dump of keys, which has an end of its own.
+    pub fn mark(&self) -> (Vec<u8>, &'static [u8]) {
+        match self.wire {
+            Wire::Resp => (line("ECHO all-answered"), b"$12\r\nall-answered\r\n"),
+            Wire::Memcache if self.name.contains("metadump") => (Vec::new(), b"END\r\n"),
+            Wire::Memcache if self.name.contains("mgdump") => (Vec::new(), b"EN\r\n"),
+            Wire::Memcache => (b"mn\r\n".to_vec(), b"MN\r\n"),
+        }
+    }
+}
+
+/// Commands that find the same keys.
+pub struct Group {
+    /// Requests in RESP that store what the commands find.
+    pub fill: Vec<Vec<u8>>,
+    pub entries: Vec<Entry>,
+}
+
+/// A request of words without blanks.
+pub fn line(text: &str) -> Vec<u8> {
+    let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+    request(&words)
+}
+
+/// A command with words for each of so many numbers behind it.
+fn many(head: &str, count: usize, words: impl Fn(usize) -> String) -> Vec<u8> {
+    let mut all: Vec<Vec<u8>> = head.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+    for number in 0..count {
+        all.extend(words(number).split(' ').map(|word| word.as_bytes().to_vec()));
+    }
+    let all: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
+    request(&all)
+}
+
+/// So many requests as one transaction.
+fn transaction(count: usize, request: impl Fn(usize) -> String) -> Vec<u8> {
+    let mut bytes = line("MULTI");
+    (0..count).for_each(|number| bytes.extend(line(&request(number))));
+    bytes.extend(line("EXEC"));
+    bytes
+}
+
+/// Walks over `n` keys.
+pub fn walks_over_all_keys(n: usize) -> Group {
+    Group {
+        fill: (0..n).map(|number| line(&format!("SET key:{number} value:{number}"))).collect(),
+        entries: vec![
+            Entry::new("KEYS nomatch*", line("KEYS nomatch*"), n, Unit::Walked),
+            Entry::new("KEYS *", line("KEYS *"), n, Unit::Walked),
+            Entry::new("SCAN 0 COUNT 1000000", line("SCAN 0 COUNT 1000000"), n / 10, Unit::Walked),
+            Entry::memcached("lru_crawler metadump all", "lru_crawler metadump all\r\n".into(), n, Unit::Walked),
+            Entry::memcached("lru_crawler mgdump all", "lru_crawler mgdump all\r\n".into(), n, Unit::Walked),
+        ],
+    }
+}
+
+/// Commands over thousands of keys.
+pub fn commands_over_many_keys() -> Group {
+    let keys: String = (0..5000).map(|number| format!(" key:{number}")).collect();
+    let entry = |name, request, units| Entry::new(name, request, units, Unit::Operation);
+    let memcached = |name, request| Entry::memcached(name, request, 5000, Unit::Operation);
+    Group {
+        fill: (0..10_000).map(|number| line(&format!("SET key:{number} value:{number}"))).collect(),
+        entries: vec![
+            entry("EXEC of 8,000 SET", transaction(8000, |n| format!("SET m:{n} v")), 8000),
+            entry("EXEC of 8,000 GET", transaction(8000, |_| "GET key:1".into()), 8000),
+            entry("WATCH of 4,096 keys", many("WATCH", 4096, |n| format!("key:{n}")), 4096),
+            entry("MGET of 10,000 keys", many("MGET", 10_000, |n| format!("key:{n}")), 10_000),
+            entry("MSET of 5,000 keys", many("MSET", 5_000, |n| format!("ms:{n} v")), 5_000),
+            entry("MSET of 4,000 keys as one", many("MSET", 4_000, |n| format!("ms:{n} v")), 4_000),
+            entry("EXISTS of 10,000 keys", many("EXISTS", 10_000, |n| format!("ms:{n}")), 10_000),
+            entry("TOUCH of 10,000 keys", many("TOUCH", 10_000, |n| format!("ms:{n}")), 10_000),
+            entry("DEL of 10,000 keys", many("DEL", 10_000, |n| format!("ms:{n}")), 10_000),
+            memcached("get of 5,000 keys", format!("get{keys}\r\n")),
+            memcached("gat of 5,000 keys", format!("gat 100{keys}\r\n")),
+        ],
+    }
+}
+
+/// Commands over one hash of `n` fields.
+pub fn commands_over_one_large_hash(n: usize) -> Group {
+    let part = |part| many("HSET h", 100, |at| format!("field:{0} value:{0}", 100 * part + at));
+    let fields = |head: &str, count, name: &'static str| many(head, count, move |number| format!("{name}:{number}"));
+    let walk = |name, text: &str| Entry::new(name, line(text), n, Unit::Walked);
+    let reads = |name, request| Entry::new(name, request, 10_000, Unit::Operation);
+    // Each field is changed in one of its many parts, which takes three operations.
+    let changes = |name, request| Entry::new(name, request, 1_500 * 3, Unit::Operation);
+    Group {
+        fill: (0..n / 100).map(part).collect(),
+        entries: vec![
+            walk("HGETALL", "HGETALL h"),
+            walk("HKEYS", "HKEYS h"),
+            walk("HVALS", "HVALS h"),
+            walk("HRANDFIELD h 1000000", "HRANDFIELD h 1000000"),
+            Entry::new("HRANDFIELD h -20000", line("HRANDFIELD h -20000 WITHVALUES"), 20_000, Unit::Operation),
+            walk("HSCAN COUNT 1000000", "HSCAN h 0 COUNT 1000000"),
+            walk("HSCAN MATCH", "HSCAN h 0 MATCH nomatch* COUNT 1000000"),
+            reads("HMGET of 10,000 fields", fields("HMGET h", 10_000, "field")),
+            reads("HTTL of 10,000 fields", fields("HTTL h FIELDS 10000", 10_000, "field")),
+            changes("HSET of 1,500 fields", many("HSET h", 1_500, |n| format!("field:{n} new"))),
+            changes("HSET of 1,500 new fields", many("HSET h", 1_500, |n| format!("new:{n} new"))),
+            changes("HDEL of 1,500 fields", fields("HDEL h", 1_500, "new")),
+            changes("HEXPIRE of 1,500 fields", fields("HEXPIRE h 1000 FIELDS 1500", 1_500, "field")),
+            changes("HPERSIST of 1,500 fields", fields("HPERSIST h FIELDS 1500", 1_500, "field")),
+            changes("HGETEX of 1,500 fields", fields("HGETEX h EX 100 FIELDS 1500", 1_500, "field")),
+            changes("HGETDEL of 1,500 fields", fields("HGETDEL h FIELDS 1500", 1_500, "field")).once(),
+            Entry::new("COPY of a hash", line("COPY h h2 REPLACE"), n / 40, Unit::Operation),
+            Entry::new("MEMORY USAGE of a hash", line("MEMORY USAGE h"), n / 30, Unit::Operation),
+        ],
+    }
+}
+
+/// Commands over one value of 40 MiB.
+pub fn commands_over_one_long_value() -> Group {
+    let bytes = 40 << 20;
+    let entry = |name, text: &str, bytes: usize| Entry::new(name, line(text), bytes, Unit::Byte);
+    let memcached = |name, text: &str| Entry::memcached(name, text.into(), bytes, Unit::Byte).once();
+    Group {
+        fill: vec![request(&[b"SET", b"v", &vec![b'x'; bytes]])],
+        entries: vec![
+            entry("GET", "GET v", bytes),
+            entry("GETRANGE", "GETRANGE v 1 -1", bytes),
+            entry("MGET", "MGET v none", bytes),
+            entry("SETRANGE", "SETRANGE v 3000000 abc", bytes).once(),
+            entry("APPEND", "APPEND v abc", bytes).once(),
+            entry("COPY", "COPY v v2", bytes).once(),
+            entry("EXPIRE", "EXPIRE v2 1000", bytes).once(),
+            entry("EXPIRE to a later time", "EXPIRE v2 100000", bytes).once(),
+            entry("SETRANGE into nothing", "SETRANGE zeros 40000000 abc", 40_000_000).once(),
+            memcached("append", "append v 0 0 3\r\nabc\r\n"),
+            memcached("prepend", "prepend v 0 0 3\r\nabc\r\n"),
+            memcached("touch", "touch v 1000\r\n"),
+        ],
+    }
+}
+
+/// Commands over a set of `n` records.
+pub fn commands_over_many_records(n: usize) -> Group {
+    let put = |at| line(&format!("REC.PUT p:{at} IN people BINS name STR n{at} age INT {}", at % 100));
+    let entry = |name, text: &str, units| Entry::new(name, line(text), units, Unit::Operation);
+    Group {
+        fill: (0..n).map(put).collect(),
+        entries: vec![
+            entry("REC.SCAN", "REC.SCAN people 0 COUNT 4096", 2000),
+            entry("REC.INDEX CREATE", "REC.INDEX CREATE people age INT", n).once(),
+            entry("REC.QUERY", "REC.QUERY people age BETWEEN 0 100 LIMIT 4096", 4096),
+            entry("REC.TRUNCATE", "REC.TRUNCATE people", n).once(),
+        ],
+    }
+}

@@ -1,0 +1,329 @@
+//! One client that runs a long command, and another one that sends `PING`: how long the second one waits, on sockets,
+//! beside the servers that such clients know.
+//!
+//! ```text
+//!   bystander  a PING is due each 500 us; each is timed from the instant it was due, so a stall counts for every
+//!              PING that was due in it
+//!   noise      one connection: the command, and behind it a request whose answer shows that it is done, repeatedly
+//! ```
+//!
+//! Each server has one thread on CPU 0; both clients share CPU 1, the noise with the least priority. The commands are
+//! those of the test under the simulated clock, where no machine is in the way.
+
+#[path = "../../../crates/server/tests/bystander/table.rs"]
+mod table;
+#[path = "../../../crates/server/tests/common/request.rs"]
+mod wire_request;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use super::rounds::{GENERATOR_CPU, SERVER_CPU};
+use crate::server::{Kind, Options, Server, pin};
+use table::{Entry, Group, Wire};
+use wire_request::request;
+
+/// Time between two instants at which a `PING` is due.
+const PERIOD: Duration = Duration::from_micros(500);
+/// How long a command may take.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+const MIB: usize = 1 << 20;
+
+/// How much is measured.
+struct Plan {
+    /// Keys and fields.
+    scale: usize,
+    /// How long a command is run again and again.
+    turn: Duration,
+}
+
+/// What came of one command on one server.
+struct Outcome {
+    /// Times of the bystander's requests in ns, in ascending order.
+    times_ns: Vec<u64>,
+    /// How often the command was done.
+    done: u64,
+}
+
+impl Outcome {
+    fn us(&self, share: f64) -> u64 {
+        let last = self.times_ns.len().saturating_sub(1);
+        let at = ((self.times_ns.len() as f64 * share) as usize).min(last);
+        self.times_ns.get(at).map_or(0, |ns| ns / 1000)
+    }
+
+    /// The columns of one server.
+    fn columns(&self) -> String {
+        format!("{} | {} / {} / {}", self.done, self.us(0.5), self.us(0.999), self.us(1.0))
+    }
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// When a server does not start, or a client is not answered.
+pub fn run(quick: bool, rows: &[String]) -> Result<(), String> {
+    let plan = match quick {
+        true => Plan { scale: 30_000, turn: Duration::from_millis(200) },
+        false => Plan { scale: 1_000_000, turn: Duration::from_secs(2) },
+    };
+    println!(
+        "A PING due each {PERIOD:?}, timed from then, beside one client that runs a command for {:?}, or once where it \
+         is long only once; {} keys or fields where a command walks over all. Peers: redis-server, and memcached for \
+         its protocol's commands; a dash where it has no such command, or closes the connection for its length.\n",
+        plan.turn, plan.scale
+    );
+    println!(
+        "| command | length | gannet, done | PING p50 / p999 / max, us | peer, done | PING p50 / p999 / max, us |\n\
+         |---|---|---|---|---|---|"
+    );
+    pin(Some(GENERATOR_CPU))?;
+    let groups: [fn(usize) -> Group; 5] = [
+        table::walks_over_all_keys,
+        |_| table::commands_over_many_keys(),
+        table::commands_over_one_large_hash,
+        |_| table::commands_over_one_long_value(),
+        table::commands_over_many_records,
+    ];
+    let mut alone = true;
+    for group in groups {
+        let mut group = group(plan.scale);
+        let is_asked = |name: &str| rows.is_empty() || rows.iter().any(|row| name.starts_with(row.as_str()));
+        group.entries.retain(|entry| is_asked(entry.name));
+        for wire in [Wire::Resp, Wire::Memcache] {
+            let entries: Vec<&Entry> = group.entries.iter().filter(|entry| entry.wire == wire).collect();
+            if !entries.is_empty() {
+                compare(&group, wire, &entries, &plan, std::mem::take(&mut alone))?;
+            }
+        }
+    }
+    pin(None)
+}
+
+/// Runs the commands of a protocol on Gannet and on its peer.
+fn compare(group: &Group, wire: Wire, entries: &[&Entry], plan: &Plan, alone: bool) -> Result<(), String> {
+    let peer = if wire == Wire::Resp { Kind::Redis } else { Kind::Memcached };
+    let options = Options {
+        cpu: Some(SERVER_CPU),
+        resp: true,
+        item_bytes_max: 128 * MIB as u64,
+        ..Options::memory(if plan.scale > 100_000 { 4096 } else { 1024 })
+    };
+    let servers = [Server::start(Kind::Gannet, &options)?, Server::start(peer, &options)?];
+    let named = |server: &Server, error: std::io::Error| format!("{}: {error}", server.kind.name());
+    for server in &servers {
+        fill(server, group).map_err(|error| named(server, error))?;
+    }
+    let both = |entry: Option<&Entry>| -> Result<Vec<Option<Outcome>>, String> {
+        let one = |server: &Server| -> std::io::Result<Option<Outcome>> {
+            let address = if wire == Wire::Resp { server.resp } else { server.address };
+            match entry {
+                Some(entry) if !has_command(address, entry)? => Ok(None),
+                _ => match beside(address, wire, entry, plan) {
+                    Err(error) if [ErrorKind::ConnectionReset, ErrorKind::Unsupported].contains(&error.kind()) => {
+                        Ok(None)
+                    }
+                    outcome => outcome.map(Some),
+                },
+            }
+        };
+        servers.iter().map(|server| one(server).map_err(|error| named(server, error))).collect()
+    };
+    if alone {
+        print("none", "", &both(None)?);
+    }
+    for entry in entries {
+        let outcomes = both(Some(entry)).map_err(|error| format!("{}: {error}", entry.name))?;
+        print(entry.name, &entry.length(), &outcomes);
+    }
+    Ok(())
+}
+
+fn print(name: &str, length: &str, outcomes: &[Option<Outcome>]) {
+    let columns = |outcome: &Option<Outcome>| outcome.as_ref().map_or("- | -".to_owned(), Outcome::columns);
+    let columns: Vec<String> = outcomes.iter().map(columns).collect();
+    println!("| {name} | {length} | {} |", columns.join(" | "));
+}
+
+fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    Ok(stream)
+}
+
+/// The words of a request in RESP.
+fn words(request: &[u8]) -> Vec<&[u8]> {
+    let (mut words, mut rest) = (Vec::new(), request);
+    while let Some(end) = memchr::memmem::find(rest, b"\r\n") {
+        let (head, behind) = (&rest[..end], &rest[end + 2..]);
+        rest = behind;
+        if let Some(length) = head.strip_prefix(b"$") {
+            let length = std::str::from_utf8(length).ok().and_then(|text| text.parse::<usize>().ok());
+            let Some(word) = length.and_then(|length| rest.get(..length)) else { break };
+            words.push(word);
+            rest = rest.get(word.len() + 2..).unwrap_or_default();
+        }
+    }
+    words
+}
+
+/// The request as memcached's protocol has it; only `SET` has a likeness there.
+fn in_memcached(request: &[u8]) -> Vec<u8> {
+    let words = words(request);
+    let (key, value) = (words[1], words[2]);
+    let length = value.len().to_string();
+    [b"set ", key, b" 0 0 ", length.as_bytes(), b"\r\n", value, b"\r\n"].concat()
+}
+
+/// Stores what the commands find. A peer that does not know the commands for it stores nothing.
+fn fill(server: &Server, group: &Group) -> std::io::Result<()> {
+    let mut stream = connect(server.resp)?;
+    let mut buffer = vec![0; 64 << 10];
+    for batch in group.fill.chunks(500) {
+        let requests: Vec<Vec<u8>> = match server.kind {
+            Kind::Memcached => batch.iter().map(|request| in_memcached(request)).collect(),
+            _ => batch.to_vec(),
+        };
+        stream.write_all(&requests.concat())?;
+        let mut lines = 0;
+        while lines < batch.len() {
+            let bytes = stream.read(&mut buffer)?;
+            if bytes == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            if buffer.starts_with(b"-ERR unknown") {
+                return Ok(());
+            }
+            lines += memchr::memchr_iter(b'\n', &buffer[..bytes]).count();
+        }
+    }
+    Ok(())
+}
+
+/// Whether the server has the command. memcached has all that are asked of it.
+fn has_command(address: SocketAddr, entry: &Entry) -> std::io::Result<bool> {
+    if entry.wire == Wire::Memcache {
+        return Ok(true);
+    }
+    let mut stream = connect(address)?;
+    let request = words(&entry.request);
+    let name = request.first().map(|word| String::from_utf8_lossy(word)).unwrap_or_default();
+    stream.write_all(&table::line(&format!("COMMAND INFO {name}")))?;
+    let mut answer = [0; 9];
+    stream.read_exact(&mut answer)?;
+    Ok(!answer.starts_with(b"*1\r\n*-1") && !answer.starts_with(b"*1\r\n_") && !answer.starts_with(b"*1\r\n$-1"))
+}
+
+/// Times the bystander while a client runs the command, or while nobody does.
+fn beside(address: SocketAddr, wire: Wire, entry: Option<&Entry>, plan: &Plan) -> std::io::Result<Outcome> {
+    let over = AtomicBool::new(false);
+    let mut bystander = connect(address)?;
+    std::thread::scope(|scope| {
+        let noise = scope.spawn(|| {
+            let done = entry.map_or_else(|| Ok(wait(plan.turn)), |entry| run_again_and_again(address, entry, plan));
+            over.store(true, Relaxed);
+            done
+        });
+        let times = time_pings(&mut bystander, wire, &over);
+        over.store(true, Relaxed);
+        let done = noise.join().map_err(|_| std::io::Error::other("a client's thread ended"))??;
+        Ok(Outcome { times_ns: times?, done })
+    })
+}
+
+fn wait(time: Duration) -> u64 {
+    std::thread::sleep(time);
+    0
+}
+
+/// Runs the command until the turn is over, or once; how often it was done.
+fn run_again_and_again(address: SocketAddr, entry: &Entry, plan: &Plan) -> std::io::Result<u64> {
+    // The bystander is not to wait for this thread, which has a few MiB of answers to take.
+    let _ = rustix::process::nice(19);
+    let mut stream = connect(address)?;
+    let (mark, end) = entry.mark();
+    let request = [&entry.request[..], &mark].concat();
+    let (begun, mut done) = (Instant::now(), 0);
+    let mut buffer = vec![0; 256 << 10];
+    while done == 0 || (!entry.is_once && begun.elapsed() < plan.turn) {
+        stream.write_all(&request)?;
+        let (mut tail, mut first) = (Vec::new(), true);
+        while !tail.ends_with(end) {
+            let bytes = stream.read(&mut buffer)?;
+            if bytes == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            if std::mem::take(&mut first) && (buffer[0] == b'-' || buffer.starts_with(b"ERROR")) {
+                let kind = if buffer[0] == b'-' { ErrorKind::Other } else { ErrorKind::Unsupported };
+                let answer = String::from_utf8_lossy(&buffer[..bytes.min(100)]).into_owned();
+                return Err(std::io::Error::new(kind, answer));
+            }
+            tail.extend_from_slice(&buffer[bytes.saturating_sub(end.len())..bytes]);
+            tail.drain(..tail.len().saturating_sub(end.len()));
+        }
+        done += 1;
+    }
+    Ok(done)
+}
+
+/// Sends a short request each time that one is due, until it is over. The times in ns, in ascending order.
+fn time_pings(stream: &mut TcpStream, wire: Wire, over: &AtomicBool) -> std::io::Result<Vec<u64>> {
+    let (request, answer): (&[u8], &[u8]) = match wire {
+        Wire::Resp => (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"),
+        Wire::Memcache => (b"mn\r\n", b"MN\r\n"),
+    };
+    let (mut times_ns, mut got) = (Vec::new(), vec![0; answer.len()]);
+    let mut due = Instant::now();
+    // A stall is counted for all that were due in it, though the command is done by then.
+    while !over.load(Relaxed) || due < Instant::now() {
+        let now = Instant::now();
+        if now < due {
+            std::thread::sleep(due - now);
+        }
+        // A sleep that ends late is this thread's.
+        let from = if now < due { Instant::now() } else { due };
+        stream.write_all(request)?;
+        stream.read_exact(&mut got)?;
+        times_ns.push(from.elapsed().as_nanos() as u64);
+        due += PERIOD;
+    }
+    times_ns.sort_unstable();
+    Ok(times_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_said_in_the_other_protocol() {
+        let request = table::line("SET key value");
+        assert_eq!(words(&request), [&b"SET"[..], b"key", b"value"]);
+        assert_eq!(in_memcached(&request), b"set key 0 0 5\r\nvalue\r\n");
+    }
+
+    #[test]
+    fn the_bystander_is_timed_beside_commands_of_both_protocols_and_both_servers() {
+        let plan = Plan { scale: 1000, turn: Duration::from_millis(20) };
+        let group = table::commands_over_many_keys();
+        let entries: Vec<&Entry> = group.entries.iter().collect();
+        for (kind, wire) in [(Kind::Redis, Wire::Resp), (Kind::Memcached, Wire::Memcache)] {
+            let server = Server::start(kind, &Options::memory(64)).expect("it is installed");
+            fill(&server, &group).expect("it takes them");
+            // memcached takes no `gat` line of that length.
+            for entry in entries.iter().filter(|entry| entry.wire == wire && !entry.name.starts_with("gat")) {
+                assert!(has_command(server.address, entry).expect("it answers"), "{}", entry.name);
+                let outcome = beside(server.address, wire, Some(entry), &plan).expect("both are answered");
+                assert!(outcome.done > 0 && outcome.us(1.0) >= outcome.us(0.5), "{}", entry.name);
+            }
+            if kind == Kind::Redis {
+                let records = table::commands_over_many_records(10);
+                fill(&server, &records).expect("it refuses");
+                assert!(!has_command(server.address, &records.entries[0]).expect("it answers"));
+            }
+        }
+    }
+}
