@@ -155,8 +155,10 @@ fn tell_found(shared: &Shared, clock: &Clock) {
 }
 
 /// Gets memory until the workers are gone, a step at a time. A step lasts as long as the kernel takes; nobody waits but
-/// a growth of the index, which is told.
+/// a growth of the index, which is told. A worker on the same CPU goes first: without that it waits for the scheduler's
+/// slice to end, 4 ms.
 pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &Clock) {
+    io::affinity::give_way();
     let mut told = false;
     while !shared.stop.workers_gone() {
         let (begun, cpu_begun) = (clock.ticks(), cpu_ns());

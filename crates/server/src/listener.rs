@@ -23,8 +23,6 @@ const INTAKE_FULL_PAUSE: Duration = Duration::from_micros(200);
 const SET_UP_PATIENCE: Duration = Duration::from_secs(1);
 /// Connections taken from one listener before the others are looked at.
 const ACCEPTS_A_VISIT: usize = 64;
-/// How much the acceptor gives way to the workers.
-const NICENESS: i32 = 10;
 
 /// The acceptor's state.
 pub(crate) struct Acceptor {
@@ -81,11 +79,8 @@ impl Acceptor {
             listener.share(false);
         }
         self.hand_over_moved();
-        // In a storm of connections those that are served go first, where both are on one CPU. On Linux this is the
-        // thread's own niceness.
-        if let Err(error) = rustix::process::nice(NICENESS) {
-            tracing::debug!(%error, "the acceptor has the workers' priority");
-        }
+        // In a storm of connections those that are served go first, where both are on one CPU.
+        io::affinity::give_way();
         let mut ready = Vec::with_capacity(self.listeners.len());
         let waker = self.shared.acceptor.waker.clone();
         while !self.shared.stop.is_closed() {

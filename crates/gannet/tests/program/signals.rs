@@ -50,6 +50,26 @@ fn workers_run_where_the_plan_puts_them_and_the_kernels_moves_are_told() {
     assert_eq!(allowed.parse::<usize>().is_ok(), pinned || allowed == "0", "{allowed}");
 }
 
+/// With one CPU, a client waited a slice of the scheduler's, 4 ms, for each piece of memory that was had ahead.
+#[test]
+fn threads_that_get_memory_or_accept_connections_give_way_to_workers() {
+    let mut serving = Serving::start(&["--memory", "64MiB", "--memcached", "127.0.0.1:0", "--admin", "none"]);
+    connect(serving.addr_behind("memcached clients connect to "));
+    let niceness = |name: &str| {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", serving.pid())).unwrap();
+        let mut stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
+        let stat = stats.find(|stat| stat.contains(&format!("({name})"))).expect("the thread runs");
+        // Behind the name: the state is field 3, the niceness field 19 (proc(5)).
+        stat.rsplit(") ").next().and_then(|fields| fields.split(' ').nth(16)?.parse::<i32>().ok()).unwrap()
+    };
+    let own = niceness("worker-0");
+    let begun = std::time::Instant::now();
+    while ["memory", "acceptor"].iter().any(|name| niceness(name) != own + 10) {
+        assert!(begun.elapsed() < crate::common::PATIENCE, "{} and {own}", niceness("memory"));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn what_was_had_of_huge_pages_is_said_without_an_admin_port_too() {
     let mut serving = Serving::start(&[&SMALL[..6], &["--admin", "none"]].concat());
