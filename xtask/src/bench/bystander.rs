@@ -29,6 +29,8 @@ use wire_request::request;
 const PERIOD: Duration = Duration::from_micros(500);
 /// How long a command may take.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// How long a server has after it was filled.
+const SETTLES: Duration = Duration::from_millis(500);
 const MIB: usize = 1 << 20;
 
 /// How much is measured.
@@ -102,49 +104,57 @@ pub fn run(quick: bool, rows: &[String]) -> Result<(), String> {
     pin(None)
 }
 
-/// Runs the commands of a protocol on Gannet and on its peer.
+/// Runs the commands of a protocol on Gannet and then on its peer: an idle server has chores too, on the same CPU.
 fn compare(group: &Group, wire: Wire, entries: &[&Entry], plan: &Plan, alone: bool) -> Result<(), String> {
     let peer = if wire == Wire::Resp { Kind::Redis } else { Kind::Memcached };
+    let alone = alone.then_some(None);
+    let runs: Vec<Option<&Entry>> = alone.into_iter().chain(entries.iter().map(|entry| Some(*entry))).collect();
+    let own = measure(Kind::Gannet, group, wire, &runs, plan)?;
+    let peer = measure(peer, group, wire, &runs, plan)?;
+    for ((entry, own), peer) in runs.iter().zip(&own).zip(&peer) {
+        let (name, length) = entry.map_or(("none", String::new()), |entry| (entry.name, entry.length()));
+        print(name, &length, [own, peer]);
+    }
+    Ok(())
+}
+
+/// What comes of each command on a server of this kind; of none, while nobody runs one.
+fn measure(
+    kind: Kind,
+    group: &Group,
+    wire: Wire,
+    runs: &[Option<&Entry>],
+    plan: &Plan,
+) -> Result<Vec<Option<Outcome>>, String> {
     let options = Options {
         cpu: Some(SERVER_CPU),
         resp: true,
         item_bytes_max: 128 * MIB as u64,
         ..Options::memory(if plan.scale > 100_000 { 4096 } else { 1024 })
     };
-    let servers = [Server::start(Kind::Gannet, &options)?, Server::start(peer, &options)?];
-    let named = |server: &Server, error: std::io::Error| format!("{}: {error}", server.kind.name());
-    for server in &servers {
-        fill(server, group).map_err(|error| named(server, error))?;
-    }
-    let both = |entry: Option<&Entry>| -> Result<Vec<Option<Outcome>>, String> {
-        let one = |server: &Server| -> std::io::Result<Option<Outcome>> {
-            let address = if wire == Wire::Resp { server.resp } else { server.address };
-            match entry {
-                Some(entry) if !has_command(address, entry)? => Ok(None),
-                _ => match beside(address, wire, entry, plan) {
-                    Err(error) if [ErrorKind::ConnectionReset, ErrorKind::Unsupported].contains(&error.kind()) => {
-                        Ok(None)
-                    }
-                    outcome => outcome.map(Some),
-                },
-            }
-        };
-        servers.iter().map(|server| one(server).map_err(|error| named(server, error))).collect()
+    let server = Server::start(kind, &options)?;
+    let address = if wire == Wire::Resp { server.resp } else { server.address };
+    fill(&server, group).map_err(|error| format!("{}: filling: {error}", kind.name()))?;
+    std::thread::sleep(SETTLES);
+    let one = |entry: Option<&Entry>| -> std::io::Result<Option<Outcome>> {
+        if let Some(entry) = entry
+            && !has_command(address, entry)?
+        {
+            return Ok(None);
+        }
+        match beside(address, wire, entry, plan) {
+            Err(error) if [ErrorKind::ConnectionReset, ErrorKind::Unsupported].contains(&error.kind()) => Ok(None),
+            outcome => outcome.map(Some),
+        }
     };
-    if alone {
-        print("none", "", &both(None)?);
-    }
-    for entry in entries {
-        let outcomes = both(Some(entry)).map_err(|error| format!("{}: {error}", entry.name))?;
-        print(entry.name, &entry.length(), &outcomes);
-    }
-    Ok(())
+    let named =
+        |entry: Option<&Entry>, error| format!("{}: {}: {error}", kind.name(), entry.map_or("none", |e| e.name));
+    runs.iter().map(|entry| one(*entry).map_err(|error| named(*entry, error))).collect()
 }
 
-fn print(name: &str, length: &str, outcomes: &[Option<Outcome>]) {
+fn print(name: &str, length: &str, outcomes: [&Option<Outcome>; 2]) {
     let columns = |outcome: &Option<Outcome>| outcome.as_ref().map_or("- | -".to_owned(), Outcome::columns);
-    let columns: Vec<String> = outcomes.iter().map(columns).collect();
-    println!("| {name} | {length} | {} |", columns.join(" | "));
+    println!("| {name} | {length} | {} |", outcomes.map(columns).join(" | "));
 }
 
 fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {

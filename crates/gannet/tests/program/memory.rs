@@ -223,6 +223,7 @@ fn clients_that_take_nothing_grow_the_process_no_further_than_promised() {
             }
         }
         let highest = highest_of(&serving, &mut beside, Duration::from_millis(700));
+        println!("{kind}: {highest} bytes were resident, {most} are promised");
         assert!(highest <= most, "{kind}: {highest} bytes were resident, {most} are promised");
     }
 }
