@@ -135,7 +135,7 @@ pub struct Listener {
     addr: ListenAddr,
     /// The file of a unix socket that this process made.
     file: Option<FileId>,
-    /// Whether it listens.
+    /// True if it listens.
     listens: bool,
     /// Another process may go on listening.
     is_shared: bool,
@@ -208,7 +208,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Whether the file of a unix socket is still the one that this process made. Another process that starts at the
+    /// True if the file of a unix socket is still the one that this process made. Another process that starts at the
     /// same time may have replaced it, because nobody listened on it yet.
     fn has_its_file(&self) -> bool {
         match (&self.addr, self.file) {

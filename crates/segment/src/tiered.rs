@@ -456,7 +456,7 @@ impl<'l> Turn<'l> {
         key.piece || matches!(self.locate(Sought::Key(key), true), Located::Nowhere | Located::Memory { lives: false })
     }
 
-    /// Whether the key has an item although a look-up in memory missed it: the item is on flash, or moved between
+    /// True if the key has an item although a look-up in memory missed it: the item is on flash, or moved between
     /// memory and flash meanwhile. Call it after the look-up, never before. A read of the item is requested, and the
     /// caller parks.
     #[inline(always)]
@@ -472,7 +472,7 @@ impl<'l> Turn<'l> {
         }
     }
 
-    /// Whether a key that [`Turn::get`] or [`Turn::peek`] missed since the last call is [`Turn::is_elsewhere`]. If so,
+    /// True if a key that [`Turn::get`] or [`Turn::peek`] missed since the last call is [`Turn::is_elsewhere`]. If so,
     /// a result that depends on that miss may be wrong.
     #[inline(always)]
     pub fn takes_unsettled(&self) -> bool {

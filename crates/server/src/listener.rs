@@ -19,7 +19,7 @@ pub(crate) const INTAKE_MAX: usize = 2048;
 const REST: Duration = Duration::from_millis(50);
 /// How long the acceptor pauses when no worker has looked at its new connections yet.
 const INTAKE_FULL_PAUSE: Duration = Duration::from_micros(200);
-/// How long workers may take to set up subscribers that were taken over. Then other connections are served anyway.
+/// Time that workers may take to set up subscribers that were taken over. Then other connections are served anyway.
 const SET_UP_PATIENCE: Duration = Duration::from_secs(1);
 /// Connections taken from one listener before the others are looked at.
 const ACCEPTS_A_VISIT: usize = 64;

@@ -84,7 +84,7 @@ pub struct Shared {
     pub opened_in: Duration,
     /// The stop switch.
     pub stop: StopSwitch,
-    /// Whether a hand-over is being prepared.
+    /// True if a hand-over is being prepared.
     pub(crate) drain: Drain,
     pub(crate) background_thread: OnceLock<Thread>,
     /// How long the last checkpoint took, from when all was sealed.
@@ -301,7 +301,7 @@ impl Drain {
         self.round.load(Relaxed)
     }
 
-    /// Whether workers must not begin to receive a value in pieces.
+    /// True if workers must not begin to receive a value in pieces.
     pub(crate) fn is_on(&self) -> bool {
         self.round() != 0
     }
@@ -311,7 +311,7 @@ impl Drain {
         round << 32 | u64::from(arriving)
     }
 
-    /// Whether the worker has answered that no value is arriving. It begins none from then on.
+    /// True if the worker has answered that no value is arriving. It begins none from then on.
     fn is_drained(report: u64) -> bool {
         report != 0 && report as u32 == 0
     }

@@ -27,25 +27,25 @@ use wire_request::request;
 
 /// Time between two instants at which a `PING` is due.
 const PERIOD: Duration = Duration::from_micros(500);
-/// How long a command may take.
+/// Time that a command may take.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// How long a server has after it was filled.
+/// Time that a server has after it was filled.
 const SETTLES: Duration = Duration::from_millis(500);
 const MIB: usize = 1 << 20;
 
-/// How much is measured.
+/// Extent of the measurement.
 struct Plan {
     /// Keys and fields.
     scale: usize,
-    /// How long a command is run again and again.
+    /// Time that a command is run again and again.
     turn: Duration,
 }
 
-/// What came of one command on one server.
+/// Result of one command on one server.
 struct Outcome {
     /// Times of the bystander's requests in ns, in ascending order.
     times_ns: Vec<u64>,
-    /// How often the command was done.
+    /// Number of times that the command was run.
     done: u64,
 }
 
@@ -118,7 +118,7 @@ fn compare(group: &Group, wire: Wire, entries: &[&Entry], plan: &Plan, alone: bo
     Ok(())
 }
 
-/// What comes of each command on a server of this kind; of none, while nobody runs one.
+/// Results of each command on a server of this kind; for `None`, without a command.
 fn measure(
     kind: Kind,
     group: &Group,
@@ -213,7 +213,7 @@ fn fill(server: &Server, group: &Group) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether the server has the command. memcached has all that are asked of it.
+/// True if the server has the command. memcached has all that are asked of it.
 fn has_command(address: SocketAddr, entry: &Entry) -> std::io::Result<bool> {
     if entry.wire == Wire::Memcache {
         return Ok(true);

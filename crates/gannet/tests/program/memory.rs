@@ -118,8 +118,8 @@ const CLIENT_BYTES: u64 = 16 << 20;
 /// Clients of each kind. `GANNET_MEMORY_CLIENTS=1000` is the long form.
 const CLIENTS: usize = 24;
 
-/// What so many clients may hold beside that: 1 KiB each, and 4 MiB for requests and replies that are set aside once
-/// there are more clients than buffers.
+/// Bytes that so many clients may hold beside that: 1 KiB each, and 4 MiB for requests and replies that are set aside
+/// once there are more clients than buffers.
 fn waiting_bytes(clients: usize) -> u64 {
     let set_aside = if clients > CLIENTS { 4 << 20 } else { 0 };
     set_aside + ((clients as u64) << 10)

@@ -110,7 +110,7 @@ impl Default for MappedLong {
     }
 }
 
-/// Whether blocks of this layout are mapped when they can be. Alignments that a heap does not give for nothing are left
+/// True if blocks of this layout are mapped when they can be. Alignments that a heap does not give for nothing are left
 /// to the system: such blocks are allocated at start and stay.
 #[inline]
 fn is_long(layout: Layout) -> bool {

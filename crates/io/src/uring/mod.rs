@@ -100,9 +100,9 @@ pub struct Uring {
     queued: Vec<u32>,
     /// Sends that have not completed.
     flying: usize,
-    /// Whether the kernel watches the waker.
+    /// True if the kernel watches the waker.
     watches_waker: bool,
-    /// Whether the kernel refused to cancel an operation.
+    /// True if the kernel refused to cancel an operation.
     uncancelled: bool,
     /// The number of entries that [`Uring::push`] is to refuse.
     #[cfg(test)]

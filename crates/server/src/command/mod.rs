@@ -211,7 +211,7 @@ impl SessionState {
         self.large_mut().map_or(0, |large| large.move_out(turn, ctx, buffer))
     }
 
-    /// Whether a part of a request is consumed and the rest is still to be received.
+    /// True if a part of a request is consumed and the rest is still to be received.
     pub(crate) fn is_taking_in(&self) -> bool {
         match self {
             Self::Memcache(state) => state.large().is_some(),

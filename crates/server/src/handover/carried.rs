@@ -56,7 +56,7 @@ pub struct Carried {
     pub output: Vec<u8>,
     /// Names that it is subscribed to, each with the number of its [`Kind`].
     pub subscriptions: Vec<(u8, Vec<u8>)>,
-    /// Whether it is in MONITOR mode.
+    /// True if it is in MONITOR mode.
     pub monitors: bool,
     /// The event kinds that a memcached client watches, as [`crate::watch`] counts them.
     pub watches: u32,
@@ -239,7 +239,7 @@ impl Carried {
         Some((carried, serde_json::from_value(told["bytes"].clone()).ok()?))
     }
 
-    /// Whether it receives messages that other clients cause. Such connections are set up before others are served.
+    /// True if it receives messages that other clients cause. Such connections are set up before others are served.
     pub(crate) fn listens(&self) -> bool {
         !self.subscriptions.is_empty() || self.monitors || self.watches != 0
     }

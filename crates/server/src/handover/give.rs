@@ -21,16 +21,16 @@ use crate::shared::Shared;
 
 /// How long the new process may take from the offer until it is ready: nobody waits meanwhile.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
-/// How long values that arrive in pieces may take to complete before connections leave. All clients are served
+/// Time that values that arrive in pieces may take to complete before connections leave. All clients are served
 /// meanwhile.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
 /// How long it may take to open the memory and start its threads, while nobody is served.
 const TAKE_PATIENCE: Duration = Duration::from_secs(10);
-/// How long the new process may take from `go` until it serves.
+/// Time that the new process may take from `go` until it serves.
 const SERVE_PATIENCE: Duration = Duration::from_secs(10);
-/// How long the new process is watched once it serves, in case its build fails with the first clients.
+/// Time that the new process is watched once it serves, in case its build fails with the first clients.
 const WATCH: Duration = Duration::from_secs(1);
-/// How often the watch checks for a stop request.
+/// Interval at which the watch checks for a stop request.
 const WATCH_STEP: Duration = Duration::from_millis(20);
 /// How long it may take to end when it has failed, before it is ended.
 const END_PATIENCE: Duration = Duration::from_secs(1);

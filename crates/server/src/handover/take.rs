@@ -27,7 +27,7 @@ use crate::start::{ServerConfig, doors, store_config};
 
 /// How long the running server may take to let go: its connections, and then its threads.
 const HANDED_PATIENCE: Duration = Duration::from_secs(60);
-/// How long the running process may take to exit once its end of the socket is closed.
+/// Time that the running process may take to exit once its end of the socket is closed.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(1);
 /// Attempts to connect to a running server that exits before it offers anything.
 const MEETINGS_MAX: usize = 3;
@@ -36,7 +36,7 @@ const MEETINGS_MAX: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);
 
-/// Whether the error means that the other end of the socket is closed.
+/// True if the error means that the other end of the socket is closed.
 fn is_end(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }
@@ -195,7 +195,7 @@ impl Taking {
         }
     }
 
-    /// Whether the socket was closed because the running process exited, so that nobody works on its memory.
+    /// True if the socket was closed because the running process exited, so that nobody works on its memory.
     fn is_orphaned(&self, error: &std::io::Error) -> bool {
         is_end(error) && self.server.has_ended(ORPHAN_PATIENCE)
     }
@@ -242,7 +242,7 @@ impl Predecessor {
     }
 }
 
-/// Whether the memory file exists, is not in use, and was not closed in order by its last server.
+/// True if the memory file exists, is not in use, and was not closed in order by its last server.
 fn was_killed(config: &ServerConfig) -> bool {
     let file = config.file.as_deref().and_then(|path| MapFile::open_there(path).ok());
     file.is_some_and(|file| file_is_clean(&Arc::new(file)).is_ok_and(|is_clean| !is_clean))

@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering::Release;
 
 /// How long connections that cannot leave yet are served. Nobody who has left is, meanwhile.
 const GRACE_NS: u64 = 20_000_000;
-/// How long connections are served whose request has begun and does not wait for the peer.
+/// Time that connections are served whose request has begun and does not wait for the peer.
 const LONG_GRACE_NS: u64 = 500_000_000;
 /// The most unsent bytes that a connection may leave with.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Connections that a turn takes in: some 2 us each, so that a storm of them delays no request by more than one does.
 const ADMITTED_A_TURN: usize = 64;
-/// How long a worker sleeps after a failed wait for its sockets.
+/// Time that a worker sleeps after a failed wait for its sockets.
 const WAIT_FAILED_REST: Duration = Duration::from_millis(10);
 
 impl<B: Backend> Core<B> {

@@ -10,7 +10,7 @@ pub enum Wire {
     Memcache,
 }
 
-/// What a command's length is counted in.
+/// Unit of a command's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A key or field, each an operation of its own.

@@ -113,7 +113,7 @@ impl SessionState {
         self.large.as_mut().map(|storing| &mut storing.large)
     }
 
-    /// Whether the input begins with a request, or with a retrieval that is answered in part.
+    /// True if the input begins with a request, or with a retrieval that is answered in part.
     fn is_between_requests(&self) -> bool {
         (self.swallow == 0 || self.watching.is_some())
             && self.lines_done == 0

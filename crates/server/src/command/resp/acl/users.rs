@@ -227,7 +227,7 @@ pub struct Users {
     changes: AtomicU64,
     /// Who has not said who it is may do nothing.
     asks: AtomicBool,
-    /// Whether a command has changed them since the file was read or written.
+    /// True if a command has changed them since the file was read or written.
     unsaved: AtomicBool,
     log: Mutex<Log>,
     path: Option<PathBuf>,

@@ -151,7 +151,7 @@ impl SessionState {
         }
     }
 
-    /// Whether a part of a request is consumed and the rest is still to be received.
+    /// True if a part of a request is consumed and the rest is still to be received.
     pub(crate) fn is_taking_in(&self) -> bool {
         self.long.is_some()
     }
