@@ -55,17 +55,23 @@ fn workers_run_where_the_plan_puts_them_and_the_kernels_moves_are_told() {
 fn threads_that_get_memory_or_accept_connections_give_way_to_workers() {
     let mut serving = Serving::start(&["--memory", "64MiB", "--memcached", "127.0.0.1:0", "--admin", "none"]);
     connect(serving.addr_behind("memcached clients connect to "));
+    // None until the thread runs under its name: threads start while the server already listens.
     let niceness = |name: &str| {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", serving.pid())).unwrap();
         let mut stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
-        let stat = stats.find(|stat| stat.contains(&format!("({name})"))).expect("the thread runs");
+        let stat = stats.find(|stat| stat.contains(&format!("({name})")))?;
         // Behind the name: the state is field 3, the niceness field 19 (proc(5)).
-        stat.rsplit(") ").next().and_then(|fields| fields.split(' ').nth(16)?.parse::<i32>().ok()).unwrap()
+        Some(stat.rsplit(") ").next().and_then(|fields| fields.split(' ').nth(16)?.parse::<i32>().ok()).unwrap())
     };
-    let own = niceness("worker-0");
     let begun = std::time::Instant::now();
-    while ["memory", "acceptor"].iter().any(|name| niceness(name) != own + 10) {
-        assert!(begun.elapsed() < crate::common::PATIENCE, "{} and {own}", niceness("memory"));
+    loop {
+        let [worker, memory, acceptor] = ["worker-0", "memory", "acceptor"].map(niceness);
+        // 19 is the most there is, where the tests themselves run at a niceness.
+        let given_way = worker.map(|own| (own + 10).min(19));
+        if given_way.is_some() && memory == given_way && acceptor == given_way {
+            return;
+        }
+        assert!(begun.elapsed() < crate::common::PATIENCE, "{worker:?}, {memory:?}, {acceptor:?}");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
