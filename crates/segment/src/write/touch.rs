@@ -10,8 +10,8 @@ use crate::lane::Turn;
 use crate::op::{Expire, Item, OpError};
 use crate::store::{Seen, Store};
 use crate::ttl;
-use crate::write::Snap;
 use crate::write::rewrite::Rewrite;
+use crate::write::{RETRIES, Snap};
 
 impl Store {
     /// The item's expiry word can take the new time: not past the present one, since a segment's latest expiry must
@@ -60,19 +60,12 @@ pub(crate) struct Altered {
     pub(crate) expire: Expire,
 }
 
-/// An item as a touch found it, and what became of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Touched<'l> {
-    seen: Seen<'l>,
-    snap: Snap,
-    altered: Altered,
-}
-
 impl<'l> Turn<'l> {
     /// Gives the item a new expiry, and shows it, for the last time if that is past. Counts as an access.
     ///
     /// # Errors
     /// [`OpError::Parked`]: nothing was changed, again in a later turn.
+    #[inline]
     pub fn touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'_>>, OpError> {
         self.touch_with(key, expire, false)
     }
@@ -85,28 +78,38 @@ impl<'l> Turn<'l> {
         self.touch_with(key, expire, true)
     }
 
+    /// Inlined, so that no item is made for a caller that only asks whether there is one.
+    #[inline(always)]
     fn touch_with(&mut self, key: &Key<'_>, expire: Expire, takes: bool) -> Result<Option<Item<'l>>, OpError> {
-        let touched = self.retry(|turn| turn.try_touch(key, expire, takes))?;
-        Ok(touched.map(|Touched { seen, snap, altered }| {
-            let item = self.store.item_as(&seen, &snap);
-            Item { token: altered.token, expire: altered.expire, ..item }
-        }))
-    }
-
-    /// The item, as this very operation found it, and what it made of it.
-    #[inline]
-    pub(crate) fn try_touch(
-        &mut self,
-        key: &Key<'_>,
-        expire: Expire,
-        takes: bool,
-    ) -> Result<Option<Option<Touched<'l>>>, OpError> {
-        let Some((seen, snap)) = self.snap_at_once(key)? else { return Ok(Some(None)) };
+        let Some((seen, snap)) = self.snap_at_once(key)? else { return Ok(None) };
         // Before the item is copied, so that the copy has it.
         self.store.note_access(&seen, self.now);
-        let expire = Some(self.store.spaces.expire(key.namespace, expire, self.now));
-        let altered = self.alter(key, &seen, snap, Alter { expire, takes, ..Alter::default() })?;
-        Ok(altered.map(|altered| Some(Touched { seen, snap, altered })))
+        let expire = self.store.spaces.expire(key.namespace, expire, self.now);
+        if !takes && snap.expire(self.store, &seen) == expire {
+            // What is touched repeatedly ends then already, mostly: nothing is moved on the stack for it.
+            return Ok(Some(self.store.item_as(&seen, &snap)));
+        }
+        self.touch_found(key, (seen, snap), Alter { expire: Some(expire), takes, ..Alter::default() })
+    }
+
+    /// Alters the item as it was found, or else as it is found again: the very item that the reply shows.
+    #[inline(never)]
+    fn touch_found(
+        &mut self,
+        key: &Key<'_>,
+        (mut seen, mut snap): (Seen<'l>, Snap),
+        alter: Alter,
+    ) -> Result<Option<Item<'l>>, OpError> {
+        for _ in 0..RETRIES {
+            if let Some(altered) = self.alter(key, &seen, snap, alter)? {
+                let item = self.store.item_as(&seen, &snap);
+                return Ok(Some(Item { token: altered.token, expire: altered.expire, ..item }));
+            }
+            let Some(again) = self.snap_at_once(key)? else { return Ok(None) };
+            (seen, snap) = again;
+            self.store.note_access(&seen, self.now);
+        }
+        Err(self.parked())
     }
 
     /// Gives the item the new expiry. `None`: the item changed meanwhile, and nothing was done.
