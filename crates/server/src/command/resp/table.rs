@@ -135,15 +135,12 @@ pub(super) fn lower(word: &[u8]) -> ArrayVec<u8, NAME_MAX> {
     lower
 }
 
-/// A name as a number: its letters in order, so that numbers are ordered as names are.
+/// A name of at most [`NAME_MAX`] bytes as a number: its letters in order, so that numbers are ordered as names are.
 const fn packed(name: &[u8]) -> u128 {
-    let (mut number, mut at) = (0u128, 0);
-    while at < NAME_MAX {
-        let byte = if at < name.len() { name[at].to_ascii_lowercase() } else { 0 };
-        number = number << 8 | byte as u128;
-        at += 1;
-    }
-    number
+    let mut word = [0; NAME_MAX];
+    word.split_at_mut(name.len()).0.copy_from_slice(name);
+    word.make_ascii_lowercase();
+    u128::from_be_bytes(word)
 }
 
 /// The names of all commands, in the order of [`COMMANDS`].
@@ -159,6 +156,33 @@ static PACKED: [u128; COMMANDS.len()] = {
     all
 };
 
+/// The hash table of names: at the hash of a name, or in one of the next places, its index in [`COMMANDS`] plus one.
+/// 0 is an empty place. At most half of the places are taken, so that a search ends at an empty one.
+static PLACES: [u8; PLACE_COUNT] = {
+    assert!(COMMANDS.len() <= PLACE_COUNT / 2 && COMMANDS.len() < u8::MAX as usize);
+    let mut places = [0; PLACE_COUNT];
+    let mut number = 0;
+    while number < COMMANDS.len() {
+        let mut place = first_place(packed(COMMANDS[number].name.as_bytes()));
+        while places[place] != 0 {
+            place = (place + 1) % PLACE_COUNT;
+        }
+        number += 1;
+        places[place] = number as u8;
+    }
+    places
+};
+
+const PLACE_COUNT: usize = 512;
+
+/// The place at which a search for a name begins: the upper bits of a product with 2^64 divided by the golden ratio
+/// (Knuth, The Art of Computer Programming, volume 3, 6.4).
+#[inline]
+const fn first_place(packed: u128) -> usize {
+    let folded = (packed >> 64) as u64 ^ packed as u64;
+    (folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - PLACE_COUNT.trailing_zeros())) as usize
+}
+
 /// The command of a name that is one.
 pub(super) fn entry(name: &'static str) -> &'static Entry {
     find(name.as_bytes()).expect("a command of the table")
@@ -170,8 +194,16 @@ pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {
     if name.len() > NAME_MAX || name.is_empty() {
         return None;
     }
-    // A NUL behind a name would be nothing in its number.
-    PACKED.binary_search(&packed(name)).ok().map(|at| &COMMANDS[at]).filter(|entry| entry.name.len() == name.len())
+    let packed = packed(name);
+    let mut place = first_place(packed);
+    loop {
+        let at = usize::from(PLACES[place]).checked_sub(1)?;
+        if PACKED[at] == packed {
+            // A NUL behind a name would be nothing in its number.
+            return Some(&COMMANDS[at]).filter(|entry| entry.name.len() == name.len());
+        }
+        place = (place + 1) % PLACE_COUNT;
+    }
 }
 
 use Flag::{Admin, DenyOom, Fast, Loading, NoAuth, NoScript, PubSub, ReadOnly, Stale, Write};
@@ -596,6 +628,14 @@ mod tests {
         for none in ["", "getx", "a-command-that-is-too-long", "get\0"] {
             assert!(find(none.as_bytes()).is_none(), "{none}");
         }
+    }
+
+    #[test]
+    fn a_search_for_a_name_that_no_command_has_ends_within_eight_places() {
+        let full = PLACES.split(|place| *place == 0).map(<[u8]>::len).max();
+        assert!(full.is_some_and(|longest| longest < 8), "{full:?}");
+        // A run of taken places that begins at the last one goes on at the first.
+        assert!(PLACES[0] == 0 || PLACES[PLACE_COUNT - 1] == 0);
     }
 
     #[test]
