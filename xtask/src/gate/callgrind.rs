@@ -23,13 +23,7 @@ impl Counted {
     pub fn start(kind: Kind) -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("gannet-gate-{}-{}", std::process::id(), kind.name()));
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let under = vec![
-            "valgrind".into(),
-            "-q".into(),
-            "--tool=callgrind".into(),
-            "--separate-threads=yes".into(),
-            format!("--callgrind-out-file={}", folder.join(OUT).display()),
-        ];
+        let under: Vec<String> = std::iter::once("valgrind".to_owned()).chain(options(&folder)).collect();
         let connections_max = if kind == Kind::Memcached { open_files_under_valgrind() } else { 64 };
         let options = Options { connections_max, resp: true, ..Options::memory(64) };
         let server = Server::start_under(&under, kind, &options)?;
@@ -46,7 +40,7 @@ impl Counted {
     /// # Errors
     /// When callgrind does not answer.
     pub fn zero(&self) -> Result<(), String> {
-        self.control("--zero")
+        control(self.server().pid(), "--zero")
     }
 
     /// The busiest thread's instructions since the last [`Counted::zero`].
@@ -54,28 +48,45 @@ impl Counted {
     /// # Errors
     /// When callgrind does not answer, or writes what cannot be read.
     pub fn take(&self) -> Result<u64, String> {
-        self.control("--dump")?;
-        let mut most = 0;
-        for entry in std::fs::read_dir(&self.folder).map_err(|error| error.to_string())? {
-            let path = entry.map_err(|error| error.to_string())?.path();
-            most = most.max(instructions(&path)?);
-            std::fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        }
-        if most == 0 { Err("callgrind wrote no counts".into()) } else { Ok(most) }
+        take(self.server().pid(), &self.folder)
     }
+}
 
-    fn control(&self, action: &str) -> Result<(), String> {
-        let pid = self.server().pid().to_string();
-        let output = Command::new("callgrind_control")
-            .args([action, &pid])
-            .output()
-            .map_err(|error| format!("callgrind_control, which comes with valgrind: {error}"))?;
-        // It exits with 0 whatever happens, and says OK when it was done.
-        let said = String::from_utf8_lossy(&output.stdout);
-        match said.contains("OK.") {
-            true => Ok(()),
-            false => Err(format!("callgrind_control {action}: {said}{}", String::from_utf8_lossy(&output.stderr))),
-        }
+/// The options of callgrind that [`take`] depends on: its counts go to files in `folder`.
+pub fn options(folder: &Path) -> [String; 4] {
+    let out = format!("--callgrind-out-file={}", folder.join(OUT).display());
+    ["-q".into(), "--tool=callgrind".into(), "--separate-threads=yes".into(), out]
+}
+
+/// Reads and removes the counts of a process: those of its busiest thread.
+///
+/// # Errors
+/// When callgrind does not answer, or writes what cannot be read.
+pub fn take(pid: u32, folder: &Path) -> Result<u64, String> {
+    control(pid, "--dump")?;
+    let mut most = 0;
+    for entry in std::fs::read_dir(folder).map_err(|error| error.to_string())? {
+        let path = entry.map_err(|error| error.to_string())?.path();
+        most = most.max(instructions(&path)?);
+        std::fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    if most == 0 { Err("callgrind wrote no counts".into()) } else { Ok(most) }
+}
+
+/// Has callgrind do what `action` says with the counts of a process: `--zero` or `--dump`.
+///
+/// # Errors
+/// When it does not do so.
+pub fn control(pid: u32, action: &str) -> Result<(), String> {
+    let output = Command::new("callgrind_control")
+        .args([action, &pid.to_string()])
+        .output()
+        .map_err(|error| format!("callgrind_control, which comes with valgrind: {error}"))?;
+    // It exits with 0 whatever happens, and says OK when it was done.
+    let said = String::from_utf8_lossy(&output.stdout);
+    match said.contains("OK.") {
+        true => Ok(()),
+        false => Err(format!("callgrind_control {action}: {said}{}", String::from_utf8_lossy(&output.stderr))),
     }
 }
 

@@ -9,10 +9,11 @@
 //! The real binary and real sockets are counted: user instructions only, system calls apart. One connection whose
 //! batches are written whole makes each turn of the server the same, so that two runs differ by less than 1 %.
 //! [`KEPT`] holds the counts to keep to; a case outside [`TOLERANCE`] of its own fails, whether it costs more or less:
-//! what is kept shall be what is.
+//! what is kept shall be what is. [`steps`] does the same for the steps of long commands.
 
 mod callgrind;
 mod cases;
+mod steps;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -52,8 +53,7 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
     };
     let path = root.join(KEPT);
     if options.keep {
-        let text = toml::to_string(&ours).map_err(|error| error.to_string())?;
-        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        write_kept(&path, &ours.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect())?;
     }
     let kept = read_kept(&path)?;
     let is_near = |case: &Case, now: u64| kept.get(case.name).is_some_and(|was| near(now, *was));
@@ -92,14 +92,51 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
             kept.get(case.name).map_or("none".into(), u64::to_string)
         );
     }
-    let word = if failed.is_empty() { "ok" } else { "FAILED" };
-    println!("test result: {word}. {} passed; {} failed;", cases::ALL.len() - failed.len(), failed.len());
-    Ok(failed.is_empty())
+    let (steps, strayed) = run_steps(root, options)?;
+    let (all, failed) = (cases::ALL.len() + steps, failed.len() + strayed);
+    let word = if failed == 0 { "ok" } else { "FAILED" };
+    println!("test result: {word}. {} passed; {failed} failed;", all - failed);
+    Ok(failed == 0)
+}
+
+/// Prices the steps of long commands and prints them: how many there are, and how many differ from what is kept.
+fn run_steps(root: &Path, options: &Options) -> Result<(usize, usize), String> {
+    let prices = steps::count(root)?;
+    let path = root.join(steps::KEPT);
+    if options.keep {
+        write_kept(&path, &steps::by_name(&prices))?;
+    }
+    let kept = read_kept(&path)?;
+    println!("\n| a step of | unit | instructions a unit | kept |\n|---|---|---|---|");
+    let mut strayed: Vec<String> =
+        kept.keys().filter(|name| !prices.iter().any(|price| price.command == **name)).cloned().collect();
+    for steps::Price { command, unit, instructions } in &prices {
+        let was = kept.get(command).copied();
+        println!("| {command} | {unit} | {instructions} | {} |", was.map_or("-".into(), |was| was.to_string()));
+        if !was.is_some_and(|was| near(*instructions, was)) {
+            strayed.push(command.clone());
+        }
+    }
+    if !strayed.is_empty() {
+        eprintln!(
+            "not within {:.0} % of what {} has: {}. If that is meant, say why in the commit and run `make bench-gate \
+             ARGS=--keep`.",
+            TOLERANCE * 100.0,
+            steps::KEPT,
+            strayed.join("; ")
+        );
+    }
+    Ok((prices.len().max(kept.len()), strayed.len()))
 }
 
 /// Whether a count is within [`TOLERANCE`] of the one that is kept.
 fn near(now: u64, was: u64) -> bool {
     now.abs_diff(was) as f64 <= was as f64 * TOLERANCE
+}
+
+fn write_kept(path: &Path, counts: &BTreeMap<String, u64>) -> Result<(), String> {
+    let text = toml::to_string(counts).map_err(|error| error.to_string())?;
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn read_kept(path: &Path) -> Result<BTreeMap<String, u64>, String> {

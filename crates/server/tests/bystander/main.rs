@@ -8,6 +8,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod lab;
 #[path = "../sim/mod.rs"]
 mod sim;
 mod table;
@@ -15,11 +16,9 @@ mod table;
 use common::redis::request;
 use gannet_server::command::Protocol;
 use gannet_server::pace::ITERATION_OPS_MAX;
-use gannet_server::start::ServerConfig;
-use io::sim::{Faults, SimClient};
-use sim::World;
-use std::sync::atomic::Ordering::Relaxed;
-use table::{Entry, Group, Unit, Wire, line};
+use io::sim::SimClient;
+use lab::{Lab, SCALE};
+use table::{Entry, Group, Unit, line};
 
 /// Iterations within which a bystander is answered.
 const LATE_MAX: u64 = 2;
@@ -27,9 +26,6 @@ const LATE_MAX: u64 = 2;
 const CROWD: usize = 100;
 /// Iterations in which a crowd is watched.
 const CROWD_ITERATIONS: u64 = 40;
-/// Keys and fields, if nothing else is asked for.
-const SCALE: usize = 30_000;
-
 /// CPU time of this thread in ns.
 fn cpu_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -47,13 +43,6 @@ fn each_iteration(unit: Unit) -> usize {
         Unit::Walked => 4 * OPS,
         // What one visit copies, within the store and into an answer, and what one send takes.
         Unit::Byte => 256 << 10,
-    }
-}
-
-fn protocol(entry: &Entry) -> Protocol {
-    match entry.wire {
-        Wire::Resp => Protocol::Resp,
-        Wire::Memcache => Protocol::Memcache,
     }
 }
 
@@ -89,65 +78,25 @@ impl Bystander {
     }
 }
 
-struct Lab {
-    world: World,
-    scale: usize,
+/// A server of the scale that is asked for.
+fn lab() -> Lab {
+    Lab::new(std::env::var("GANNET_BYSTANDER_SCALE").map_or(SCALE, |text| text.parse().expect("a number")))
 }
 
 impl Lab {
-    fn new() -> Self {
-        let scale = std::env::var("GANNET_BYSTANDER_SCALE").map_or(SCALE, |text| text.parse().expect("a number"));
-        let config = ServerConfig {
-            connections_max: 512,
-            memory_bytes: if scale > SCALE { 4 << 30 } else { 512 << 20 },
-            item_bytes_max: 128 << 20,
-            segment_bytes: Some(1 << 20),
-            ..common::config()
-        };
-        Self { world: World::new(1, Faults::NONE, config), scale }
-    }
-
     /// An iteration of the worker, whose CPU time is given in ns, and a slice of the background.
-    fn iterate(&mut self) -> u64 {
+    fn timed_iteration(&mut self) -> u64 {
         let before = cpu_ns();
-        assert!(self.world.worker.turn(), "the worker does not stop by itself");
+        self.worker_iteration();
         let took = cpu_ns() - before;
-        let now = base::clock::UnixMillis(self.world.clock_ns.load(Relaxed) / 1_000_000);
-        let mut steps = 0;
-        self.world.background.slice(now, &mut || {
-            steps += 1;
-            steps > 8
-        });
+        self.run_background();
         took
-    }
-
-    /// Sends two requests and waits for the answer to the second one.
-    fn drive(&mut self, client: &SimClient, first: &[u8], second: &[u8], end: &[u8]) {
-        client.send(first);
-        client.send(second);
-        let mut got = Vec::new();
-        for _ in 0..1_000_000 {
-            self.iterate();
-            got.extend(client.take(usize::MAX));
-            if got.ends_with(end) {
-                return;
-            }
-        }
-        panic!("no answer: {}", got[..got.len().min(300)].escape_ascii());
-    }
-
-    fn fill(&mut self, requests: &[Vec<u8>]) {
-        let client = self.world.connect(Protocol::Resp);
-        for batch in requests.chunks(500) {
-            self.drive(&client, &batch.concat(), &line("PING"), b"+PONG\r\n");
-        }
-        client.close_send();
     }
 
     /// One client runs the command.
     fn run_alone(&mut self, row: &Entry) {
         let mut bystander = Bystander::new(self);
-        let client = self.world.connect(protocol(row));
+        let client = self.world.connect(lab::protocol(row));
         self.world.turns(3);
         let (after, end) = row.mark();
         client.send(&row.request);
@@ -155,7 +104,7 @@ impl Lab {
         let (mut got, mut iterations, mut longest_ns) = (Vec::new(), 0, 0);
         while !got.ends_with(end) {
             bystander.ask(iterations);
-            longest_ns = self.iterate().max(longest_ns);
+            longest_ns = self.timed_iteration().max(longest_ns);
             iterations += 1;
             bystander.listen(iterations);
             got.extend(client.take(usize::MAX));
@@ -177,7 +126,7 @@ impl Lab {
     /// A crowd runs it at once, and goes before it is done.
     fn run_in_a_crowd(&mut self, row: &Entry) {
         let mut bystander = Bystander::new(self);
-        let crowd: Vec<SimClient> = (0..CROWD).map(|_| self.world.connect(protocol(row))).collect();
+        let crowd: Vec<SimClient> = (0..CROWD).map(|_| self.world.connect(lab::protocol(row))).collect();
         self.world.turns(8);
         crowd.iter().for_each(|client| client.send(&row.request));
         // Requests that are long are received in several iterations.
@@ -216,28 +165,28 @@ impl Lab {
 
 #[test]
 fn walks_over_all_keys_hold_nobody_up() {
-    let mut lab = Lab::new();
+    let mut lab = lab();
     lab.run(table::walks_over_all_keys(lab.scale));
 }
 
 #[test]
 fn commands_over_many_keys_hold_nobody_up() {
-    Lab::new().run(table::commands_over_many_keys());
+    lab().run(table::commands_over_many_keys());
 }
 
 #[test]
 fn commands_over_one_large_hash_hold_nobody_up() {
-    let mut lab = Lab::new();
+    let mut lab = lab();
     lab.run(table::commands_over_one_large_hash(lab.scale));
 }
 
 #[test]
 fn commands_over_one_long_value_hold_nobody_up() {
-    Lab::new().run(table::commands_over_one_long_value());
+    lab().run(table::commands_over_one_long_value());
 }
 
 #[test]
 fn commands_over_many_records_hold_nobody_up() {
-    let mut lab = Lab::new();
+    let mut lab = lab();
     lab.run(table::commands_over_many_records(lab.scale));
 }

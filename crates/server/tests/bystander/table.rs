@@ -1,5 +1,6 @@
 //! Every long command at a size at which it takes many slices: the one table that the test under the simulated clock
-//! and the measurement on sockets (`xtask bench --only-bystander`) run beside a bystander.
+//! and the measurement on sockets (`xtask bench --only-bystander`) run beside a bystander, and whose steps
+//! `xtask gate` prices.
 
 use super::request;
 

@@ -1,0 +1,81 @@
+//! Runs each long command once, for `xtask gate`, which counts the instructions of [`lab::Lab::worker_iteration`].
+//!
+//! ```text
+//!   this program                          the gate
+//!     pid 4711                     ──>
+//!     KEYS nomatch*<tab>10000<tab>Walked ──>  counters to zero
+//!                                  <──    a line
+//!     done                         ──>    takes the counters
+//!                                  <──    a line, and so on to the last command
+//! ```
+//!
+//! The commands are those that the test of bystanders runs. Under its simulated clock a visit ends by counted work
+//! alone, so that a count does not depend on the machine or on callgrind. The program ends with its standard input.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+#[allow(dead_code, reason = "the scale of the test")]
+#[path = "../tests/bystander/lab.rs"]
+mod lab;
+#[allow(dead_code, reason = "what tests look at")]
+#[path = "../tests/sim/mod.rs"]
+mod sim;
+#[allow(dead_code, reason = "columns of the other users of the table")]
+#[path = "../tests/bystander/table.rs"]
+mod table;
+
+use common::redis::request;
+use lab::Lab;
+use std::io::Write;
+use std::process::ExitCode;
+use table::{Entry, Group};
+
+/// Keys, fields and records of the commands that walk over all of them.
+const SCALE: usize = 10_000;
+
+/// Waits for a line; false at the end of the input.
+fn wait() -> bool {
+    std::io::stdin().read_line(&mut String::new()).is_ok_and(|bytes| bytes > 0)
+}
+
+/// Writes a line for the gate. One that has gone is found by [`wait`].
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Runs a command; false when the gate has gone.
+fn run(lab: &mut Lab, entry: &Entry) -> bool {
+    let client = lab.world.connect(lab::protocol(entry));
+    lab.world.turns(3);
+    say(&format!("{}\t{}\t{:?}", entry.name, entry.units, entry.unit));
+    if !wait() {
+        return false;
+    }
+    let (after, end) = entry.mark();
+    lab.drive(&client, &entry.request, &after, end);
+    say("done");
+    client.close_send();
+    lab.world.turns(5);
+    wait()
+}
+
+fn run_group(group: Group) -> bool {
+    let mut lab = Lab::new(SCALE);
+    lab.fill(&group.fill);
+    group.entries.iter().all(|entry| run(&mut lab, entry))
+}
+
+fn main() -> ExitCode {
+    say(&format!("pid {}", std::process::id()));
+    let groups: [fn() -> Group; 5] = [
+        || table::walks_over_all_keys(SCALE),
+        table::commands_over_many_keys,
+        || table::commands_over_one_large_hash(SCALE),
+        table::commands_over_one_long_value,
+        || table::commands_over_many_records(SCALE),
+    ];
+    match groups.into_iter().all(|group| run_group(group())) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
