@@ -3,41 +3,50 @@
 /// Longer names are not compared: no setting is that long.
 const NAME_LEN_MAX: usize = 64;
 
-/// The candidate with the smallest edit distance to `name`, if it is near enough to be a misspelling: a third of the
-/// longer name's letters at most.
+/// Distances of one row: between a start of one name and all starts of the other one. None is above [`NAME_LEN_MAX`].
+type Row = [u8; NAME_LEN_MAX + 1];
+
+/// Returns the candidate with the smallest edit distance to `name`, if it is near enough to be a misspelling: at most a
+/// third of the longer name's letters.
+///
+/// A server calls this for each unknown command, so candidates whose length alone makes them too different are skipped.
 pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
-    let (distance, best) =
-        candidates.into_iter().filter_map(|candidate| Some((distance(name, candidate)?, candidate))).min()?;
-    let letters = name.len().max(best.len());
-    (distance * 3 <= letters).then_some(best)
+    let limit = |candidate: &str| name.len().max(candidate.len()) / 3;
+    let near = candidates.into_iter().filter(|candidate| name.len().abs_diff(candidate.len()) <= limit(candidate));
+    let distances = near.filter_map(|candidate| Some((distance(name, candidate, limit(candidate))?, candidate)));
+    distances.min().map(|(_, best)| best)
 }
 
-/// Insertions, deletions, substitutions and swaps of neighbours (each counted 1) that turn `a` into `b`.
-fn distance(a: &str, b: &str) -> Option<usize> {
+/// Returns the number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`, or `None`
+/// if it is above `limit`.
+fn distance(a: &str, b: &str, limit: usize) -> Option<usize> {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len() > NAME_LEN_MAX || b.len() > NAME_LEN_MAX {
         return None;
     }
-    let mut before = [0usize; NAME_LEN_MAX + 1];
-    let mut above = [0usize; NAME_LEN_MAX + 1];
-    for (column, cell) in above.iter_mut().enumerate() {
-        *cell = column;
-    }
+    let (mut before, mut above, mut current): (Row, Row, Row) = ([0; _], [0; _], [0; _]);
+    above.iter_mut().zip(0..).for_each(|(cell, column)| *cell = column);
+    let mut least_above = 0;
     for row in 1..=a.len() {
-        let mut current = [0usize; NAME_LEN_MAX + 1];
-        current[0] = row;
+        current[0] = row as u8;
+        let mut least = row as u8;
         for column in 1..=b.len() {
             let same = a[row - 1].eq_ignore_ascii_case(&b[column - 1]);
-            let mut cell = (above[column - 1] + usize::from(!same)).min(above[column] + 1).min(current[column - 1] + 1);
+            let mut cell = (above[column - 1] + u8::from(!same)).min(above[column] + 1).min(current[column - 1] + 1);
             if row > 1 && column > 1 && a[row - 1] == b[column - 2] && a[row - 2] == b[column - 1] {
                 cell = cell.min(before[column - 2] + 1);
             }
             current[column] = cell;
+            least = least.min(cell);
         }
-        before = above;
-        above = current;
+        // A swap reads two rows back, every other edit reads one: no later cell is less than the least of two rows.
+        if usize::from(least.min(least_above)) > limit {
+            return None;
+        }
+        least_above = least;
+        (before, above, current) = (above, current, before);
     }
-    Some(above[b.len()])
+    Some(usize::from(above[b.len()])).filter(|distance| *distance <= limit)
 }
 
 #[cfg(test)]
@@ -52,13 +61,37 @@ mod tests {
         assert_eq!(nearest("Workers", names), Some("workers"));
         assert_eq!(nearest("colour", names), None);
         assert_eq!(nearest("", names), None);
+        assert_eq!(nearest("", [""]), Some(""));
         assert_eq!(nearest(&"m".repeat(5000), names), None);
     }
 
     #[test]
+    fn what_is_skipped_is_only_what_is_too_different() {
+        let words =
+            ["", "a", "ab", "ba", "abc", "bac", "abcd", "badc", "abcdef", "bcdefgh", "xxxxabcdef", "abcdefxxxx"];
+        let long = ["m".repeat(NAME_LEN_MAX), "m".repeat(NAME_LEN_MAX + 1)];
+        let all: Vec<&str> = words.into_iter().chain(long.iter().map(String::as_str)).collect();
+        for name in &all {
+            for candidate in &all {
+                let whole = distance(name, candidate, usize::MAX);
+                for limit in 0..12 {
+                    assert_eq!(
+                        distance(name, candidate, limit),
+                        whole.filter(|all| *all <= limit),
+                        "{name} {candidate}"
+                    );
+                }
+                let is_near = whole.is_some_and(|all| all * 3 <= name.len().max(candidate.len()));
+                assert_eq!(nearest(name, [*candidate]).is_some(), is_near, "{name} {candidate}");
+            }
+        }
+        assert_eq!(distance(&long[0], "", usize::MAX), Some(NAME_LEN_MAX));
+    }
+
+    #[test]
     fn a_swap_of_neighbours_counts_once() {
-        assert_eq!(distance("ab", "ba"), Some(1));
-        assert_eq!(distance("kitten", "sitting"), Some(3));
-        assert_eq!(distance("", "abc"), Some(3));
+        assert_eq!(distance("ab", "ba", 9), Some(1));
+        assert_eq!(distance("kitten", "sitting", 9), Some(3));
+        assert_eq!(distance("", "abc", 9), Some(3));
     }
 }

@@ -155,6 +155,13 @@ pub const ALL: &[Case] = &[
         ..RESP
     },
     Case {
+        name: "resp-unknown",
+        what: "a command that does not exist",
+        request: |out, _| words(out, &["1099511627776"]),
+        reply_bytes: |_| UNKNOWN.len(),
+        ..RESP
+    },
+    Case {
         name: "resp-expire",
         what: "EXPIRE",
         request: |out, n| words(out, &["EXPIRE", &key(n), "100000"]),
@@ -195,6 +202,8 @@ pub const ALL: &[Case] = &[
     },
 ];
 
+/// The reply to an unknown command whose name is near no other.
+const UNKNOWN: &str = "-ERR unknown command '1099511627776', with args beginning with: \r\n";
 /// Hashes that are stored.
 const HASHES: usize = 1024;
 const FIELDS: [&str; 10] =
