@@ -46,7 +46,7 @@ prove-irq: ## an interface's interrupts moved by `gannet doctor prove`, measured
 	$(CARGO) build --release --bin gannet
 	$(XTASK) prove-irq $(ARGS)
 
-bench-gate: ## instructions a request beside those that are kept; ARGS=--with-peer counts memcached too
+bench-gate: ## instructions a request, and a step of long commands, beside those that are kept; ARGS=--with-peer counts memcached too
 	$(CARGO) build --release --bin gannet
 	$(XTASK_RELEASE) gate $(ARGS)
 

@@ -13,8 +13,9 @@ fn execute(command: &mut Command) -> Result<bool, String> {
     Ok(status.success())
 }
 
-fn cargo(root: &Path) -> Command {
-    // A toolchain that was chosen by `cargo +name` would be inherited; `rustup run` and the plain name choose anew.
+/// Cargo in `root`, with the toolchain that `root` names.
+pub fn cargo(root: &Path) -> Command {
+    // A toolchain chosen by `cargo +name` would be inherited otherwise.
     let mut command = Command::new("cargo");
     command.current_dir(root).env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");
     command

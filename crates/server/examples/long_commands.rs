@@ -1,16 +1,16 @@
 //! Runs each long command once, for `xtask gate`, which counts the instructions of [`lab::Lab::worker_iteration`].
 //!
 //! ```text
-//!   this program                          the gate
-//!     pid 4711                     ──>
-//!     KEYS nomatch*<tab>10000<tab>Walked ──>  counters to zero
-//!                                  <──    a line
-//!     done                         ──>    takes the counters
-//!                                  <──    a line, and so on to the last command
+//!   this program                                the gate
+//!     pid 4711                            ──>
+//!     KEYS nomatch*<tab>10000<tab>Walked  ──>   sets the counters to zero
+//!                                         <──   an empty line
+//!     done                                ──>   reads the counters
+//!                                         <──   an empty line, and so on to the last command
 //! ```
 //!
-//! The commands are those that the test of bystanders runs. Under its simulated clock a visit ends by counted work
-//! alone, so that a count does not depend on the machine or on callgrind. The program ends with its standard input.
+//! The commands are those of the bystander test. Under its simulated clock a visit ends by counted work alone, so a
+//! count does not depend on the machine's speed or on callgrind. The program stops at the end of its standard input.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -33,17 +33,17 @@ use table::{Entry, Group};
 /// Keys, fields and records of the commands that walk over all of them.
 const SCALE: usize = 10_000;
 
-/// Waits for a line; false at the end of the input.
+/// Waits for a line; returns false at the end of the input.
 fn wait() -> bool {
     std::io::stdin().read_line(&mut String::new()).is_ok_and(|bytes| bytes > 0)
 }
 
-/// Writes a line for the gate. One that has gone is found by [`wait`].
+/// Writes a line for the gate. If the gate has ended, the next [`wait`] finds that.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Runs a command; false when the gate has gone.
+/// Runs a command; returns false if the gate has ended.
 fn run(lab: &mut Lab, entry: &Entry) -> bool {
     let client = lab.world.connect(lab::protocol(entry));
     lab.world.turns(3);

@@ -52,16 +52,16 @@ impl Counted {
     }
 }
 
-/// The options of callgrind that [`take`] depends on: its counts go to files in `folder`.
+/// Returns the options of callgrind that [`take`] depends on: its counts go to files in `folder`.
 pub fn options(folder: &Path) -> [String; 4] {
     let out = format!("--callgrind-out-file={}", folder.join(OUT).display());
     ["-q".into(), "--tool=callgrind".into(), "--separate-threads=yes".into(), out]
 }
 
-/// Reads and removes the counts of a process: those of its busiest thread.
+/// Dumps the counts of a process, removes their files and returns the busiest thread's instructions.
 ///
 /// # Errors
-/// When callgrind does not answer, or writes what cannot be read.
+/// If callgrind does not reply, or a file of counts cannot be parsed.
 pub fn take(pid: u32, folder: &Path) -> Result<u64, String> {
     control(pid, "--dump")?;
     let mut most = 0;
@@ -73,10 +73,10 @@ pub fn take(pid: u32, folder: &Path) -> Result<u64, String> {
     if most == 0 { Err("callgrind wrote no counts".into()) } else { Ok(most) }
 }
 
-/// Has callgrind do what `action` says with the counts of a process: `--zero` or `--dump`.
+/// Sends callgrind an action on the counts of a process: `--zero` or `--dump`.
 ///
 /// # Errors
-/// When it does not do so.
+/// If `callgrind_control` is missing or reports a failure.
 pub fn control(pid: u32, action: &str) -> Result<(), String> {
     let output = Command::new("callgrind_control")
         .args([action, &pid.to_string()])

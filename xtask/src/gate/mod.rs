@@ -9,7 +9,7 @@
 //! The real binary and real sockets are counted: user instructions only, system calls apart. One connection whose
 //! batches are written whole makes each turn of the server the same, so that two runs differ by less than 1 %.
 //! [`KEPT`] holds the counts to keep to; a case outside [`TOLERANCE`] of its own fails, whether it costs more or less:
-//! what is kept shall be what is. [`steps`] does the same for the steps of long commands.
+//! what is kept shall be what is. [`steps`] counts and keeps the steps of long commands in the same way.
 
 mod callgrind;
 mod cases;
@@ -25,8 +25,6 @@ use crate::server::{Kind, Server};
 
 /// How far a count may be from the one that is kept, as a share of it.
 const TOLERANCE: f64 = 0.03;
-/// The same for a step of a long command: where fields lie in a hash's parts differs by 2 % between runs.
-const STEP_TOLERANCE: f64 = 0.10;
 /// The counts that are kept, by the names of the cases.
 const KEPT: &str = "xtask/src/gate/kept.toml";
 
@@ -101,7 +99,7 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
     Ok(failed == 0)
 }
 
-/// Prices the steps of long commands and prints them: how many there are, and how many differ from what is kept.
+/// Prices the steps of long commands and prints them. Returns how many there are and how many differ from kept ones.
 fn run_steps(root: &Path, options: &Options) -> Result<(usize, usize), String> {
     let prices = steps::count(root)?;
     let path = root.join(steps::KEPT);
@@ -110,21 +108,17 @@ fn run_steps(root: &Path, options: &Options) -> Result<(usize, usize), String> {
     }
     let kept = read_kept(&path)?;
     println!("\n| a step of | unit | instructions a unit | kept |\n|---|---|---|---|");
-    let mut strayed: Vec<String> =
-        kept.keys().filter(|name| !prices.iter().any(|price| price.command == **name)).cloned().collect();
     for steps::Price { command, unit, instructions } in &prices {
-        let was = kept.get(command).copied();
-        println!("| {command} | {unit} | {instructions} | {} |", was.map_or("-".into(), |was| was.to_string()));
-        if !was.is_some_and(|was| instructions.abs_diff(was) as f64 <= was as f64 * STEP_TOLERANCE) {
-            strayed.push(command.clone());
-        }
+        let was = kept.get(command).map_or("-".into(), u64::to_string);
+        println!("| {command} | {unit} | {instructions} | {was} |");
     }
+    let strayed = steps::strayed(&prices, &kept);
     if !strayed.is_empty() {
         eprintln!(
-            "not within {:.0} % of what {} has: {}. If that is meant, say why in the commit and run `make bench-gate \
-             ARGS=--keep`.",
-            STEP_TOLERANCE * 100.0,
+            "the price of a step differs from {} by more than {:.0} %, or only one of the two exists: {}. If that is \
+             meant, say why in the commit and run `make bench-gate ARGS=--keep`.",
             steps::KEPT,
+            TOLERANCE * 100.0,
             strayed.join("; ")
         );
     }

@@ -1,24 +1,29 @@
-//! The price of a step: instructions a key, field or kilobyte of the commands that take many slices.
+//! The price of a step: instructions a key, field, record or KiB of the commands that take many slices.
 //!
-//! They run in a program of their own, under a simulated clock, since callgrind's slowness would end each slice of the
-//! real server after one or two steps: `crates/server/examples/long_commands.rs`, which says how the two talk.
+//! The commands run under a simulated clock in `crates/server/examples/long_commands.rs`, which describes the lines
+//! that it exchanges with this module. On the real server, callgrind's slowness would end each slice after one step.
+//! The program is always built from this checkout, also when `GANNET_BIN` names another server.
+//!
+//! Each wait ends with the program: it stops at the end of its input, and a command that is not answered within a
+//! million iterations ends it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-use super::callgrind;
+use super::{callgrind, near};
+use crate::machines::cargo;
 
 /// The prices that are kept, by the names of the commands.
 pub const KEPT: &str = "xtask/src/gate/steps.toml";
 /// The function in which instructions are counted.
 const COUNTED: &str = "--toggle-collect=*worker_iteration*";
 
-/// What one command cost.
+/// The price of one command.
 pub struct Price {
     pub command: String,
-    /// Unit of `instructions`: a key, field or record is an `operation` or is `walked` over.
+    /// The unit that is priced: `operation` or `walked over` for a key, field or record, or `KiB`.
     pub unit: &'static str,
     /// Instructions a unit.
     pub instructions: u64,
@@ -42,10 +47,10 @@ impl Program {
         under.extend(callgrind::options(&folder));
         under.push(COUNTED.into());
         let quoted: Vec<String> = under.iter().map(|word| format!("'{word}'")).collect();
-        let mut command = Command::new("cargo");
+        let mut command = cargo(root);
         command.args(["run", "--release", "--quiet", "--package", "gannet-server", "--example", "long_commands"]);
         command.arg("--config").arg(format!("target.'cfg(all())'.runner = [{}]", quoted.join(", ")));
-        command.current_dir(root).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("cargo: {error}"))?;
         let input = child.stdin.take();
         let output = child.stdout.take().ok_or("cargo's output is not a pipe")?;
@@ -56,14 +61,14 @@ impl Program {
         Ok(program)
     }
 
-    /// The next line; `None` at the end.
+    /// Reads the next line; `None` at the end.
     fn read(&mut self) -> Result<Option<String>, String> {
         let mut line = String::new();
         let bytes = self.output.read_line(&mut line).map_err(|error| error.to_string())?;
         Ok((bytes > 0).then(|| line.trim_end().to_owned()))
     }
 
-    /// Lets it go on.
+    /// Lets the program continue.
     fn go_on(&mut self) -> Result<(), String> {
         let input = self.input.as_mut().ok_or("the program's input is closed")?;
         input.write_all(b"\n").and_then(|()| input.flush()).map_err(|error| error.to_string())
@@ -72,14 +77,7 @@ impl Program {
     /// Runs the next command and prices it; `None` after the last one.
     fn next(&mut self) -> Result<Option<Price>, String> {
         let Some(line) = self.read()? else { return Ok(None) };
-        let words: Vec<&str> = line.split('\t').collect();
-        let &[command, units, unit] = words.as_slice() else { return Err(format!("not a command: {line:?}")) };
-        let units: u64 = units.parse().map_err(|_| format!("no number of units: {line:?}"))?;
-        let (unit, units) = match unit {
-            "Byte" => ("KiB", units >> 10),
-            "Walked" => ("walked over", units),
-            _ => ("operation", units),
-        };
+        let (command, unit, units) = parse(&line)?;
         callgrind::control(self.pid, "--zero")?;
         self.go_on()?;
         match self.read()?.as_deref() {
@@ -88,8 +86,23 @@ impl Program {
         }
         let instructions = callgrind::take(self.pid, &self.folder)?;
         self.go_on()?;
-        Ok(Some(Price { command: command.to_owned(), unit, instructions: instructions.div_ceil(units.max(1)) }))
+        Ok(Some(Price { command: command.to_owned(), unit, instructions: instructions.div_ceil(units) }))
     }
+}
+
+/// Parses a command's line: its name, the unit that is priced, and how many there are, at least 1.
+fn parse(line: &str) -> Result<(&str, &'static str, u64), String> {
+    let error = || format!("cannot parse the command's line {line:?}: want NAME, UNITS and UNIT, separated by tabs");
+    let words: Vec<&str> = line.split('\t').collect();
+    let &[command, units, unit] = words.as_slice() else { return Err(error()) };
+    let units: u64 = units.parse().map_err(|_| error())?;
+    let (unit, units) = match unit {
+        "Byte" => ("KiB", units >> 10),
+        "Walked" => ("walked over", units),
+        "Operation" => ("operation", units),
+        _ => return Err(error()),
+    };
+    Ok((command, unit, units.max(1)))
 }
 
 impl Drop for Program {
@@ -103,7 +116,7 @@ impl Drop for Program {
 /// Prices every command.
 ///
 /// # Errors
-/// When the program cannot be built, or it or callgrind does not do what it should.
+/// If the program cannot be built or ends early, or if callgrind does not reply.
 pub fn count(root: &Path) -> Result<Vec<Price>, String> {
     let mut program = Program::start(root)?;
     let mut prices = Vec::new();
@@ -117,7 +130,40 @@ pub fn count(root: &Path) -> Result<Vec<Price>, String> {
     }
 }
 
-/// Prices by the names of the commands.
+/// Returns the prices by the names of the commands.
 pub fn by_name(prices: &[Price]) -> BTreeMap<String, u64> {
     prices.iter().map(|price| (price.command.clone(), price.instructions)).collect()
+}
+
+/// Returns the commands whose price differs from the kept one, and those that have only one of the two.
+pub fn strayed(prices: &[Price], kept: &BTreeMap<String, u64>) -> Vec<String> {
+    let now = by_name(prices);
+    let gone = kept.keys().filter(|command| !now.contains_key(*command));
+    let is_kept = |price: &&Price| kept.get(&price.command).is_some_and(|was| near(price.instructions, *was));
+    let other = prices.iter().filter(|price| !is_kept(price)).map(|price| &price.command);
+    gone.chain(other).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_price_that_differs_is_new_or_is_missing_strays() {
+        let price = |command: &str, instructions| Price { command: command.into(), unit: "KiB", instructions };
+        let kept = BTreeMap::from([("GET".into(), 1000), ("SET".into(), 1000), ("DEL".into(), 1000)]);
+        let prices = [price("GET", 1030), price("SET", 969), price("COPY", 5)];
+        assert_eq!(strayed(&prices, &kept), ["DEL", "SET", "COPY"]);
+        assert!(strayed(&[price("GET", 1)], &BTreeMap::from([("GET".into(), 1)])).is_empty());
+    }
+
+    #[test]
+    fn a_line_names_a_command_its_length_and_its_unit() {
+        assert_eq!(parse("KEYS *\t10000\tWalked"), Ok(("KEYS *", "walked over", 10_000)));
+        assert_eq!(parse("GET\t41943040\tByte"), Ok(("GET", "KiB", 40_960)));
+        assert_eq!(parse("GET\t5\tByte"), Ok(("GET", "KiB", 1)), "never a division by zero");
+        for line in ["", "GET\t5", "GET\tmany\tByte", "GET\t5\tInch", "GET\t5\tByte\t"] {
+            assert!(parse(line).is_err(), "{line:?}");
+        }
+    }
 }

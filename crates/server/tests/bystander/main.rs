@@ -26,6 +26,7 @@ const LATE_MAX: u64 = 2;
 const CROWD: usize = 100;
 /// Iterations in which a crowd is watched.
 const CROWD_ITERATIONS: u64 = 40;
+
 /// CPU time of this thread in ns.
 fn cpu_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -78,7 +79,7 @@ impl Bystander {
     }
 }
 
-/// A server of the scale that is asked for.
+/// A server of the scale in `GANNET_BYSTANDER_SCALE`, or of [`SCALE`].
 fn lab() -> Lab {
     Lab::new(std::env::var("GANNET_BYSTANDER_SCALE").map_or(SCALE, |text| text.parse().expect("a number")))
 }
