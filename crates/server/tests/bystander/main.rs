@@ -164,6 +164,25 @@ impl Lab {
     }
 }
 
+/// The reply to an unknown command compares its name with those of all commands: a visit replies to few of them.
+#[test]
+fn a_pipeline_of_unknown_commands_counts_as_more_than_its_requests() {
+    let mut lab = lab();
+    let client = lab.world.connect(Protocol::Resp);
+    lab.world.turns(3);
+    let count = 600;
+    (0..count).for_each(|_| client.send(&line("NOSUCH a")));
+    client.send(&line("ECHO all-answered"));
+    let (mut got, mut iterations) = (Vec::new(), 0);
+    while !got.ends_with(b"all-answered\r\n") {
+        lab.worker_iteration();
+        iterations += 1;
+        got.extend(client.take(usize::MAX));
+        assert!(iterations < 10_000 && !client.is_closed(), "no reply");
+    }
+    assert!(iterations >= count / 4, "{count} unknown commands took {iterations} iterations");
+}
+
 #[test]
 fn walks_over_all_keys_hold_nobody_up() {
     let mut lab = lab();

@@ -432,6 +432,7 @@ impl<'c> Call<'c, '_> {
             None => {
                 self.session.spoil();
                 error::unknown(self.out, name, args);
+                self.ops += error::UNKNOWN_OPS;
                 Ok(())
             }
         };
