@@ -15,8 +15,8 @@ run: ## build the release server and start it on its defaults; it says where it 
 	$(CARGO) build --release --bin gannet
 	@"$${CARGO_TARGET_DIR:-target}/release/gannet" serve
 
-test: ## install what the tests need, then run every test there is
-	$(XTASK) test
+test: ## install what the tests need, then run every test; PARTS="soak gate" runs those parts alone
+	$(XTASK) test $(PARTS)
 
 check: ## format, lints as errors, tidy, unit tests
 	$(CARGO) fmt --all --check

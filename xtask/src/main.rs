@@ -39,11 +39,10 @@ struct Arguments {
 enum Command {
     /// Check the style and the architecture of the whole tree.
     Tidy,
-    /// Run every test there is; or the runners whose name contains ONLY.
+    /// Run every test, or the runners whose names contain one of PARTS.
     Test {
-        /// Part of a runner's name.
-        #[arg(default_value = "")]
-        only: String,
+        /// Parts of runners' names.
+        parts: Vec<String>,
     },
     /// Measure CPU a get and bytes an item.
     Bench(BenchArgs),
@@ -222,7 +221,7 @@ fn run(command: Command) -> Result<bool, String> {
     let target = target_folder(&root());
     match command {
         Command::Tidy => tidy::run(&root()).map_err(|error| error.to_string()),
-        Command::Test { only } => test_run::run(&root(), &only),
+        Command::Test { parts } => test_run::run(&root(), &parts),
         Command::Bench(args) => bench::run(&args.options()),
         Command::Gate { with_peer, keep } => gate::run(&root(), &gate::Options { with_peer, keep }),
         Command::Replay { short, requests, pace, without_gannet } => {

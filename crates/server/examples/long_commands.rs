@@ -15,13 +15,13 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 #[allow(dead_code, reason = "the scale of the test")]
-#[path = "../tests/bystander/lab.rs"]
+#[path = "../tests/server/bystander/lab.rs"]
 mod lab;
 #[allow(dead_code, reason = "what tests look at")]
 #[path = "../tests/sim/mod.rs"]
 mod sim;
 #[allow(dead_code, reason = "columns of the other users of the table")]
-#[path = "../tests/bystander/table.rs"]
+#[path = "../tests/server/bystander/table.rs"]
 mod table;
 
 use common::redis::request;

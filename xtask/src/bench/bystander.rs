@@ -10,7 +10,7 @@
 //! Each server has one thread on CPU 0; both clients share CPU 1, the noise with the least priority. The commands are
 //! those of the test under the simulated clock, where no machine is in the way.
 
-#[path = "../../../crates/server/tests/bystander/table.rs"]
+#[path = "../../../crates/server/tests/server/bystander/table.rs"]
 mod table;
 #[path = "../../../crates/server/tests/common/request.rs"]
 mod wire_request;

@@ -74,7 +74,7 @@ const FAILURE_LINES: usize = 12;
 pub fn failures(format: Format, output: &str) -> Vec<&str> {
     let names_one = |line: &str| match format {
         Format::Cargo => {
-            (line.starts_with("test ") && line.trim_end().ends_with("FAILED"))
+            (line.starts_with("test ") && line.contains(" ... FAILED"))
                 || (line.starts_with("thread '") && line.contains(" panicked at "))
         }
         Format::Pytest => line.starts_with("FAILED ") || line.starts_with("ERROR "),
@@ -94,6 +94,29 @@ pub fn failures(format: Format, output: &str) -> Vec<&str> {
     }
     lines.truncate(FAILURE_LINES);
     lines
+}
+
+/// The run time of one test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestTime {
+    /// Its path within its binary.
+    pub name: String,
+    /// Seconds of wall-clock time.
+    pub seconds: f64,
+}
+
+/// Reads the run times of tests from `output`: lines `test NAME ... ok <0.012s>` of Rust's harness with
+/// `--report-time`. Other formats have none.
+pub fn times(format: Format, output: &str) -> Vec<TestTime> {
+    let time = |line: &str| {
+        let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ")?;
+        let seconds = rest.split_once('<')?.1.split_once("s>")?.0.parse().ok()?;
+        Some(TestTime { name: name.to_owned(), seconds })
+    };
+    match format {
+        Format::Cargo => output.lines().filter_map(time).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn sum(counts: impl Iterator<Item = Count>) -> Count {
@@ -149,6 +172,15 @@ mod tests {
         assert_eq!(failures(Format::Cargo, cargo), named);
         assert!(failures(Format::Go, "--- PASS: A\n").is_empty());
         assert_eq!(failures(Format::Node, &"not ok 1\n".repeat(100)).len(), FAILURE_LINES);
+    }
+
+    #[test]
+    fn run_times_are_read_from_the_lines_of_tests() {
+        let output = "test a::b ... ok <0.012s>\ntest c ... FAILED <3.5s>\ntest d ... ignored\ntest e ... ok\n";
+        let time = |name: &str, seconds| TestTime { name: name.to_owned(), seconds };
+        assert_eq!(times(Format::Cargo, output), [time("a::b", 0.012), time("c", 3.5)]);
+        assert!(times(Format::Pytest, output).is_empty());
+        assert_eq!(failures(Format::Cargo, output), ["test c ... FAILED <3.5s>", "test d ... ignored"]);
     }
 
     #[test]

@@ -12,25 +12,29 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 pub use count::Count;
+use count::TestTime;
 pub use runners::target_folder;
 use runners::{Runner, Step};
 
-/// Runs the runners whose name contains `only` (all if empty) and prints the table and the sum; true if all passed.
+/// Runs the runners whose names contain one of `parts` (all if there are none). Prints the slowest tests, a table of
+/// the runners and the sum. Returns true if all passed.
 ///
 /// # Errors
-/// When something that the tests need is missing and cannot be installed, or the server does not build.
-pub fn run(root: &Path, only: &str) -> Result<bool, String> {
+/// If a part names no runner, if a program that the tests need cannot be installed, or if the server does not build.
+pub fn run(root: &Path, parts: &[String]) -> Result<bool, String> {
+    let runners = chosen(runners::all(root), parts)?;
     needs::install_missing()?;
-    let runners: Vec<Runner> = runners::all(root).into_iter().filter(|runner| runner.name.contains(only)).collect();
-    if runners.is_empty() {
-        return Err(format!("no runner is called '{only}'"));
-    }
     let mut rows = Vec::new();
     for runner in &runners {
         println!("\n== {} ==", runner.name);
         let started = Instant::now();
         let outcome = run_one(runner);
         rows.push((runner.name, outcome, started.elapsed().as_secs()));
+    }
+    let times = rows.iter().flat_map(|(_, Outcome { times, .. }, _)| times);
+    println!("\nslowest tests, with their seconds:");
+    for TestTime { name, seconds } in slowest(times.cloned().collect()) {
+        println!("{seconds:>9.3}  {name}");
     }
     let mut total = Count::default();
     println!();
@@ -39,7 +43,7 @@ pub fn run(root: &Path, only: &str) -> Result<bool, String> {
         println!("{name:<14} {:>5} passed {:>3} failed {seconds:>5} s  {verdict}", count.passed, count.failed);
         total = total.plus(*count);
     }
-    // Whoever keeps only the end of the output still learns which tests failed.
+    // The end of the output alone names the failed tests.
     for (name, outcome, _) in &rows {
         for line in &outcome.failures {
             println!("{name}: {line}");
@@ -49,7 +53,27 @@ pub fn run(root: &Path, only: &str) -> Result<bool, String> {
     Ok(total.passed > 0 && rows.iter().all(|(_, outcome, _)| outcome.error.is_none()))
 }
 
-/// What came of one runner.
+/// Returns the runners whose names contain one of `parts`, in their order; all if there are no parts.
+fn chosen(runners: Vec<Runner>, parts: &[String]) -> Result<Vec<Runner>, String> {
+    if let Some(part) = parts.iter().find(|part| runners.iter().all(|runner| !runner.name.contains(part.as_str()))) {
+        let names: Vec<&str> = runners.iter().map(|runner| runner.name).collect();
+        return Err(format!("cannot run the part '{part}': no runner has that name; choose from {}", names.join(", ")));
+    }
+    let is_chosen = |runner: &Runner| parts.is_empty() || parts.iter().any(|part| runner.name.contains(part.as_str()));
+    Ok(runners.into_iter().filter(is_chosen).collect())
+}
+
+/// Tests in the list of the slowest.
+const SLOWEST: usize = 20;
+
+/// Returns the slowest of the tests, the slowest first.
+fn slowest(mut times: Vec<TestTime>) -> Vec<TestTime> {
+    times.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    times.truncate(SLOWEST);
+    times
+}
+
+/// The result of one runner.
 struct Outcome {
     /// A failure without a failed test counts as one.
     count: Count,
@@ -57,12 +81,21 @@ struct Outcome {
     error: Option<String>,
     /// Lines of its output that name failed tests.
     failures: Vec<String>,
+    /// Run times of its tests, if its output has them.
+    times: Vec<TestTime>,
+}
+
+impl Outcome {
+    /// The outcome of a runner whose preparation failed.
+    fn unprepared(error: String) -> Self {
+        Self { count: Count { passed: 0, failed: 1 }, error: Some(error), failures: Vec::new(), times: Vec::new() }
+    }
 }
 
 fn run_one(runner: &Runner) -> Outcome {
     for step in &runner.prepare {
         if let Err(error) = run_step(step) {
-            return Outcome { count: Count { passed: 0, failed: 1 }, error: Some(error), failures: Vec::new() };
+            return Outcome::unprepared(error);
         }
     }
     let (output, error) = match run_step(&runner.step) {
@@ -88,7 +121,7 @@ fn run_one(runner: &Runner) -> Outcome {
         Some(_) => count::failures(runner.format, &output).into_iter().map(str::to_owned).collect(),
         None => Vec::new(),
     };
-    Outcome { count, error, failures }
+    Outcome { count, error, failures, times: count::times(runner.format, &output) }
 }
 
 /// Put behind the output of a step that did not succeed.
@@ -126,6 +159,18 @@ mod tests {
 
     fn runner(shell: &str) -> Runner {
         Runner { name: "x", prepare: Vec::new(), step: Step::new(Path::new("/"), shell), format: Format::Cargo }
+    }
+
+    #[test]
+    fn parts_choose_runners_and_an_unknown_part_is_an_error() {
+        let names = |parts: &[&str]| -> Result<Vec<&str>, String> {
+            let runners = ["cargo", "soak", "bench gate"].map(|name| Runner { name, ..runner("true") }).to_vec();
+            let parts: Vec<String> = parts.iter().map(ToString::to_string).collect();
+            chosen(runners, &parts).map(|chosen| chosen.iter().map(|runner| runner.name).collect())
+        };
+        assert_eq!(names(&[]).unwrap(), ["cargo", "soak", "bench gate"]);
+        assert_eq!(names(&["gate", "cargo"]).unwrap(), ["cargo", "bench gate"]);
+        assert!(names(&["soak", "gaet"]).unwrap_err().contains("'gaet'"));
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub fn all(root: &Path) -> Vec<Runner> {
         Runner {
             name: "cargo",
             prepare: Vec::new(),
-            step: Step::new(root, "cargo test --workspace --no-fail-fast"),
+            step: Step::new(root, CARGO).with(TEST_RUNNER, "env RUSTC_BOOTSTRAP=1"),
             format: Format::Cargo,
         },
         Runner {
@@ -121,6 +121,18 @@ pub fn all(root: &Path) -> Vec<Runner> {
         },
     ]
 }
+
+/// Unit and integration tests with the time that each takes, then the examples of the documentation. rustdoc runs those
+/// and reports no times.
+const CARGO: &str = "cargo test --workspace --no-fail-fast --lib --bins --tests -- -Z unstable-options \
+    --report-time; status=$?; cargo test --workspace --no-fail-fast --doc && exit $status";
+
+/// Cargo starts test binaries by this variable's command: stable Rust's harness reports times only on request.
+const TEST_RUNNER: &str = if cfg!(target_arch = "aarch64") {
+    "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER"
+} else {
+    "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER"
+};
 
 const NODE: &str = "node --test --test-reporter=tap";
 

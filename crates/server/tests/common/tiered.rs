@@ -9,6 +9,7 @@ use segment::{IndexPlace, StoreStats};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 pub const MEMORY: u64 = 16 << 20;
 pub const FILE: u64 = 8 * MEMORY;
@@ -48,7 +49,9 @@ impl Tiered {
 
     /// The same with its memory in a file too, whose index is there.
     pub fn start_in(name: &str, index: Option<IndexPlace>) -> Self {
-        let path = std::env::temp_dir().join(format!("gannet-flash-{}-{name}", std::process::id()));
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        let number = STARTED.fetch_add(1, Relaxed);
+        let path = std::env::temp_dir().join(format!("gannet-flash-{}-{number}-{name}", std::process::id()));
         let memory = index.map(|index| (path.with_extension("memory"), index));
         Files(path, memory).serve()
     }

@@ -296,8 +296,8 @@ pub(super) fn shown(line: &mut Line, word: &[u8], most: usize) {
     }
 }
 
-/// Operations that the reply to an unknown command counts as: it compares the name with those of all commands, in 90,000
-/// instructions (case `resp-unknown` of `xtask gate`).
+/// Operations that the reply to an unknown command counts as. It compares the name with those of all commands, in
+/// 90,000 instructions (case `resp-unknown` of `xtask gate`).
 pub const UNKNOWN_OPS: usize = 24;
 
 /// Answers a command that there is not: names the nearest one, where one is near, and says why one of Redis is not

@@ -1,0 +1,322 @@
+//! Users with rights: what Debian's Redis says of the same rules, and that nothing goes past them.
+
+use crate::common::redis::{Redis, Replies, request};
+use crate::common::{Client, config, start, tcp};
+use gannet_server::command::Protocol;
+use gannet_server::namespaces::NamespaceConfig;
+use gannet_server::start::{Running, ServerConfig};
+use io::listen::ListenAddr;
+use std::net::SocketAddr;
+
+fn served() -> ServerConfig {
+    ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], ..config() }
+}
+
+fn addr(running: &Running) -> SocketAddr {
+    let found = running.listeners().find_map(|(protocol, addr)| match addr {
+        ListenAddr::Tcp(addr) if protocol == Protocol::Resp => Some(*addr),
+        _ => None,
+    });
+    found.expect("an address for clients of Redis")
+}
+
+fn ask(replies: &mut Replies, line: &str) -> String {
+    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    String::from_utf8(replies.ask(&words)).expect("text")
+}
+
+#[test]
+fn every_answer_about_users_and_every_refusal_is_that_of_redis() {
+    let (running, redis) = (start(served()), Redis::start());
+    let (mut ours, mut theirs) = (Replies::connect(addr(&running)), Replies::connect(redis.addr));
+    let lines = [
+        "ACL WHOAMI",
+        "ACL LIST",
+        "ACL USERS",
+        "ACL CAT nosuch",
+        "ACL GETUSER default",
+        "ACL GETUSER nobody",
+        "ACL SETUSER bob",
+        "ACL LIST",
+        "ACL GETUSER bob",
+        "ACL SETUSER bob on >pw ~a:* %R~b* &ch* +get",
+        "ACL LIST",
+        "ACL GETUSER bob",
+        "ACL SETUSER bob +nosuch",
+        "ACL SETUSER bob +@nosuch",
+        "ACL SETUSER bob +client|nosuch",
+        "ACL SETUSER bob zzz",
+        "ACL SETUSER bob <nope",
+        "ACL SETUSER bob #12",
+        "ACL SETUSER bob %X~a",
+        "ACL LIST",
+        "ACL SETUSER al nopass allkeys allchannels allcommands",
+        "ACL SETUSER al ~a",
+        "ACL SETUSER al &a",
+        "ACL SETUSER al -@all +config -config|set",
+        "ACL LIST",
+        "ACL DRYRUN bob get a:1",
+        "ACL DRYRUN bob get b1",
+        "ACL DRYRUN bob get c",
+        "ACL DRYRUN bob set a:1 x",
+        "ACL DRYRUN al config set a b",
+        "ACL DRYRUN al config get a",
+        "ACL DRYRUN nobody get a",
+        "ACL DRYRUN bob nosuch",
+        "ACL DRYRUN bob get",
+        "ACL DELUSER nobody al",
+        "ACL DELUSER default",
+        "ACL GENPASS 0",
+        "ACL GENPASS x",
+        "ACL LOG x",
+        "ACL NOSUCH",
+        "AUTH nobody",
+        "AUTH bob wrong",
+        "AUTH nobody pw",
+        "ACL SETUSER lim on >p ~k* %R~r* %W~w* &c* +get +set +mget +mset +del +publish +multi +exec +discard \
+         +acl|whoami +copy +rename +exists +getdel +incr",
+        "SET r1 v",
+        "AUTH lim p",
+        "ACL WHOAMI",
+        "GET x",
+        "GET k",
+        "SET k 1",
+        "GET r1",
+        "SET r1 x",
+        "SET w1 x",
+        "SET w1 y GET",
+        "GET w1",
+        "MGET k r1 x",
+        "MGET k r1",
+        "MSET k 1 w1 2",
+        "MSET k 1 r1 2",
+        "DEL r1",
+        "EXISTS r1 w1",
+        "EXISTS x",
+        "COPY r1 w1 REPLACE",
+        "COPY w1 k",
+        "RENAME r1 w1",
+        "RENAME k w1",
+        "GETDEL w1",
+        "INCR w1",
+        "INCR kn",
+        "TTL k",
+        "CONFIG GET maxmemory",
+        "ACL LIST",
+        "PUBLISH x 1",
+        "PUBLISH c1 1",
+        "SUBSCRIBE c1",
+        "MULTI",
+        "SET x 1",
+        "SET k 1",
+        "EXEC",
+        "MULTI",
+        "SET k 1",
+        "FLUSHALL",
+        "EXEC",
+        "GET k",
+        "HELLO 2 AUTH lim wrong",
+        "AUTH bob pw",
+        "GET a:1",
+        "ACL WHOAMI",
+    ];
+    let differing: Vec<_> = lines
+        .into_iter()
+        .map(|line| (line, ask(&mut ours, line), ask(&mut theirs, line)))
+        .filter(|(_, ours, theirs)| ours != theirs)
+        .collect();
+    assert!(differing.is_empty(), "{differing:#?}");
+    let of_category = |replies: &mut Replies| {
+        let text = ask(replies, "ACL CAT transaction");
+        let mut names: Vec<String> = text.lines().map(str::to_owned).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(of_category(&mut Replies::connect(addr(&running))), of_category(&mut Replies::connect(redis.addr)));
+    for (user, allowed) in [("s1", "+subscribe +psubscribe &c*"), ("s2", "+@all &*")] {
+        let make = format!("ACL SETUSER {user} on >p {allowed}");
+        let (mut ours, mut theirs) = (Replies::connect(addr(&running)), Replies::connect(redis.addr));
+        for line in [&make, &format!("AUTH {user} p"), "PSUBSCRIBE c", "SUBSCRIBE x", "PSUBSCRIBE c*", "SUBSCRIBE c1"] {
+            assert_eq!(ask(&mut ours, line), ask(&mut theirs, line), "{user}: {line}");
+        }
+    }
+    running.stop();
+}
+
+#[test]
+fn rules_that_change_hold_for_those_who_are_connected_and_who_is_deleted_is_gone() {
+    let running = start(served());
+    let connect = || Replies::connect(addr(&running));
+    let (mut admin, mut ann) = (connect(), connect());
+    assert_eq!(ask(&mut admin, "ACL SETUSER ann on >pw ~* +@all"), "+OK\r\n");
+    assert_eq!(ask(&mut ann, "AUTH ann pw"), "+OK\r\n");
+    assert_eq!(ask(&mut ann, "SET k 1"), "+OK\r\n");
+    assert_eq!(ask(&mut admin, "ACL SETUSER ann -set"), "+OK\r\n");
+    assert!(ask(&mut ann, "SET k 2").starts_with("-NOPERM"));
+    // Also in what is looked up in runs, and where a value arrives in pieces.
+    ann.client.send(&[request(&[b"GET", b"k"]), request(&[b"SET", b"k", b"2"]), request(&[b"GET", b"k"])].concat());
+    assert_eq!(
+        (ann.next(), ann.next()[..7].to_vec(), ann.next()),
+        (b"$1\r\n1\r\n".to_vec(), b"-NOPERM".to_vec(), b"$1\r\n1\r\n".to_vec())
+    );
+    assert!(ann.ask(&[b"SET", b"k", &vec![b'x'; 700_000]]).starts_with(b"-NOPERM"));
+    assert_eq!(ask(&mut admin, "ACL SETUSER ann +set resetkeys ~a*"), "+OK\r\n");
+    assert!(ann.ask(&[b"SET", b"k", &vec![b'x'; 700_000]]).starts_with(b"-NOPERM"));
+    assert_eq!(ann.ask(&[b"SET", b"a", &vec![b'x'; 700_000]]), b"+OK\r\n");
+    assert_eq!(ask(&mut ann, "GET k")[..7], *"-NOPERM");
+    // Everyone may do everything again.
+    assert_eq!(ask(&mut admin, "ACL SETUSER ann allkeys"), "+OK\r\n");
+    assert_eq!(ask(&mut ann, "GET k"), "$1\r\n1\r\n");
+    assert_eq!(ask(&mut admin, "ACL DELUSER ann"), ":1\r\n");
+    ann.client.expect_end();
+    let mut late = connect();
+    assert!(ask(&mut late, "AUTH ann pw").starts_with("-WRONGPASS"));
+    running.stop();
+}
+
+#[test]
+fn a_default_user_with_a_password_lets_nobody_in_without_it_and_memcached_has_no_users() {
+    let running = start(served());
+    let connect = || Replies::connect(addr(&running));
+    let mut admin = connect();
+    assert_eq!(ask(&mut admin, "ACL SETUSER boss on >b ~* &* +@all"), "+OK\r\n");
+    assert_eq!(ask(&mut admin, "ACL SETUSER default >secret"), "+OK\r\n");
+    let mut client = connect();
+    for line in ["GET k", "ACL LIST", "HELLO 3"] {
+        assert_eq!(ask(&mut client, line), "-NOAUTH Authentication required.\r\n", "{line}");
+    }
+    assert!(ask(&mut client, "AUTH wrong").starts_with("-WRONGPASS"));
+    assert_eq!(ask(&mut client, "AUTH secret"), "+OK\r\n");
+    assert_eq!(ask(&mut client, "ACL WHOAMI"), "$7\r\ndefault\r\n");
+    assert!(ask(&mut connect(), "HELLO 2 AUTH boss b").starts_with("*14\r\n"));
+    assert_eq!(ask(&mut client, "RESET"), "+RESET\r\n");
+    assert!(ask(&mut client, "GET k").starts_with("-NOAUTH"));
+    Client::connect(tcp(&running)).ask(b"get k\r\n", b"END\r\n");
+    running.stop();
+}
+
+#[test]
+fn no_secret_is_told_by_the_slow_log_a_monitor_or_an_error() {
+    let running = start(served());
+    running.shared().workers.iter().for_each(|worker| worker.recorder.set_slow_above_ns(Some(0)));
+    let (mut client, mut monitor) = (Replies::connect(addr(&running)), Replies::connect(addr(&running)));
+    assert_eq!(ask(&mut monitor, "MONITOR"), "+OK\r\n");
+    assert_eq!(ask(&mut client, "ACL SETUSER ann on >hunter2"), "+OK\r\n");
+    let wrong = ask(&mut client, "ACL SETUSER ann >hunter2\0 nosuch");
+    assert!(wrong.starts_with("-ERR Error in ACL SETUSER modifier 'nosuch'"), "{wrong}");
+    assert!(ask(&mut client, "AUTH nobody hunter2").starts_with("-WRONGPASS"));
+    assert_eq!(ask(&mut client, "PING"), "+PONG\r\n");
+    assert!(!ask(&mut client, "SLOWLOG GET 100").contains("hunter2"));
+    assert!(!ask(&mut client, "ACL LOG").contains("hunter2"));
+    let seen = String::from_utf8(monitor.next()).unwrap();
+    assert!(seen.contains("PING"), "what came before is not told: {seen}");
+    running.stop();
+}
+
+#[test]
+fn what_is_queued_is_asked_for_again_when_it_is_executed_as_by_redis() {
+    let (running, redis) = (start(served()), Redis::start());
+    let mut both = [addr(&running), redis.addr].map(|addr| [Replies::connect(addr), Replies::connect(addr)]);
+    let (admin, ann) = (0, 1);
+    for (who, line) in [
+        (admin, "ACL SETUSER ann on >pw ~* &* +@all"),
+        (ann, "AUTH ann pw"),
+        (ann, "MULTI"),
+        (ann, "SET k 1"),
+        (ann, "GET k"),
+        (ann, "PUBLISH ch x"),
+        (ann, "SET k 2"),
+        (admin, "ACL SETUSER ann -set resetchannels"),
+        (ann, "EXEC"),
+        (admin, "EXISTS k"),
+        // Keys, and the other way round: what may be done when it is executed is executed.
+        (admin, "ACL SETUSER ann +set resetkeys ~a*"),
+        (ann, "MULTI"),
+        (ann, "SET a1 1"),
+        (ann, "MSET a2 1 a3 1"),
+        (admin, "ACL SETUSER ann resetkeys ~a1 ~a2"),
+        (ann, "EXEC"),
+        (ann, "GET a1"),
+        // Changed by the transaction itself.
+        (admin, "ACL SETUSER ann allkeys +@all"),
+        (ann, "MULTI"),
+        (ann, "GET a1"),
+        (ann, "ACL SETUSER ann -get"),
+        (ann, "GET a1"),
+        (ann, "EXEC"),
+        (ann, "GET a1"),
+    ] {
+        let [ours, theirs] = both.each_mut().map(|clients| ask(&mut clients[who], line));
+        assert_eq!(ours, theirs, "{line}");
+    }
+    let log = ask(&mut both[0][admin], "ACL LOG");
+    assert!(log.contains("\r\nmulti\r\n") && log.contains("\r\nset\r\n"), "{log}");
+    running.stop();
+}
+
+#[test]
+fn who_may_use_some_namespaces_uses_keys_of_no_other() {
+    let shop = NamespaceConfig { name: "shop".to_owned(), ..NamespaceConfig::plain(3, true) };
+    let running = start(ServerConfig { namespaces: vec![shop], ..served() });
+    let (mut admin, mut ann) = (Replies::connect(addr(&running)), Replies::connect(addr(&running)));
+    assert_eq!(ask(&mut admin, "SET k default"), "+OK\r\n");
+    assert_eq!(ask(&mut admin, "ACL SETUSER ann on >pw ~* &* +@all ns=shop ns=5"), "+OK\r\n");
+    assert_eq!(ask(&mut ann, "AUTH ann pw"), "+OK\r\n");
+    let refused = "-NOPERM this user has no permissions to use keys of this database\r\n";
+    // Where it came in it may do what has nothing to do with keys.
+    for line in
+        ["GET k", "SET k x", "MGET k l", "DBSIZE", "SCAN 0", "KEYS *", "FLUSHDB", "FLUSHALL", "WATCH k", "SELECT 4"]
+    {
+        assert_eq!(ask(&mut ann, line), refused, "{line}");
+    }
+    assert_eq!(ann.ask(&[b"SET", b"k", &vec![b'x'; 700_000]]), refused.as_bytes());
+    assert_eq!((ask(&mut ann, "PING"), ask(&mut ann, "PUBLISH ch x")), ("+PONG\r\n".into(), ":0\r\n".into()));
+    for (namespace, value) in [("shop", "s"), ("5", "f")] {
+        assert_eq!(ask(&mut ann, &format!("SELECT {namespace}")), "+OK\r\n");
+        assert_eq!(ask(&mut ann, &format!("SET k {value}")), "+OK\r\n");
+        assert_eq!(ask(&mut ann, "GET k"), format!("$1\r\n{value}\r\n"));
+        assert_eq!(ask(&mut ann, "FLUSHALL"), refused);
+        // In runs too, and where a transaction goes elsewhere by its own requests.
+        ann.client.send(&[request(&[b"GET", b"k"]), request(&[b"SELECT", b"0"]), request(&[b"GET", b"k"])].concat());
+        let [one, select, other] = [ann.next(), ann.next(), ann.next()];
+        assert!(one == other && select == refused.as_bytes());
+    }
+    assert_eq!(ask(&mut ann, "MULTI"), "+OK\r\n");
+    assert_eq!(ask(&mut ann, "SELECT 3"), "+QUEUED\r\n");
+    assert_eq!(ask(&mut ann, "GET k"), "+QUEUED\r\n");
+    assert_eq!(ask(&mut admin, "ACL SETUSER ann allns ns=5"), "+OK\r\n");
+    let answer = ask(&mut ann, "EXEC");
+    assert!(answer.starts_with("*2\r\n-NOPERM ACLs rules changed") && answer.ends_with("$1\r\nf\r\n"), "{answer}");
+    assert!(ask(&mut admin, "ACL LIST").contains(" +@all ns=5\r\n"));
+    assert!(ask(&mut admin, "ACL GETUSER ann").contains("$10\r\nnamespaces\r\n$4\r\nns=5\r\n"));
+    assert!(ask(&mut admin, "ACL LOG 1").contains("\r\nnamespace\r\n"));
+    assert_eq!(ask(&mut admin, "ACL SETUSER ann allns"), "+OK\r\n");
+    assert_eq!((ask(&mut ann, "SELECT 0"), ask(&mut ann, "GET k")), ("+OK\r\n".into(), "$7\r\ndefault\r\n".into()));
+    running.stop();
+}
+
+/// Rules are as long as a request, and a user has a thousand of them: what is listed of them has no bound of its own.
+#[test]
+fn rules_longer_than_any_answer_are_refused_or_listed_and_end_no_server() {
+    let running = start(served());
+    let mut admin = Replies::connect(addr(&running));
+    let pattern = |number: usize| [format!("~{number}-").as_bytes(), &vec![b'p'; 230_000]].concat();
+    let mut taken = [0, 0];
+    for number in 0..320 {
+        let name = format!("user-{number}");
+        for (of, name) in [name.as_bytes(), b"one"].into_iter().enumerate() {
+            let answer = admin.ask(&[b"ACL", b"SETUSER", name, &pattern(number)]);
+            assert!(answer == b"+OK\r\n" || answer.starts_with(b"-OOM "), "{}", answer.escape_ascii());
+            taken[of] += usize::from(answer == b"+OK\r\n");
+        }
+    }
+    assert!(taken[0] > 5 && taken[1] > 5, "{taken:?} are too few rules to prove anything");
+    for topic in [&["LIST"][..], &["GETUSER", "one"]] {
+        let words: Vec<&[u8]> = [&["ACL"][..], topic].concat().iter().map(|word| word.as_bytes()).collect();
+        let answer = admin.ask(&words);
+        let refused = answer.starts_with(b"-ERR the answer is longer") || answer.starts_with(b"-OOM ");
+        assert!(refused || answer[0] == b'*' && answer.len() > 230_000 * taken[0].min(taken[1]), "{topic:?}");
+        assert_eq!(ask(&mut admin, "PING"), "+PONG\r\n");
+    }
+    running.stop();
+}

@@ -1,0 +1,245 @@
+//! The admin port over real sockets, with scrapers that behave and some that do not.
+
+use crate::common::{Client, PATIENCE, config, start, tcp};
+use gannet_server::admin::{Admin, Bound};
+use gannet_server::config::{Settings, live};
+use gannet_server::start::Running;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+struct Fixture {
+    running: Running,
+    admin: SocketAddr,
+    _admin: Admin,
+}
+
+fn fixture() -> Fixture {
+    let mut config = config();
+    config.workers = 2;
+    let running = start(config);
+    let settings = Settings { slow_request: base::units::TimeSpan(1), ..Settings::default() };
+    live::apply(&settings, running.shared());
+    let bound = Bound::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let admin = bound.addr();
+    let settings = Arc::new(Mutex::new((settings, Default::default())));
+    let _admin = bound.start(Arc::clone(running.shared()), settings).unwrap();
+    Fixture { running, admin, _admin }
+}
+
+fn connect(addr: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(addr).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Everything that is answered to `bytes`, until the end of the stream or a reset.
+fn exchange(addr: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = connect(addr);
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    let mut chunk = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut chunk) {
+        answer.extend_from_slice(&chunk[..count]);
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Status and body of a page.
+fn page(addr: SocketAddr, path: &str) -> (u16, String) {
+    let answer = exchange(addr, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).expect("a length");
+    assert_eq!(length.parse(), Ok(body.len()));
+    (head[9..12].parse().unwrap(), body.to_owned())
+}
+
+/// The value of one series of the metrics page.
+fn metric(page: &str, series: &str) -> f64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{series} is missing")).parse().unwrap()
+}
+
+fn use_the_server(running: &Running) {
+    let mut client = Client::connect(tcp(running));
+    client.ask(b"set k 0 0 5\r\nhello\r\n", b"STORED\r\n");
+    for _ in 0..50 {
+        client.ask(b"get k\r\n", b"VALUE k 0 5\r\nhello\r\nEND\r\n");
+        client.ask(b"get none\r\n", b"END\r\n");
+    }
+}
+
+#[test]
+fn a_long_value_is_on_the_page_of_hot_keys_and_a_wrong_query_is_told() {
+    let fixture = fixture();
+    Client::connect(tcp(&fixture.running))
+        .ask(&crate::common::set("big:key", &crate::common::pattern(5000)), b"STORED\r\n");
+    let (status, text) = page(fixture.admin, "/hotkeys");
+    assert!(status == 200 && text.contains("\n          5000  big:key\n"), "{text}");
+    let (status, json) = page(fixture.admin, "/hotkeys.json?minutes=1440&count=100");
+    assert!(
+        status == 200 && json.contains(r#""big":[{"amount":5000,"name":"big:key","namespace":"default"}]"#),
+        "{json}"
+    );
+    assert_eq!(
+        page(fixture.admin, "/hotkeys?hours=1"),
+        (400, "there is no 'hours': say minutes=60 or count=20\n".to_owned())
+    );
+}
+
+#[test]
+fn what_clients_did_is_on_every_page() {
+    let fixture = fixture();
+    use_the_server(&fixture.running);
+    // An operation's times are recorded when its reply was sent, perhaps after the client has read it.
+    let begun = Instant::now();
+    let metrics = loop {
+        let (status, metrics) = page(fixture.admin, "/metrics");
+        assert_eq!(status, 200);
+        let gets = "gannet_request_seconds_count{command=\"get\",part=\"execute\"} 100\n";
+        if metrics.contains(gets) {
+            break metrics;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{metrics}");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert_eq!(metric(&metrics, "gannet_lookups_total{result=\"hit\"}"), 50.0);
+    assert_eq!(metric(&metrics, "gannet_lookups_total{result=\"miss\"}"), 50.0);
+    assert_eq!(metric(&metrics, "gannet_hit_ratio"), 0.5);
+    assert_eq!(metric(&metrics, "gannet_items"), 1.0);
+    assert_eq!(metric(&metrics, "gannet_workers"), 2.0);
+    assert_eq!(metric(&metrics, "gannet_request_seconds_bucket{command=\"set\",part=\"wait\",le=\"+Inf\"}"), 1.0);
+    let p50 = "gannet_request_quantile_seconds{command=\"get\",part=\"execute\",window=\"minute\",quantile=\"0.5\"}";
+    assert!(metric(&metrics, p50) > 0.0);
+    let (status, stats) = page(fixture.admin, "/stats.json");
+    let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+    assert_eq!((status, &stats["latency"]["start"]["get"]["execute"]["count"]), (200, &serde_json::json!(100)));
+    assert_eq!(stats["figures"]["gannet_lookups_total"]["hit"], 50);
+    assert!(!stats["slow"].as_array().unwrap().is_empty(), "with a threshold of 1 ns every request is slow");
+    let (_, histograms) = page(fixture.admin, "/histograms.json");
+    let histograms: serde_json::Value = serde_json::from_str(&histograms).unwrap();
+    let executed = histograms["execute"].as_array().unwrap().iter().map(|pair| pair[1].as_u64().unwrap()).sum::<u64>();
+    let counted = stats["latency"]["start"].as_object().unwrap().values();
+    assert_eq!(executed, counted.map(|times| times["execute"]["count"].as_u64().unwrap()).sum::<u64>());
+    let (_, slow) = page(fixture.admin, "/slow");
+    assert!(slow.lines().any(|line| line.contains("  get ") && line.ends_with("  get none")), "{slow}");
+    assert!(page(fixture.admin, "/config").1.contains("memory = \"auto\"  # default"));
+    fixture.running.stop();
+}
+
+/// Status and body of the answer to a PUT.
+fn put(addr: SocketAddr, path: &str, body: &str) -> (u16, String) {
+    let head = format!("PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    let answer = exchange(addr, format!("{head}{body}").as_bytes());
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    (head[9..12].parse().unwrap(), body.to_owned())
+}
+
+#[test]
+fn a_put_takes_all_of_what_a_running_server_can_take_or_nothing_and_says_what_would_do() {
+    let fixture = fixture();
+    use_the_server(&fixture.running);
+    let store = || &fixture.running.shared().store;
+    let (status, body) = put(fixture.admin, "/config", "[store]\nmemory = \"128MiB\"\n[limits]\nmaxconns = 7\n");
+    assert_eq!((status, store().memory_bytes()), (200, 128 << 20), "{body}");
+    assert!(body.contains("store.memory was auto and is 128MiB\n") && body.contains("limits.maxconns"), "{body}");
+    crate::common::wait_until("the memory is there", || store().stats().held_bytes > 127 << 20);
+    assert_eq!(metric(&page(fixture.admin, "/metrics").1, "gannet_connections_max"), 7.0);
+    assert!(page(fixture.admin, "/config").1.contains("memory = \"128MiB\"  # PUT /config:2"));
+    for (body, status, said) in [
+        ("[store]\nmemory = \"96MiB\"\nsegment = \"1MiB\"\n", 409, "store.segment: auto stays, 1MiB needs a restart"),
+        ("[log]\nlevel = \"debug\"\n", 409, "SIGHUP"),
+        ("[store]\nmemroy = \"96MiB\"\n", 400, "PUT /config:2: store.memroy: there is no such setting; did you mean"),
+        ("[store]\nmemory = 96\n", 400, "store.memory"),
+        ("[store]\nmemory = \"60TiB\"\n", 400, "write at most"),
+        ("[store]\nmemory = \"16MiB\"\nitem_max = \"1MiB\"\n[limits]\nmaxconns = 0\n", 400, "limits.maxconns"),
+    ] {
+        let (got, answer) = put(fixture.admin, "/config", body);
+        assert!(got == status && answer.contains(said), "{body}: {got} {answer}");
+        assert_eq!(store().memory_bytes(), 128 << 20, "{body}");
+    }
+    assert_eq!(put(fixture.admin, "/metrics", "").0, 405);
+    // The other door: the page tells what is in force, and by whom.
+    let mut client = Client::connect(tcp(&fixture.running));
+    client.ask(b"cache_memlimit 32\r\n", b"OK\r\n");
+    crate::common::wait_until("the memory is small", || store().stats().held_bytes <= 32 << 20);
+    assert!(page(fixture.admin, "/config").1.contains("memory = \"32MiB\"  # cache_memlimit"));
+    client.ask(b"get k\r\n", b"VALUE k 0 5\r\nhello\r\nEND\r\n");
+    fixture.running.stop();
+}
+
+#[test]
+fn the_page_of_figures_is_current() {
+    let fixture = fixture();
+    use_the_server(&fixture.running);
+    let (_, metrics) = page(fixture.admin, "/metrics");
+    let docs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/admin.md")).unwrap();
+    let written: Vec<&str> = docs.lines().filter(|line| line.starts_with("| `gannet_")).collect();
+    let lines: Vec<&str> = metrics.lines().collect();
+    let mut families = 0;
+    for (at, line) in lines.iter().enumerate() {
+        let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) else { continue };
+        let kind = lines[at + 1].rsplit_once(' ').unwrap().1;
+        let begin = format!("| `{name}` | {kind} | ");
+        let row = written.iter().find(|row| row.starts_with(&begin));
+        assert!(row.is_some_and(|row| row.ends_with(&format!(" | {help} |"))), "docs/admin.md: {begin}... | {help} |");
+        families += 1;
+    }
+    assert_eq!(families, written.len(), "docs/admin.md names a figure that is not there");
+    fixture.running.stop();
+}
+
+#[test]
+fn an_unknown_page_lists_the_known_ones_and_health_follows_the_stop() {
+    let fixture = fixture();
+    let (status, body) = page(fixture.admin, "/metricz");
+    assert!(status == 404 && body.contains("/metrics"), "{body}");
+    assert_eq!(page(fixture.admin, "/?a=b").0, 200);
+    assert_eq!(page(fixture.admin, "/healthz?verbose"), (200, "ok\n".to_owned()));
+    fixture.running.shared().request_stop();
+    assert_eq!(page(fixture.admin, "/healthz").0, 503);
+    fixture.running.stop();
+}
+
+#[test]
+fn garbage_gets_a_status_or_an_end_and_the_next_scrape_is_served() {
+    let fixture = fixture();
+    assert!(exchange(fixture.admin, b"set k 0 0 5\r\nhello\r\n").starts_with("HTTP/1.1 400 "));
+    assert!(exchange(fixture.admin, b"DELETE / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
+    let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000));
+    assert!(exchange(fixture.admin, long.as_bytes()).starts_with("HTTP/1.1 431 "));
+    let mut prng = base::prng::Prng::new(9);
+    for _ in 0..200 {
+        let mut bytes = vec![0; 1 + prng.below(300) as usize];
+        prng.fill(&mut bytes);
+        bytes.extend_from_slice(b"\r\n\r\n");
+        let answer = exchange(fixture.admin, &bytes);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+    }
+    assert_eq!(page(fixture.admin, "/healthz").0, 200);
+    fixture.running.stop();
+}
+
+#[test]
+fn scrapers_that_never_finish_keep_no_one_from_being_answered() {
+    let fixture = fixture();
+    let mut stuck: Vec<TcpStream> = (0..100).map(|_| connect(fixture.admin)).collect();
+    for (number, stream) in stuck.iter_mut().enumerate() {
+        if number % 2 == 0 {
+            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: ");
+        }
+    }
+    let begun = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(page(fixture.admin, "/metrics").0, 200);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    // The last of the silent ones is told, or dropped, when its time is over.
+    let mut last = stuck.pop().unwrap();
+    let mut answer = Vec::new();
+    let _ = last.read_to_end(&mut answer);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    fixture.running.stop();
+}

@@ -1,0 +1,208 @@
+//! One client cannot hold up another: every long command, at sizes at which it takes many slices, runs beside a client
+//! that sends `PING` in every event-loop iteration.
+//!
+//! Under the simulated clock nothing depends on how fast this machine is. An iteration ends by counted work, so what is
+//! asserted is in iterations: a command takes at least as many as its size says, and the bystander is answered within
+//! [`LATE_MAX`] of them, with one such client and with [`CROWD`] at once. `GANNET_BYSTANDER_SCALE=1000000` runs the
+//! commands over so many keys and fields, and `--nocapture` prints the CPU time of the longest iteration of each.
+
+mod lab;
+mod table;
+
+use crate::common::redis::request;
+use gannet_server::command::Protocol;
+use gannet_server::pace::ITERATION_OPS_MAX;
+use io::sim::SimClient;
+use lab::{Lab, SCALE};
+use table::{Entry, Group, Unit, line};
+
+/// Iterations within which a bystander is answered.
+const LATE_MAX: u64 = 2;
+/// Clients that run a command at once.
+const CROWD: usize = 100;
+/// Iterations in which a crowd is watched.
+const CROWD_ITERATIONS: u64 = 40;
+
+/// CPU time of this thread in ns.
+fn cpu_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Operations of one iteration, at most: those that end it, and a last visit.
+const OPS: usize = ITERATION_OPS_MAX + 64;
+
+/// How much of a command one iteration does at most.
+fn each_iteration(unit: Unit) -> usize {
+    match unit {
+        Unit::Operation => OPS,
+        // A step of a walk over keys, or over a leaf of a hash, counts for a quarter of what it passes, and some more.
+        Unit::Walked => 4 * OPS,
+        // What one visit copies, within the store and into an answer, and what one send takes.
+        Unit::Byte => 256 << 10,
+    }
+}
+
+/// A client that sends `PING` as soon as the last one is answered.
+struct Bystander {
+    client: SimClient,
+    asked: Option<u64>,
+    late_max: u64,
+    answers: u64,
+}
+
+impl Bystander {
+    fn new(lab: &mut Lab) -> Self {
+        let client = lab.world.connect(Protocol::Resp);
+        lab.drive(&client, b"", &line("PING"), b"+PONG\r\n");
+        Self { client, asked: None, late_max: 0, answers: 0 }
+    }
+
+    fn ask(&mut self, iteration: u64) {
+        if self.asked.is_none() {
+            self.client.send(&line("PING"));
+            self.asked = Some(iteration);
+        }
+    }
+
+    fn listen(&mut self, iteration: u64) {
+        let Some(asked) = self.asked else { return };
+        self.late_max = self.late_max.max(iteration - asked);
+        if !self.client.take(usize::MAX).is_empty() {
+            self.asked = None;
+            self.answers += 1;
+        }
+    }
+}
+
+/// A server of the scale in `GANNET_BYSTANDER_SCALE`, or of [`SCALE`].
+fn lab() -> Lab {
+    Lab::new(std::env::var("GANNET_BYSTANDER_SCALE").map_or(SCALE, |text| text.parse().expect("a number")))
+}
+
+impl Lab {
+    /// An iteration of the worker, whose CPU time is given in ns, and a slice of the background.
+    fn timed_iteration(&mut self) -> u64 {
+        let before = cpu_ns();
+        self.worker_iteration();
+        let took = cpu_ns() - before;
+        self.run_background();
+        took
+    }
+
+    /// One client runs the command.
+    fn run_alone(&mut self, row: &Entry) {
+        let mut bystander = Bystander::new(self);
+        let client = self.world.connect(lab::protocol(row));
+        self.world.turns(3);
+        let (after, end) = row.mark();
+        client.send(&row.request);
+        client.send(&after);
+        let (mut got, mut iterations, mut longest_ns) = (Vec::new(), 0, 0);
+        while !got.ends_with(end) {
+            bystander.ask(iterations);
+            longest_ns = self.timed_iteration().max(longest_ns);
+            iterations += 1;
+            bystander.listen(iterations);
+            got.extend(client.take(usize::MAX));
+            got.drain(..got.len().saturating_sub(200));
+            assert!(iterations < 2_000_000 && !client.is_closed(), "{}: no answer", row.name);
+        }
+        let name = row.name;
+        let iterations_min = (row.units / each_iteration(row.unit) / 2).max(2) as u64;
+        let late = bystander.late_max;
+        let (length, us) = (row.length(), longest_ns / 1000);
+        println!("{name:30} {length:20} {iterations:7} iterations, the longest {us:6} us, PING within {late}");
+        assert!(iterations >= iterations_min, "{name}: {iterations} iterations, not {iterations_min} at least");
+        assert!(late <= LATE_MAX && bystander.answers > 0, "{name}: a PING took {late} iterations");
+        client.close_send();
+        bystander.client.close_send();
+        self.world.turns(5);
+    }
+
+    /// A crowd runs it at once, and goes before it is done.
+    fn run_in_a_crowd(&mut self, row: &Entry) {
+        let mut bystander = Bystander::new(self);
+        let crowd: Vec<SimClient> = (0..CROWD).map(|_| self.world.connect(lab::protocol(row))).collect();
+        self.world.turns(8);
+        crowd.iter().for_each(|client| client.send(&row.request));
+        // Requests that are long are received in several iterations.
+        let received = row.request.len() as u64 * CROWD as u64 / (256 << 10) + 2;
+        self.world.turns(received as usize);
+        for iteration in 0..CROWD_ITERATIONS {
+            bystander.ask(iteration);
+            self.iterate();
+            bystander.listen(iteration + 1);
+            crowd.iter().for_each(|client| drop(client.take(usize::MAX)));
+        }
+        let late = bystander.late_max;
+        assert!(late <= LATE_MAX, "{}: beside {CROWD} clients a PING took {late} iterations", row.name);
+        assert!(bystander.answers >= CROWD_ITERATIONS / LATE_MAX / 2, "{}: {} answers", row.name, bystander.answers);
+        crowd.iter().for_each(SimClient::reset);
+        bystander.client.close_send();
+        while self.world.worker.sessions() > 0 {
+            bystander.client.take(usize::MAX);
+            self.world.turn();
+        }
+        let left = self.world.shared.budget.used();
+        assert!(left == 0, "{}: {left} bytes of client memory are in use when nobody is there", row.name);
+    }
+
+    fn run(&mut self, group: Group) {
+        self.fill(&group.fill);
+        for row in &group.entries {
+            self.run_alone(row);
+            // A crowd would not find what a client of its own has changed.
+            if !row.is_once {
+                self.run_in_a_crowd(row);
+            }
+        }
+    }
+}
+
+/// The reply to an unknown command compares its name with those of all commands: a visit replies to few of them.
+#[test]
+fn a_pipeline_of_unknown_commands_counts_as_more_than_its_requests() {
+    let mut lab = lab();
+    let client = lab.world.connect(Protocol::Resp);
+    lab.world.turns(3);
+    let count = 600;
+    (0..count).for_each(|_| client.send(&line("NOSUCH a")));
+    client.send(&line("ECHO all-answered"));
+    let (mut got, mut iterations) = (Vec::new(), 0);
+    while !got.ends_with(b"all-answered\r\n") {
+        lab.worker_iteration();
+        iterations += 1;
+        got.extend(client.take(usize::MAX));
+        assert!(iterations < 10_000 && !client.is_closed(), "no reply");
+    }
+    assert!(iterations >= count / 4, "{count} unknown commands took {iterations} iterations");
+}
+
+#[test]
+fn walks_over_all_keys_hold_nobody_up() {
+    let mut lab = lab();
+    lab.run(table::walks_over_all_keys(lab.scale));
+}
+
+#[test]
+fn commands_over_many_keys_hold_nobody_up() {
+    lab().run(table::commands_over_many_keys());
+}
+
+#[test]
+fn commands_over_one_large_hash_hold_nobody_up() {
+    let mut lab = lab();
+    lab.run(table::commands_over_one_large_hash(lab.scale));
+}
+
+#[test]
+fn commands_over_one_long_value_hold_nobody_up() {
+    lab().run(table::commands_over_one_long_value());
+}
+
+#[test]
+fn commands_over_many_records_hold_nobody_up() {
+    let mut lab = lab();
+    lab.run(table::commands_over_many_records(lab.scale));
+}

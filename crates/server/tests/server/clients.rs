@@ -1,0 +1,359 @@
+//! What an operator does over the protocol of Redis: looks at connections and ends them, has them wait, changes
+//! settings, and finds out what took long.
+
+use crate::common::redis::{Redis, Replies, request};
+use crate::common::{Client, config, start, tcp, wait_until};
+use gannet_server::command::Protocol;
+use gannet_server::start::{Running, ServerConfig};
+use io::listen::ListenAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+/// Two workers, so that some connections are another's.
+fn both() -> ServerConfig {
+    ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], workers: 2, ..config() }
+}
+
+fn addr(running: &Running) -> SocketAddr {
+    let found = running.listeners().find_map(|(protocol, addr)| match addr {
+        ListenAddr::Tcp(addr) if protocol == Protocol::Resp => Some(*addr),
+        _ => None,
+    });
+    found.expect("an address of this protocol")
+}
+
+fn resp(running: &Running) -> Replies {
+    Replies::connect(addr(running))
+}
+
+fn text(reply: &[u8]) -> String {
+    String::from_utf8_lossy(reply).into_owned()
+}
+
+/// The lines of `CLIENT LIST` with these words behind it.
+fn list(client: &mut Replies, words: &[&[u8]]) -> Vec<String> {
+    let reply = text(&client.ask(&[&[&b"CLIENT"[..], b"LIST"], words].concat()));
+    assert!(reply.starts_with('$'), "{reply}");
+    reply.lines().filter(|line| line.starts_with("id=")).map(str::to_owned).collect()
+}
+
+fn field<'l>(line: &'l str, name: &str) -> &'l str {
+    line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('=')).expect("the field")
+}
+
+#[test]
+fn every_connection_is_listed_with_what_it_says_of_itself_whoever_serves_it() {
+    let running = start(both());
+    let mut clients: Vec<Replies> = (0..6).map(|_| resp(&running)).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.ask(&[b"CLIENT", b"SETNAME", format!("client-{number}").as_bytes()]), b"+OK\r\n");
+    }
+    assert_eq!(clients[1].ask(&[b"CLIENT", b"SETINFO", b"lib-name", b"test(x)"]), b"+OK\r\n");
+    assert!(clients[2].ask(&[b"HELLO", b"3"]).starts_with(b"%7"));
+    assert!(clients[3].ask(&[b"SUBSCRIBE", b"c", b"d"]).starts_with(b"*3"));
+    let lines = list(&mut clients[0], &[]);
+    assert_eq!(lines.len(), 6, "{lines:?}");
+    for (number, client) in clients.iter().enumerate() {
+        let line = lines.iter().find(|line| field(line, "name") == format!("client-{number}")).expect("its line");
+        assert_eq!(field(line, "addr"), client.client.stream.local_addr().unwrap().to_string());
+        assert_eq!(field(line, "laddr"), addr(&running).to_string());
+        assert_eq!(field(line, "resp"), if number == 2 { "3" } else { "2" });
+        assert_eq!((field(line, "sub"), field(line, "flags")), if number == 3 { ("2", "P") } else { ("0", "N") });
+        assert_eq!(field(line, "lib-name"), if number == 1 { "test(x)" } else { "" });
+    }
+    assert_eq!(list(&mut clients[0], &[b"TYPE", b"pubsub"]).len(), 1);
+    assert_eq!(list(&mut clients[0], &[b"TYPE", b"replica"]).len(), 0);
+    let id = field(&lines[4], "id").to_owned();
+    assert_eq!(list(&mut clients[0], &[b"ID", id.as_bytes(), b"999999"]).len(), 1);
+    assert!(clients[0].ask(&[b"CLIENT", b"LIST", b"ID", b"x"]).starts_with(b"-ERR Invalid client ID"));
+    assert!(clients[0].ask(&[b"CLIENT", b"LIST", b"TYPE", b"x"]).starts_with(b"-ERR Unknown client type"));
+    let info = text(&clients[0].ask(&[b"CLIENT", b"INFO"]));
+    assert!(info.contains("name=client-0") && info.contains("cmd=client|info"), "{info}");
+    clients.remove(5);
+    wait_until("the end of its line", || list(&mut clients[0], &[]).len() == 5);
+    running.stop();
+}
+
+#[test]
+fn a_client_that_is_killed_is_closed_and_no_other() {
+    let running = start(both());
+    let mut clients: Vec<Replies> = (0..8).map(|_| resp(&running)).collect();
+    let mut ids = Vec::new();
+    for client in &mut clients {
+        let id = text(&client.ask(&[b"CLIENT", b"ID"]));
+        ids.push(id.trim_start_matches(':').trim_end().to_owned());
+    }
+    assert_eq!(clients[0].ask(&[b"CLIENT", b"KILL", b"ID", ids[1].as_bytes()]), b":1\r\n");
+    clients[1].client.expect_end();
+    let peer = clients[2].client.stream.local_addr().unwrap().to_string();
+    assert_eq!(clients[0].ask(&[b"CLIENT", b"KILL", peer.as_bytes()]), b"+OK\r\n");
+    clients[2].client.expect_end();
+    assert!(clients[0].ask(&[b"CLIENT", b"KILL", b"1.2.3.4:5"]).starts_with(b"-ERR No such client"));
+    // Who asks is not meant unless it says so; nor who is on the other side of one of the conditions.
+    assert_eq!(clients[0].ask(&[b"CLIENT", b"KILL", b"ID", ids[0].as_bytes()]), b":0\r\n");
+    assert!(clients[3].ask(&[b"SUBSCRIBE", b"c"]).starts_with(b"*3"));
+    assert_eq!(clients[0].ask(&[b"CLIENT", b"KILL", b"TYPE", b"pubsub"]), b":1\r\n");
+    clients[3].client.expect_end();
+    let laddr = addr(&running).to_string();
+    assert_eq!(clients[0].ask(&[b"CLIENT", b"KILL", b"LADDR", laddr.as_bytes(), b"MAXAGE", b"1000"]), b":0\r\n");
+    assert_eq!(clients[0].ask(&[b"CLIENT", b"KILL", b"USER", b"default", b"ID", ids[4].as_bytes()]), b":1\r\n");
+    clients[4].client.expect_end();
+    assert_eq!(clients[5].ask(&[b"PING"]), b"+PONG\r\n");
+    assert_eq!(clients[0].ask(&[b"CLIENT", b"KILL", b"LADDR", laddr.as_bytes(), b"SKIPME", b"no"]), b":4\r\n");
+    for number in [0, 5, 6, 7] {
+        clients[number].client.expect_end();
+    }
+    assert_eq!(resp(&running).ask(&[b"PING"]), b"+PONG\r\n");
+    running.stop();
+}
+
+#[test]
+fn clients_wait_while_they_are_paused_and_go_on_when_that_ends() {
+    let running = start(both());
+    let (mut one, mut other) = (resp(&running), resp(&running));
+    assert_eq!(one.ask(&[b"CLIENT", b"PAUSE", b"60000", b"WRITE"]), b"+OK\r\n");
+    assert_eq!(other.ask(&[b"GET", b"k"]), b"$-1\r\n");
+    other.client.send(&request(&[b"SET", b"k", b"v"]));
+    // Whatever it takes the other worker to see it, it is not done.
+    for _ in 0..50 {
+        assert_eq!(one.ask(&[b"GET", b"k"]), b"$-1\r\n");
+    }
+    assert_eq!(one.ask(&[b"CLIENT", b"UNPAUSE"]), b"+OK\r\n");
+    assert_eq!(other.next(), b"+OK\r\n");
+    assert_eq!(one.ask(&[b"CLIENT", b"PAUSE", b"60000"]), b"+OK\r\n");
+    other.client.send(&request(&[b"GET", b"k"]));
+    assert_eq!(one.ask(&[b"CLIENT", b"UNPAUSE"]), b"+OK\r\n");
+    assert_eq!(other.next(), b"$1\r\nv\r\n");
+    // Clients of memcached wait too; what only reads does not wait with those that change something.
+    let mut plain = Client::connect(tcp(&running));
+    plain.ask(b"get k\r\n", b"VALUE k 0 1\r\nv\r\nEND\r\n");
+    assert_eq!(one.ask(&[b"CLIENT", b"PAUSE", b"60000", b"WRITE"]), b"+OK\r\n");
+    for (change, answer) in [
+        (&b"set k 0 0 1\r\nw\r\n"[..], &b"STORED\r\n"[..]),
+        (b"gat 100 k\r\n", b"VALUE k 0 1\r\nw\r\nEND\r\n"),
+        (b"mg k T0 v\r\n", b"VA 1\r\nw\r\n"),
+        (b"md k\r\n", b"HD\r\n"),
+    ] {
+        plain.ask(
+            b"mg k v\r\nget none\r\n",
+            if change[0] == b's' { b"VA 1\r\nv\r\nEND\r\n" } else { b"VA 1\r\nw\r\nEND\r\n" },
+        );
+        plain.send(change);
+        for _ in 0..20 {
+            assert_eq!(one.ask(&[b"EXISTS", b"k"]), b":1\r\n", "nothing is changed");
+        }
+        assert_eq!(one.ask(&[b"CLIENT", b"UNPAUSE"]), b"+OK\r\n");
+        plain.expect(answer);
+        assert_eq!(one.ask(&[b"CLIENT", b"PAUSE", b"60000", b"WRITE"]), b"+OK\r\n");
+    }
+    assert_eq!(one.ask(&[b"CLIENT", b"PAUSE", b"60000"]), b"+OK\r\n");
+    plain.send(b"get k\r\n");
+    assert_eq!(one.ask(&[b"CLIENT", b"UNPAUSE"]), b"+OK\r\n");
+    plain.expect(b"END\r\n");
+    one.ask(&[b"SET", b"k", b"v"]);
+    assert_eq!(one.ask(&[b"CLIENT", b"PAUSE", b"30"]), b"+OK\r\n");
+    assert_eq!(other.ask(&[b"GET", b"k"]), b"$1\r\nv\r\n", "a pause ends by itself");
+    assert!(one.ask(&[b"CLIENT", b"PAUSE", b"-1"]).starts_with(b"-ERR timeout"));
+    running.stop();
+}
+
+#[test]
+fn what_can_change_while_the_server_runs_is_changed_and_the_rest_is_refused_whole() {
+    let running = start(both());
+    let mut client = resp(&running);
+    let is = |client: &mut Replies, name: &str, value: &str| {
+        let reply = text(&client.ask(&[b"CONFIG", b"GET", name.as_bytes()]));
+        assert!(reply.ends_with(&format!("\r\n{value}\r\n")), "{name}: {reply:?} instead of {value}");
+    };
+    for (name, value, shown) in [
+        ("notify-keyspace-events", "KEA", "AKE"),
+        ("timeout", "300", "300"),
+        ("maxclients", "100", "100"),
+        ("slowlog-log-slower-than", "1500", "1500"),
+        ("slowlog-log-slower-than", "-1", "-1"),
+        ("latency-monitor-threshold", "7", "7"),
+        ("maxmemory", "80mb", "83886080"),
+        ("client-output-buffer-limit", "pubsub 1mb 0 0", "normal 0 0 0 slave 0 0 0 pubsub 1048576 0 0"),
+        ("save", "", ""),
+    ] {
+        assert_eq!(client.ask(&[b"CONFIG", b"SET", name.as_bytes(), value.as_bytes()]), b"+OK\r\n", "{name} {value}");
+        is(&mut client, name, shown);
+    }
+    assert_eq!(client.ask(&[b"CONFIG", b"SET", b"timeout", b"0", b"maxclients", b"90"]), b"+OK\r\n");
+    for (words, error) in [
+        (
+            &[&b"timeout"[..], b"5", b"maxclients", b"0"][..],
+            "-ERR CONFIG SET failed (possibly related to argument 'maxc",
+        ),
+        (
+            &[b"timeout", b"5", b"databases", b"8"],
+            "-ERR CONFIG SET failed (possibly related to argument 'databases') - ",
+        ),
+        (&[b"nosuch", b"5"], "-ERR Unknown option"),
+        (&[b"notify-keyspace-events", b"KQ"], "-ERR CONFIG SET failed"),
+        (&[b"maxmemory", b"1b"], "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - the least is"),
+    ] {
+        let reply = text(&client.ask(&[&[&b"CONFIG"[..], b"SET"], words].concat()));
+        assert!(reply.starts_with(error), "{reply}");
+    }
+    is(&mut client, "timeout", "0");
+    assert!(client.ask(&[b"CONFIG", b"REWRITE"]).starts_with(b"-ERR the configuration file is not rewritten"));
+    client.ask(&[b"GET", b"none"]);
+    assert!(text(&client.ask(&[b"INFO", b"stats"])).contains("keyspace_misses:1\r\n"));
+    assert_eq!(client.ask(&[b"CONFIG", b"RESETSTAT"]), b"+OK\r\n");
+    assert!(text(&client.ask(&[b"INFO", b"stats"])).contains("keyspace_misses:0\r\n"));
+    running.stop();
+}
+
+#[test]
+fn slow_requests_are_kept_with_the_parts_of_their_time() {
+    let running = start(both());
+    let mut client = resp(&running);
+    assert_eq!(client.ask(&[b"SLOWLOG", b"LEN"]), b":0\r\n");
+    assert_eq!(client.ask(&[b"LATENCY", b"LATEST"]), b"*0\r\n");
+    // Everything is slow.
+    assert_eq!(client.ask(&[b"CONFIG", b"SET", b"slowlog-log-slower-than", b"0"]), b"+OK\r\n");
+    assert_eq!(client.ask(&[b"SET", b"some key", b"v"]), b"+OK\r\n");
+    wait_until("the entry", || text(&client.ask(&[b"SLOWLOG", b"GET", b"-1"])).contains("\r\nSET\r\n"));
+    let slow = text(&client.ask(&[b"SLOWLOG", b"GET", b"-1"]));
+    assert!(slow.contains("\r\n$3\r\nSET\r\n$4\r\nsome\r\n$3\r\nkey\r\n$1\r\nv\r\n"), "{slow}");
+    assert!(slow.contains("(wait ") && slow.contains(" us, execute ") && slow.contains(" us, send "), "{slow}");
+    assert!(client.ask(&[b"SLOWLOG", b"GET", b"1"]).starts_with(b"*1\r\n*6\r\n:"));
+    let latest = text(&client.ask(&[b"LATENCY", b"LATEST"]));
+    assert!(latest.starts_with("*1\r\n*4\r\n$7\r\ncommand\r\n:"), "{latest}");
+    assert!(client.ask(&[b"LATENCY", b"HISTORY", b"command"]).starts_with(b"*"));
+    assert!(text(&client.ask(&[b"LATENCY", b"DOCTOR"])).contains("requests took longer than 0 us"));
+    assert_eq!(client.ask(&[b"CONFIG", b"SET", b"slowlog-log-slower-than", b"-1"]), b"+OK\r\n");
+    wait_until("all to be forgotten", || {
+        client.ask(&[b"SLOWLOG", b"RESET"]);
+        client.ask(&[b"SLOWLOG", b"LEN"]) == b":0\r\n"
+    });
+    assert_eq!(client.ask(&[b"LATENCY", b"RESET", b"nosuch"]), b":0\r\n");
+    assert_eq!(client.ask(&[b"LATENCY", b"RESET"]), b":1\r\n");
+    assert_eq!(client.ask(&[b"LATENCY", b"HISTORY", b"command"]), b"*0\r\n");
+    running.stop();
+}
+
+#[test]
+fn the_times_of_a_command_are_told_by_their_parts() {
+    let running = start(both());
+    let mut client = resp(&running);
+    (0..10).for_each(|_| assert_eq!(client.ask(&[b"GET", b"k"]), b"$-1\r\n"));
+    // Times are kept when the reply was sent, which the last one's may just have been.
+    wait_until("all times", || text(&client.ask(&[b"LATENCY", b"HISTOGRAM", b"get"])).contains("calls\r\n:10\r\n"));
+    let histogram = text(&client.ask(&[b"LATENCY", b"HISTOGRAM", b"get", b"nosuch"]));
+    assert!(histogram.starts_with("*2\r\n$3\r\nget\r\n*4\r\n$5\r\ncalls\r\n:10\r\n$14\r\nhistogram_usec\r\n"));
+    assert!(histogram.ends_with(":10\r\n"), "{histogram}");
+    let explained = text(&client.ask(&[b"LATENCY", b"EXPLAIN", b"GET"]));
+    assert!(explained.starts_with("*2\r\n$3\r\nget\r\n*8\r\n$5\r\ncalls\r\n:10\r\n$4\r\nwait\r\n"), "{explained}");
+    for word in ["execute", "send", "p50_us", "p99_us", "p999_us", "max_us"] {
+        assert!(explained.contains(word), "{word}: {explained}");
+    }
+    running.stop();
+}
+
+#[test]
+fn what_a_key_takes_is_told_and_what_is_not_there_takes_nothing() {
+    let running = start(both());
+    let mut client = resp(&running);
+    assert_eq!(client.ask(&[b"SET", b"key", &[b'v'; 1000]]), b"+OK\r\n");
+    let bytes = text(&client.ask(&[b"MEMORY", b"USAGE", b"key"]));
+    let bytes: u64 = bytes.trim_start_matches(':').trim_end().parse().unwrap();
+    assert!((1000..1100).contains(&bytes), "{bytes}");
+    assert_eq!(client.ask(&[b"MEMORY", b"USAGE", b"none", b"SAMPLES", b"5"]), b"$-1\r\n");
+    assert!(text(&client.ask(&[b"MEMORY", b"STATS"])).contains("keys.count\r\n:1\r\n"));
+    assert!(text(&client.ask(&[b"MEMORY", b"DOCTOR"])).contains("There is room."));
+    running.stop();
+}
+
+#[test]
+fn commands_that_are_disabled_are_refused_and_debug_is_unless_it_is_allowed() {
+    let disabled = vec!["flushall".to_owned(), "monitor".to_owned()];
+    let running = start(ServerConfig { disabled, ..both() });
+    let mut client = resp(&running);
+    for name in [&b"FLUSHALL"[..], b"monitor"] {
+        assert!(text(&client.ask(&[name])).contains("is disabled by this server's configuration"));
+    }
+    assert_eq!(client.ask(&[b"PING"]), b"+PONG\r\n");
+    assert!(client.ask(&[b"DEBUG", b"SLEEP", b"0"]).starts_with(b"-ERR DEBUG command not allowed"));
+    running.stop();
+    let running = start(ServerConfig { debug_command: true, workers: 1, ..both() });
+    let (mut sleeper, mut other) = (resp(&running), resp(&running));
+    sleeper.client.send(&request(&[b"DEBUG", b"SLEEP", b"0.2"]));
+    (0..20).for_each(|_| assert_eq!(other.ask(&[b"PING"]), b"+PONG\r\n"));
+    assert_eq!(sleeper.next(), b"+OK\r\n");
+    running.stop();
+}
+
+/// An address of this machine that is not loopback, if it has one. Nothing is sent.
+fn other_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket.local_addr().ok().map(|addr| addr.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+}
+
+#[test]
+fn who_comes_from_elsewhere_may_do_next_to_nothing_while_there_are_no_users() {
+    let Some(ip) = other_address() else {
+        println!("this machine has no address but loopback: not tried");
+        return;
+    };
+    let listen = |protected| ServerConfig { resp: vec![ListenAddr::Tcp((ip, 0).into())], protected, ..both() };
+    let running = start(listen(true));
+    let mut client = resp(&running);
+    for words in [&[&b"GET"[..], b"k"][..], &[b"CONFIG", b"GET", b"*"], &[b"RESET"], &[b"SUBSCRIBE", b"c"]] {
+        assert!(client.ask(words).starts_with(b"-DENIED This server has no users"), "{words:?}");
+    }
+    assert_eq!(client.ask(&[b"PING"]), b"+PONG\r\n");
+    assert!(client.ask(&[b"HELLO", b"3"]).starts_with(b"%7"));
+    assert!(client.ask(&[b"GET", b"k"]).starts_with(b"-DENIED"));
+    assert_eq!(client.ask(&[b"QUIT"]), b"+OK\r\n");
+    running.stop();
+    let running = start(listen(false));
+    assert_eq!(resp(&running).ask(&[b"GET", b"k"]), b"$-1\r\n");
+    running.stop();
+}
+
+/// Errors and replies of what both servers have, in the same words.
+#[test]
+fn an_operator_is_answered_as_by_redis() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let (mut ours, mut theirs) = (resp(&running), Replies::connect(redis.addr));
+    let mut differ = Vec::new();
+    for words in [
+        &[&b"CLIENT"[..], b"KILL", b"ID", b"0"][..],
+        &[b"CLIENT", b"KILL", b"ID", b"12345678"],
+        &[b"CLIENT", b"KILL", b"NOSUCH", b"1"],
+        &[b"CLIENT", b"KILL", b"TYPE", b"nosuch"],
+        &[b"CLIENT", b"KILL", b"1.1.1.1:1"],
+        &[b"CLIENT", b"LIST", b"NOSUCH"],
+        &[b"CLIENT", b"PAUSE", b"x"],
+        &[b"CLIENT", b"PAUSE", b"5", b"x"],
+        &[b"CLIENT", b"UNPAUSE"],
+        &[b"CLIENT", b"GETREDIR"],
+        &[b"CLIENT", b"NO-EVICT", b"on"],
+        &[b"CLIENT", b"NO-EVICT", b"x"],
+        &[b"CONFIG", b"SET", b"notify-keyspace-events", b"KEA"],
+        &[b"CONFIG", b"GET", b"notify-keyspace-events"],
+        &[b"CONFIG", b"SET", b"slowlog-log-slower-than", b"-1"],
+        &[b"CONFIG", b"GET", b"slowlog-log-slower-than"],
+        &[b"CONFIG", b"RESETSTAT"],
+        &[b"SLOWLOG", b"RESET"],
+        &[b"SLOWLOG", b"LEN"],
+        &[b"SLOWLOG", b"GET"],
+        &[b"SLOWLOG", b"GET", b"-2"],
+        &[b"SLOWLOG", b"GET", b"x"],
+        &[b"LATENCY", b"LATEST"],
+        &[b"LATENCY", b"HISTORY", b"nosuch"],
+        &[b"LATENCY", b"RESET"],
+        &[b"MEMORY", b"USAGE", b"nosuch"],
+        &[b"SLOWLOG"],
+        &[b"LATENCY"],
+    ] {
+        let (ours, theirs) = (text(&ours.ask(words)), text(&theirs.ask(words)));
+        if ours != theirs {
+            differ.push((words.iter().map(|word| text(word)).collect::<Vec<_>>(), ours, theirs));
+        }
+    }
+    assert!(differ.is_empty(), "{differ:#?}");
+    running.stop();
+}

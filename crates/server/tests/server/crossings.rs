@@ -1,0 +1,276 @@
+//! What one protocol stores, as the other reads and changes it: each row of the table in `docs/namespaces.md`, in its
+//! order, in the default namespace and in another one.
+
+use crate::common::redis::Replies;
+use crate::common::{Client, config, pattern, set, start, value};
+use gannet_server::command::{Door, Protocol};
+use gannet_server::start::{Running, ServerConfig};
+use io::listen::ListenAddr;
+use segment::Namespace;
+
+/// A client of each protocol in one namespace.
+struct Both {
+    running: Running,
+    redis: Replies,
+    memcached: Client,
+}
+
+impl Both {
+    fn new(namespace: Namespace) -> Self {
+        let any = || ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+        let protocols = [Protocol::Memcache, Protocol::Resp];
+        let doors = protocols.map(|protocol| (Door::new(protocol, namespace), any())).to_vec();
+        let running = start(ServerConfig { doors, ..config() });
+        let addr = |protocol| {
+            let found = running.doors().find_map(|(door, addr)| match addr {
+                ListenAddr::Tcp(addr) if (door.protocol, door.namespace) == (protocol, namespace) => Some(*addr),
+                _ => None,
+            });
+            found.expect("a listener")
+        };
+        let redis = Replies::connect(addr(Protocol::Resp));
+        let memcached = Client::connect(addr(Protocol::Memcache));
+        Self { running, redis, memcached }
+    }
+
+    /// A request of words, and its whole reply.
+    fn r(&mut self, words: &str, reply: &str) {
+        let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+        let got = self.redis.ask(&words);
+        assert_eq!(String::from_utf8_lossy(&got), reply, "{:?}", String::from_utf8_lossy(&words.join(&b' ')));
+    }
+
+    /// A request of words whose reply does not matter.
+    fn do_r(&mut self, words: &str) {
+        self.redis.ask(&words.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+    }
+
+    /// The number that a request of words is answered with.
+    fn number(&mut self, words: &str) -> i64 {
+        let reply = self.redis.ask(&words.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        String::from_utf8_lossy(&reply[1..]).trim().parse().expect("a number")
+    }
+
+    /// The line that a meta command is answered with.
+    fn line(&mut self, request: &str) -> String {
+        self.memcached.send(format!("{request}\r\n").as_bytes());
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            std::io::Read::read_exact(&mut self.memcached.stream, &mut byte).expect("an answer");
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).expect("text").trim_end().to_owned()
+    }
+
+    /// A request with `/` for its line ends, and its whole reply.
+    fn m(&mut self, request: &str, reply: &str) {
+        let lines = |text: &str| [&text.replace('/', "\r\n"), "\r\n"].concat();
+        self.memcached.ask(lines(request).as_bytes(), lines(reply).as_bytes());
+    }
+}
+
+const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+const NO_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
+
+/// A row of the table by its first column, and what shows that it holds.
+type Row = (&'static str, fn(&mut Both));
+
+const ROWS: [Row; 21] = [
+    ("`set` by memcached, with flags", |both| {
+        both.m("set a 7 0 5/hello", "STORED");
+        both.r("GET a", "$5\r\nhello\r\n");
+    }),
+    ("`SET` by Redis", |both| {
+        both.r("SET a theirs", "+OK\r\n");
+        both.m("get a", "VALUE a 0 6/theirs/END");
+    }),
+    ("`set` with flags, then `APPEND`, `SETRANGE`, `INCR`, `EXPIRE`, `GETEX`, `RENAME`, `COPY`", |both| {
+        both.m("set a 7 0 5/hello", "STORED");
+        for (words, key, value) in [
+            ("APPEND a !", "a", "hello!"),
+            ("SETRANGE a 0 J", "a", "Jello!"),
+            ("EXPIRE a 1000", "a", "Jello!"),
+            ("GETEX a PERSIST", "a", "Jello!"),
+            ("RENAME a b", "b", "Jello!"),
+            ("COPY b a", "a", "Jello!"),
+        ] {
+            both.do_r(words);
+            both.m(&format!("get {key}"), &format!("VALUE {key} 7 6/{value}/END"));
+        }
+        both.m("set n 9 0 2/41", "STORED");
+        both.r("INCR n", ":42\r\n");
+        both.m("get n", "VALUE n 9 2/42/END");
+    }),
+    ("`set` with flags, then `SET`", |both| {
+        for words in ["SET a new", "SET a new KEEPTTL", "SET a new XX", "SET a new EX 100", "SETEX a 100 new"] {
+            both.m("set a 7 1000 5/hello", "STORED");
+            both.r(words, "+OK\r\n");
+            both.m("get a", "VALUE a 0 3/new/END");
+        }
+        both.m("set a 7 1000 5/hello", "STORED");
+        both.r("GETSET a new", "$5\r\nhello\r\n");
+        both.m("get a", "VALUE a 0 3/new/END");
+    }),
+    ("`set` with an exptime", |both| {
+        both.m("set a 0 1000 1/x", "STORED");
+        assert!((900_000..=1_000_000).contains(&both.number("PTTL a")));
+        assert!((900..=1000).contains(&both.number("TTL a")));
+        both.m("set a 0 4102444800 1/x", "STORED");
+        both.r("EXPIRETIME a", ":4102444800\r\n");
+        both.r("PEXPIRETIME a", ":4102444800000\r\n");
+        both.m("set a 0 -1 1/x", "STORED");
+        both.r("EXISTS a", ":0\r\n");
+    }),
+    ("`set` with an exptime, then `SET`", |both| {
+        both.m("set a 0 4102444800 1/x", "STORED");
+        both.r("SET a y KEEPTTL", "+OK\r\n");
+        both.r("EXPIRETIME a", ":4102444800\r\n");
+        both.m("mg a v", "VA 1/y");
+        both.r("SET a z", "+OK\r\n");
+        assert_eq!(both.line("mg a t"), "HD t-1");
+    }),
+    ("`SET ... EX`, `PX`, `EXPIRE`, `PERSIST`", |both| {
+        for (words, ends) in [
+            ("SET b x EXAT 4102444800", true),
+            ("SET b x PXAT 4102444800000", true),
+            ("SET b x EX 1000", true),
+            ("SET b x PX 1000000", true),
+            ("PERSIST b", false),
+            ("EXPIREAT b 4102444800", true),
+            ("PERSIST b", false),
+            ("EXPIRE b 1000", true),
+        ] {
+            both.do_r(words);
+            let told: i64 = both.line("mg b t").strip_prefix("HD t").expect("an end").parse().expect("a number");
+            assert_eq!(told > 0, ends, "{words}: {told}");
+            assert!((both.number("TTL b") - told).abs() <= 1, "{words}: {told}");
+        }
+    }),
+    ("`touch`, `gat`", |both| {
+        both.r("SET b x EX 100", "+OK\r\n");
+        both.m("touch b 0", "TOUCHED");
+        both.r("TTL b", ":-1\r\n");
+        both.m("gat 4102444800 b", "VALUE b 0 1/x/END");
+        both.r("EXPIRETIME b", ":4102444800\r\n");
+    }),
+    ("a number by `set` or `ms`", |both| {
+        both.m("set n 0 0 2/41", "STORED");
+        both.r("INCR n", ":42\r\n");
+        both.m("incr n 1", "43");
+        both.m("ms n 2/50", "HD");
+        both.r("INCR n", ":51\r\n");
+        both.m("incr n 1", "52");
+    }),
+    ("a number below 0 by `DECR`", |both| {
+        both.r("DECR n", ":-1\r\n");
+        both.m("incr n 1", NO_NUMBER);
+        both.m("get n", "VALUE n 0 2/-1/END");
+    }),
+    ("a value that is no number", |both| {
+        both.m("set t 0 0 4/text", "STORED");
+        both.r("INCR t", "-ERR value is not an integer or out of range\r\n");
+        both.r("SET t text", "+OK\r\n");
+        both.m("incr t 1", NO_NUMBER);
+    }),
+    ("`add` where `SET` was", |both| {
+        both.r("SET a x", "+OK\r\n");
+        both.m("add a 0 0 1/y", "NOT_STORED");
+        both.m("replace a 0 0 1/y", "STORED");
+        both.m("set b 0 0 1/x", "STORED");
+        both.r("SET b y NX", "$-1\r\n");
+        both.r("SET b y XX", "+OK\r\n");
+    }),
+    ("`append`, `prepend`", |both| {
+        both.r("SET a y", "+OK\r\n");
+        both.m("append a 0 0 1/z", "STORED");
+        both.m("prepend a 0 0 1/w", "STORED");
+        both.r("GET a", "$3\r\nwyz\r\n");
+        both.r("STRLEN a", ":3\r\n");
+    }),
+    ("`gets`, then `SET`, then `cas`", |both| cas_behind(both, "SET a new", "EXISTS")),
+    ("`gets`, then `EXPIRE`, then `cas`", |both| cas_behind(both, "EXPIRE a 1000", "STORED")),
+    ("`delete`", |both| {
+        both.r("MSET a x b x", "+OK\r\n");
+        both.m("delete a", "DELETED");
+        both.r("EXISTS a", ":0\r\n");
+        both.r("DEL b", ":1\r\n");
+        both.m("get b", "END");
+    }),
+    ("`WATCH`, then `set` by memcached", |both| {
+        both.r("WATCH a", "+OK\r\n");
+        both.m("set a 0 0 1/x", "STORED");
+        both.r("MULTI", "+OK\r\n");
+        both.r("GET a", "+QUEUED\r\n");
+        both.r("EXEC", "*-1\r\n");
+    }),
+    ("a hash by `HSET`", |both| {
+        both.r("HSET h f v", ":1\r\n");
+        both.m("get h", "END");
+        both.m("append h 0 0 1/x", "NOT_STORED");
+        both.m("prepend h 0 0 1/x", "NOT_STORED");
+        both.m("incr h 1", NO_NUMBER);
+        both.m("add h 0 0 1/x", "NOT_STORED");
+        both.r("HGET h f", "$1\r\nv\r\n");
+        both.m("set h 0 0 1/x", "STORED");
+        both.r("TYPE h", "+string\r\n");
+        both.r("HSET other f v", ":1\r\n");
+        both.r("GET other", WRONG_TYPE);
+        both.m("delete other", "DELETED");
+        both.r("EXISTS other", ":0\r\n");
+    }),
+    ("a value by `set`", |both| {
+        both.m("set h 0 0 1/x", "STORED");
+        both.r("HGET h f", WRONG_TYPE);
+        both.r("HSET h f v", WRONG_TYPE);
+    }),
+    ("`ms ... I`, `md ... I`: stale", |both| {
+        both.m("set s 0 0 3/old", "STORED");
+        both.m("md s I", "HD");
+        both.r("GET s", "$3\r\nold\r\n");
+        both.m("mg s v", "VA 3 X W/old");
+        both.r("SET s new", "+OK\r\n");
+        both.m("mg s v", "VA 3/new");
+        let token = both.line("mg s c").strip_prefix("HD c").expect("a token").parse::<u64>().expect("a number");
+        both.m(&format!("ms s 4 C{} I/late", token - 1), "HD");
+        both.r("GET s", "$4\r\nlate\r\n");
+        both.m("mg s v", "VA 4 X W/late");
+    }),
+    ("a value of 1 MiB by either", |both| {
+        let long = pattern(1_000_000);
+        both.memcached.ask(&set("m", &long), b"STORED\r\n");
+        let reply = both.redis.ask(&[b"GET", b"m"]);
+        assert!(reply.starts_with(b"$1000000\r\n") && reply[10..][..long.len()] == long);
+        assert_eq!(both.redis.ask(&[b"SET", b"r", &long]), b"+OK\r\n");
+        both.memcached.ask(b"get r\r\n", &value("r", &long));
+    }),
+];
+
+/// A token that was read before `words`, compared behind it.
+fn cas_behind(both: &mut Both, words: &str, outcome: &str) {
+    both.m("set a 0 0 1/1", "STORED");
+    let token = both.line("mg a c").strip_prefix("HD c").expect("a token").to_owned();
+    both.do_r(words);
+    both.m(&format!("cas a 0 0 1 {token}/2"), outcome);
+}
+
+#[test]
+fn every_row_of_the_table_of_crossings_holds() {
+    let page = include_str!("../../../../docs/namespaces.md");
+    let table = page.split("| what was stored | read or changed by the other protocol |\n|---|---|\n").nth(1);
+    let rows: Vec<&str> = table
+        .expect("the table is there")
+        .lines()
+        .map_while(|line| line.strip_prefix("| ")?.split_once(" | ").map(|(stored, _)| stored))
+        .collect();
+    assert_eq!(rows, ROWS.map(|(stored, _)| stored), "each row has its test, in the order of the page");
+    for namespace in [Namespace::DEFAULT, Namespace(5)] {
+        let mut both = Both::new(namespace);
+        for (stored, shows) in ROWS {
+            println!("{stored}");
+            both.r("FLUSHDB", "+OK\r\n");
+            shows(&mut both);
+        }
+        both.running.stop();
+    }
+}

@@ -1,0 +1,438 @@
+//! A server that leaves its listeners, connections and memory to another one, in the same process.
+
+use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
+use gannet_server::command::Protocol;
+use gannet_server::config::kinds::IoChoice;
+use gannet_server::handover::Estate;
+use gannet_server::start::{Ended, Running, Server, ServerConfig};
+use io::listen::ListenAddr;
+use std::net::SocketAddr;
+
+fn addr_of(running: &Running, at: usize) -> SocketAddr {
+    let ListenAddr::Tcp(addr) = running.addrs()[at] else { panic!("a TCP address") };
+    addr
+}
+
+/// Both protocols, each at a free port, on memory that can be handed over.
+fn both(io: IoChoice) -> ServerConfig {
+    let free = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+    ServerConfig { resp: vec![free], upgradable: true, workers: 2, io, ..config() }
+}
+
+fn estate_of(running: Running) -> Estate {
+    running.shared().request_hand_over();
+    match running.join() {
+        Ended::HandedOver(estate) => estate,
+        Ended::Stopped => panic!("nobody asked for a stop"),
+    }
+}
+
+/// The configuration of who comes after `running`: the same, at the ports that it has.
+fn heir_of(running: &Running, config: &ServerConfig) -> ServerConfig {
+    let at = |number: usize| vec![running.addrs()[number].clone()];
+    ServerConfig { memcached: at(0), resp: at(1), ..config.clone() }
+}
+
+fn bytes_read(running: &Running) -> usize {
+    running.shared().workers.iter().map(|worker| worker.counters.bytes_read.value() as usize).sum()
+}
+
+/// The next line that a client is sent, without its end.
+fn line(client: &mut Client) -> String {
+    let mut all = Vec::new();
+    while !all.ends_with(b"\n") {
+        let mut part = [0; 512];
+        let there = client.stream.peek(&mut part).expect("a line");
+        assert!(there > 0, "closed in the midst of a line: {}", all.escape_ascii());
+        let end = part[..there].iter().position(|byte| *byte == b'\n').map_or(there, |at| at + 1);
+        client.expect(&part[..end]);
+        all.extend_from_slice(&part[..end]);
+    }
+    String::from_utf8_lossy(&all).trim_end().to_owned()
+}
+
+fn go_on(config: ServerConfig, estate: Estate) -> Running {
+    Server::prepare(config, estate).expect("it goes on").go()
+}
+
+#[test]
+fn connections_items_and_ports_go_on_in_the_next_server() {
+    for io in [IoChoice::Epoll, IoChoice::Uring] {
+        let config = both(io);
+        let running = start(config.clone());
+        let (memcached, resp) = (addr_of(&running, 0), addr_of(&running, 1));
+        let mut idle = Client::connect(memcached);
+        idle.ask(&set("k", b"v"), b"STORED\r\n");
+        // Half of a request has been received, in the next one the rest comes.
+        let mut half = Client::connect(memcached);
+        let half_sent = b"set half 0 0 10\r\n01234";
+        half.send(half_sent);
+        let mut third = Client::connect(resp);
+        let hello = b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n";
+        third.send(hello);
+        wait_until("an answer", || third.stream.peek(&mut [0; 100]).is_ok_and(|bytes| bytes == 100));
+        let mut waste = [0; 4096];
+        let _ = std::io::Read::read(&mut third.stream, &mut waste).expect("the answer");
+        let named = b"SELECT 3\r\nCLIENT SETNAME carried\r\nSET in3 x\r\n";
+        third.ask(named, b"+OK\r\n+OK\r\n+OK\r\n");
+        let cut = b"CLIENT REPLY SKIP\r\n*2\r\n$3\r\nGET\r\n$3\r\nin";
+        third.send(cut);
+        wait_until("all is received", || {
+            bytes_read(&running) == set("k", b"v").len() + half_sent.len() + hello.len() + named.len() + cut.len()
+        });
+        let heir = heir_of(&running, &config);
+        let estate = estate_of(running);
+        assert_eq!((estate.connections.len(), estate.listeners.len()), (3, 2), "{io:?}");
+        // Whoever comes meanwhile waits.
+        let mut early = Client::connect(memcached);
+        early.send(b"get k\r\n");
+        idle.send(b"get k\r\n");
+        let running = go_on(heir, estate);
+        assert_eq!((addr_of(&running, 0), addr_of(&running, 1)), (memcached, resp));
+        idle.expect(&value("k", b"v"));
+        early.expect(&value("k", b"v"));
+        half.ask(b"56789\r\nget half\r\n", b"STORED\r\nVALUE half 0 10\r\n0123456789\r\nEND\r\n");
+        third.ask(b"3\r\nGET in3\r\n", b"$1\r\nx\r\n");
+        third.ask(b"CLIENT GETNAME\r\nGET none\r\n", b"$7\r\ncarried\r\n_\r\n");
+        assert!(running.shared().store.reopened().is_some_and(|reopened| reopened.clean && reopened.items == 2));
+        drop((idle, half, third, early));
+        wait_until("all are gone", || running.shared().connections_open() == 0);
+        running.stop();
+    }
+}
+
+#[test]
+fn a_pipeline_that_is_cut_anywhere_is_answered_whole_and_in_order() {
+    const REQUESTS: usize = 300;
+    for io in [IoChoice::Epoll, IoChoice::Uring] {
+        let config = both(io);
+        let mut running = start(config.clone());
+        let mut client = Client::connect(tcp(&running));
+        let requests: Vec<u8> = (0..REQUESTS)
+            .flat_map(|number| {
+                [set("last", &pattern(number)), format!("get last\r\nmg k{number}\r\n").into_bytes()].concat()
+            })
+            .collect();
+        for part in requests.chunks(requests.len() / 5 + 1) {
+            client.send(part);
+            let heir = heir_of(&running, &config);
+            running = go_on(heir, estate_of(running));
+        }
+        for number in 0..REQUESTS {
+            client.expect(&[&b"STORED\r\n"[..], &value("last", &pattern(number)), b"EN\r\n"].concat());
+        }
+        running.stop();
+    }
+}
+
+#[test]
+fn who_can_not_go_on_is_closed_and_the_others_are_not_kept_waiting_by_it() {
+    let config = both(IoChoice::Epoll);
+    let running = start(config.clone());
+    let (memcached, resp) = (addr_of(&running, 0), addr_of(&running, 1));
+    let mut large = Client::connect(memcached);
+    large.send(b"set large 0 0 1000000\r\n");
+    large.send(&pattern(700_000));
+    wait_until("a part of the value is received", || bytes_read(&running) > 500_000);
+    let mut plain = Client::connect(resp);
+    plain.ask(b"SET k v\r\n", b"+OK\r\n");
+    let heir = heir_of(&running, &config);
+    let estate = estate_of(running);
+    assert_eq!(estate.connections.len(), 1);
+    let running = go_on(heir, estate);
+    assert_eq!(large.read_to_end(), b"", "a value that did not arrive is not acknowledged");
+    plain.ask(b"GET k\r\nEXISTS large\r\n", b"$1\r\nv\r\n:0\r\n");
+    running.stop();
+}
+
+/// Subscribers were closed, and what was published meanwhile was lost.
+#[test]
+fn subscribers_go_on_with_every_message_once_and_in_order() {
+    const MESSAGES: usize = 3000;
+    for io in [IoChoice::Epoll, IoChoice::Uring] {
+        let config = both(io);
+        let mut running = start(config.clone());
+        let resp = addr_of(&running, 1);
+        let mut second = Client::connect(resp);
+        second.ask(b"SUBSCRIBE news\r\n", b"*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
+        let mut third = Client::connect(resp);
+        third.send(b"HELLO 3\r\n");
+        wait_until("an answer", || third.stream.peek(&mut [0; 100]).is_ok_and(|bytes| bytes == 100));
+        let _ = std::io::Read::read(&mut third.stream, &mut [0; 4096]).expect("the answer");
+        third.ask(b"PSUBSCRIBE n*\r\n", b">3\r\n$10\r\npsubscribe\r\n$2\r\nn*\r\n:1\r\n");
+        let mut monitor = Client::connect(resp);
+        monitor.ask(b"MONITOR\r\n", b"+OK\r\n");
+        let (first, last) = (Client::connect(resp), Client::connect(resp));
+        let publishers: Vec<_> = [first, last]
+            .into_iter()
+            .map(|mut client| {
+                std::thread::spawn(move || {
+                    for number in 0..MESSAGES {
+                        let text = format!("PUBLISH news {number}\r\n");
+                        client.ask(text.as_bytes(), b":2\r\n");
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..4 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            let heir = heir_of(&running, &config);
+            running = go_on(heir, estate_of(running));
+        }
+        publishers.into_iter().for_each(|publisher| publisher.join().expect("each message has two receivers"));
+        let texts = |client: &mut Client, head: &[u8], each: usize| {
+            let mut next = [0; 2];
+            for _ in 0..2 * MESSAGES {
+                client.expect(head);
+                let length = line(client);
+                let text = line(client);
+                assert_eq!(length, format!("${}", text.len()));
+                let number: usize = text.parse().expect("a number");
+                // Those of one publisher come in their order.
+                let at = next.iter().position(|next| *next == number).expect("the next one of somebody");
+                next[at] += 1;
+            }
+            assert_eq!(next, [MESSAGES; 2], "{each}");
+        };
+        texts(&mut second, b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n", 2);
+        texts(&mut third, b">4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n", 3);
+        let told: usize = (0..2 * MESSAGES).filter(|_| line(&mut monitor).contains("\"PUBLISH\" \"news\"")).count();
+        assert_eq!(told, 2 * MESSAGES, "{io:?}");
+        second.ask(b"PING\r\n", b"*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+        third.ask(b"PUNSUBSCRIBE n*\r\n", b">3\r\n$12\r\npunsubscribe\r\n$2\r\nn*\r\n:0\r\n");
+        running.stop();
+    }
+}
+
+/// Transactions that had begun were closed, watched keys with them.
+#[test]
+fn transactions_go_on_and_keys_that_changed_meanwhile_are_known_to_have() {
+    for io in [IoChoice::Epoll, IoChoice::Uring] {
+        let config = both(io);
+        let running = start(config.clone());
+        let resp = addr_of(&running, 1);
+        let mut other = Client::connect(resp);
+        other.ask(b"SET k 1\r\nSET gone x\r\nSET moved x\r\n", b"+OK\r\n+OK\r\n+OK\r\n");
+        let mut queueing = Client::connect(resp);
+        queueing.ask(b"SELECT 2\r\nMULTI\r\nSET a 1\r\nINCR a\r\n", b"+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+        let mut spoilt = Client::connect(resp);
+        spoilt.ask(b"MULTI\r\n", b"+OK\r\n");
+        spoilt.ask(b"GET\r\n", b"-ERR wrong number of arguments for 'get' command\r\n");
+        // What each watches, and whether it is to be executed.
+        let rows: [(&[u8], bool); 7] = [
+            (b"WATCH k none\r\n", true),
+            (b"WATCH k\r\n", true),
+            (b"WATCH gone\r\n", false),
+            (b"WATCH born\r\n", false),
+            (b"WATCH moved\r\n", false),
+            (b"WATCH later\r\n", false),
+            (b"WATCH k later2\r\n", false),
+        ];
+        let mut watching: Vec<Client> = rows
+            .iter()
+            .map(|(watch, _)| {
+                let mut client = Client::connect(resp);
+                client.ask(watch, b"+OK\r\n");
+                client
+            })
+            .collect();
+        other.ask(b"DEL gone\r\nSET born x\r\nDEL born\r\nAPPEND moved y\r\n", b":1\r\n+OK\r\n:1\r\n:2\r\n");
+        let heir = heir_of(&running, &config);
+        let estate = estate_of(running);
+        assert_eq!(estate.connections.len(), rows.len() + 3);
+        let mut running = go_on(heir, estate);
+        other.ask(b"SET later x\r\nDEL later\r\nSET later2 x\r\n", b"+OK\r\n:1\r\n+OK\r\n");
+        // Once more, with what was queued and watched elsewhere.
+        let heir = heir_of(&running, &config);
+        running = go_on(heir, estate_of(running));
+        queueing.ask(b"INCR a\r\nEXEC\r\nGET a\r\n", b"+QUEUED\r\n*3\r\n+OK\r\n:2\r\n:3\r\n$1\r\n3\r\n");
+        spoilt.ask(b"EXEC\r\n", b"-EXECABORT Transaction discarded because of previous errors.\r\n");
+        for ((watch, is_executed), client) in rows.iter().zip(&mut watching) {
+            let told = if *is_executed { &b"*1\r\n$1\r\n1\r\n"[..] } else { b"*-1\r\n" };
+            client.send(b"MULTI\r\nGET k\r\nEXEC\r\n");
+            client.expect(&[b"+OK\r\n+QUEUED\r\n", told].concat());
+            let _ = watch;
+        }
+        other.ask(b"SELECT 2\r\nGET a\r\n", b"+OK\r\n$1\r\n3\r\n");
+        running.stop();
+    }
+}
+
+/// Clients that had not read their answers yet were closed.
+#[test]
+fn what_a_client_has_not_read_yet_arrives_from_the_next_server() {
+    for io in [IoChoice::Epoll, IoChoice::Uring] {
+        let config = both(io);
+        let running = start(config.clone());
+        let mut client = Client::connect(tcp(&running));
+        let long = pattern(400_000);
+        client.ask(&set("long", &long), b"STORED\r\n");
+        client.ask(&set("short", b"v"), b"STORED\r\n");
+        // More than sockets hold, a request that is answered in part, and behind it some that nobody has executed.
+        client.send(&b"get long none short\r\ngats 0 short long\r\n".repeat(15));
+        let sent = || running.shared().workers.iter().map(|worker| worker.counters.sends_short.value()).sum::<u64>();
+        wait_until("nobody reads", || sent() > 0);
+        let heir = heir_of(&running, &config);
+        let estate = estate_of(running);
+        assert_eq!(estate.connections.len(), 1, "{io:?}");
+        assert!(!estate.connections[0].carried.output.is_empty() || io == IoChoice::Uring);
+        let running = go_on(heir, estate);
+        let head = format!("VALUE long 0 {}", long.len());
+        let answer = [head.as_bytes(), b"\r\n", &long, b"\r\nVALUE short 0 1\r\nv\r\nEND\r\n"].concat();
+        for _ in 0..15 {
+            client.expect(&answer);
+            assert!(line(&mut client).starts_with("VALUE short 0 1 "));
+            client.expect(b"v\r\n");
+            assert!(line(&mut client).starts_with(&head));
+            client.expect(&[&long, &b"\r\nEND\r\n"[..]].concat());
+        }
+        client.ask(b"mn\r\n", b"MN\r\n");
+        running.stop();
+    }
+}
+
+/// Users that commands had made were gone, and their connections closed.
+#[test]
+fn users_that_commands_made_go_on_with_their_rights_and_connections() {
+    let config = both(IoChoice::Epoll);
+    let running = start(config.clone());
+    let resp = addr_of(&running, 1);
+    let mut admin = Client::connect(resp);
+    admin.ask(b"ACL SETUSER reader on >secret ~r:* +get +auth\r\nSET r:1 v\r\n", b"+OK\r\n+OK\r\n");
+    let mut reader = Client::connect(resp);
+    reader.ask(b"AUTH reader secret\r\nGET r:1\r\n", b"+OK\r\n$1\r\nv\r\n");
+    let heir = heir_of(&running, &config);
+    let running = go_on(heir, estate_of(running));
+    reader.ask(b"GET r:1\r\n", b"$1\r\nv\r\n");
+    reader.send(b"GET other\r\n");
+    assert!(line(&mut reader).starts_with("-NOPERM"), "rights go along");
+    Client::connect(resp).ask(b"AUTH reader secret\r\n", b"+OK\r\n");
+    admin.ask(b"ACL DELUSER reader\r\n", b":1\r\n");
+    let heir = heir_of(&running, &config);
+    let running = go_on(heir, estate_of(running));
+    Client::connect(resp)
+        .ask(b"AUTH reader secret\r\n", b"-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    running.stop();
+}
+
+/// The server that went on when nobody took over read the files of users again, and ended if one was not taken.
+#[test]
+fn who_goes_on_itself_does_not_depend_on_files_that_have_changed_since() {
+    let file = |name: &str| std::env::temp_dir().join(format!("gannet-handover-{}-{name}", std::process::id()));
+    let (rights, socket) = (file("acl"), file("socket"));
+    std::fs::write(&rights, "user reader on >secret ~* +get\n").expect("written");
+    let unix = ListenAddr::Unix { path: socket.clone(), mode: 0o600 };
+    let config = ServerConfig {
+        acl_file: Some(rights.clone()),
+        doors: vec![(Protocol::Resp.into(), unix)],
+        ..both(IoChoice::Epoll)
+    };
+    let running = start(config.clone());
+    let resp = addr_of(&running, 1);
+    let mut reader = Client::connect(resp);
+    reader.ask(b"AUTH reader secret\r\n", b"+OK\r\n");
+    let heir = heir_of(&running, &config);
+    let estate = estate_of(running);
+    std::fs::write(&rights, "nonsense").expect("written");
+    std::fs::remove_file(&socket).expect("it is there");
+    let running = go_on(heir, estate);
+    reader.ask(b"GET none\r\n", b"$-1\r\n");
+    Client::connect(resp).ask(b"AUTH reader secret\r\n", b"+OK\r\n");
+    running.stop();
+    std::fs::remove_file(rights).expect("it is there");
+}
+
+/// The refusal line became part of an answer that the client had not read yet.
+#[test]
+fn who_is_refused_by_the_next_server_is_told_nothing_in_the_midst_of_an_answer() {
+    let config = both(IoChoice::Epoll);
+    let running = start(config.clone());
+    let mut client = Client::connect(tcp(&running));
+    let long = pattern(900_000);
+    client.ask(&set("long", &long), b"STORED\r\n");
+    client.send(&b"get long\r\n".repeat(10));
+    let sent = || running.shared().workers.iter().map(|worker| worker.counters.sends_short.value()).sum::<u64>();
+    wait_until("nobody reads", || sent() > 0);
+    let heir = ServerConfig { connections_max: 1, ..heir_of(&running, &config) };
+    let mut other = Client::connect(tcp(&running));
+    other.ask(b"watch deletions\r\n", b"OK\r\n");
+    let estate = estate_of(running);
+    assert_eq!(estate.connections.len(), 2);
+    let running = go_on(heir, estate);
+    let told = client.read_to_end();
+    let whole = value("long", &long).repeat(10);
+    assert!(whole.starts_with(&told) && told.len() < whole.len(), "{}", told[told.len() - 60..].escape_ascii());
+    running.stop();
+}
+
+/// A client of memcached that watches was closed.
+#[test]
+fn watchers_go_on_watching() {
+    let config = both(IoChoice::Epoll);
+    let running = start(config.clone());
+    let memcached = addr_of(&running, 0);
+    let mut watcher = Client::connect(memcached);
+    watcher.ask(b"watch deletions\r\n", b"OK\r\n");
+    let mut client = Client::connect(memcached);
+    client.ask(&set("k", b"v"), b"STORED\r\n");
+    let heir = heir_of(&running, &config);
+    let running = go_on(heir, estate_of(running));
+    client.ask(b"delete k\r\n", b"DELETED\r\n");
+    assert!(line(&mut watcher).contains("type=deleted key=k"), "it is told");
+    running.stop();
+}
+
+#[test]
+fn many_connections_go_on_all_of_them() {
+    const CLIENTS: usize = 400;
+    for io in [IoChoice::Epoll, IoChoice::Uring] {
+        let config = ServerConfig { workers: 1, ..both(io) };
+        let running = start(config.clone());
+        let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::connect(tcp(&running))).collect();
+        clients.iter_mut().for_each(|client| client.ask(b"mn\r\n", b"MN\r\n"));
+        let heir = heir_of(&running, &config);
+        let estate = estate_of(running);
+        assert_eq!(estate.connections.len(), CLIENTS, "{io:?}");
+        let running = go_on(heir, estate);
+        clients.iter_mut().for_each(|client| client.ask(b"mn\r\n", b"MN\r\n"));
+        running.stop();
+    }
+}
+
+#[test]
+fn a_stop_that_was_asked_for_first_is_a_stop() {
+    let running = start(both(IoChoice::Epoll));
+    running.shared().request_stop();
+    running.shared().request_hand_over();
+    assert!(matches!(running.join(), Ended::Stopped));
+}
+
+#[test]
+fn what_is_prepared_and_dropped_closes_nothing() {
+    let config = both(IoChoice::Epoll);
+    let running = start(config.clone());
+    let mut client = Client::connect(tcp(&running));
+    client.ask(&set("k", b"v"), b"STORED\r\n");
+    let heir = heir_of(&running, &config);
+    let estate = estate_of(running);
+    // As two processes have them: each socket twice.
+    let twice = Estate {
+        listeners: (estate.listeners.iter())
+            .map(|listener| {
+                let fd = std::os::fd::AsFd::as_fd(listener).try_clone_to_owned().expect("a descriptor");
+                io::listen::Listener::adopt(fd, listener.addr().clone())
+            })
+            .collect(),
+        memory: estate.memory.clone(),
+        devices: estate.devices.clone(),
+        index: None,
+        users: None,
+        known: None,
+        connections: Vec::new(),
+    };
+    drop(Server::prepare(heir.clone(), twice).expect("it is prepared"));
+    let running = go_on(heir, estate);
+    client.ask(b"get k\r\n", &value("k", b"v"));
+    Client::connect(tcp(&running)).ask(b"get k\r\n", &value("k", b"v"));
+    running.stop();
+}

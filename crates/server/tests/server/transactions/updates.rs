@@ -1,0 +1,236 @@
+//! Updates of one number by two clients of a server with two workers. One counts, 500 requests deep; the other reads
+//! the number and stores a much larger one over it if nobody changed it meanwhile. What was acknowledged adds up, or an
+//! acknowledged update was lost.
+//!
+//! `GANNET_UPDATES_MS` says for how long each way to swap is tried.
+
+use super::{both, start};
+use crate::common::redis::{Replies, resp_addr};
+use crate::common::{Client, tcp};
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// What a swap adds: far more than all that is counted.
+const SWAP: u64 = 1_000_000_000_000;
+/// Requests that the counting client sends at once.
+const DEPTH: usize = 500;
+
+fn run_ms() -> u64 {
+    std::env::var("GANNET_UPDATES_MS").map_or(600, |text| text.parse().expect("GANNET_UPDATES_MS is a number"))
+}
+
+/// Counts until it is stopped; returns how many additions were acknowledged.
+fn count(addr: SocketAddr, request: &[u8], stop: &AtomicBool) -> u64 {
+    let mut client = Client::connect(addr);
+    let mut replies = BufReader::new(client.stream.try_clone().expect("a second handle"));
+    let (batch, mut line, mut acknowledged) = (request.repeat(DEPTH), String::new(), 0);
+    while !stop.load(Relaxed) {
+        client.send(&batch);
+        for _ in 0..DEPTH {
+            line.clear();
+            replies.read_line(&mut line).expect("a reply");
+            let number = line.trim_end().trim_start_matches(':');
+            assert!(number.parse::<u64>().is_ok(), "{line:?} is no number");
+            acknowledged += 1;
+        }
+    }
+    acknowledged
+}
+
+/// A client of memcached that reads lines.
+struct Lines {
+    client: Client,
+    replies: BufReader<TcpStream>,
+}
+
+impl Lines {
+    fn connect(addr: SocketAddr) -> Self {
+        let client = Client::connect(addr);
+        let replies = BufReader::new(client.stream.try_clone().expect("a second handle"));
+        Self { client, replies }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.replies.read_line(&mut line).expect("a reply");
+        line.trim_end().to_owned()
+    }
+
+    fn ask(&mut self, request: &str) -> String {
+        self.client.send(request.as_bytes());
+        self.line()
+    }
+
+    /// The value behind a line that announces so many bytes.
+    fn value(&mut self, len: &str) -> u64 {
+        let mut bytes = vec![0; len.parse::<usize>().expect("a length") + 2];
+        self.replies.read_exact(&mut bytes).expect("a value");
+        std::str::from_utf8(&bytes).expect("text").trim_end().parse().expect("a number")
+    }
+}
+
+/// One try to add [`SWAP`]; whether it was stored.
+type Swap = Box<dyn FnMut() -> bool + Send>;
+
+fn by_gets_and_cas(memcached: SocketAddr, _: SocketAddr) -> Swap {
+    let mut lines = Lines::connect(memcached);
+    Box::new(move || {
+        let head = lines.ask("gets n\r\n");
+        let words: Vec<&str> = head.split(' ').collect();
+        let (value, token) = (lines.value(words[3]), words[4]);
+        assert_eq!(lines.line(), "END");
+        let next = (value + SWAP).to_string();
+        lines.ask(&format!("cas n 0 0 {} {token}\r\n{next}\r\n", next.len())) == "STORED"
+    })
+}
+
+fn by_gats_and_cas(memcached: SocketAddr, _: SocketAddr) -> Swap {
+    let (mut lines, mut turn) = (Lines::connect(memcached), 0);
+    Box::new(move || {
+        turn += 1;
+        let head = lines.ask(&format!("gats {} n\r\n", 1000 + turn % 7));
+        let words: Vec<&str> = head.split(' ').collect();
+        let (value, token) = (lines.value(words[3]), words[4]);
+        assert_eq!(lines.line(), "END");
+        let next = (value + SWAP).to_string();
+        lines.ask(&format!("cas n 0 0 {} {token}\r\n{next}\r\n", next.len())) == "STORED"
+    })
+}
+
+fn by_meta(memcached: SocketAddr, _: SocketAddr) -> Swap {
+    let mut lines = Lines::connect(memcached);
+    Box::new(move || {
+        let head = lines.ask("mg n v c\r\n");
+        let words: Vec<&str> = head.split(' ').collect();
+        let (value, token) = (lines.value(words[1]), &words[2][1..]);
+        let next = (value + SWAP).to_string();
+        lines.ask(&format!("ms n {} C{token}\r\n{next}\r\n", next.len())) == "HD"
+    })
+}
+
+/// The token is shown before the value is read, so that it is never newer.
+fn by_meta_debug(memcached: SocketAddr, _: SocketAddr) -> Swap {
+    let mut lines = Lines::connect(memcached);
+    Box::new(move || {
+        let facts = lines.ask("me n\r\n");
+        let token = facts.split(' ').find_map(|fact| fact.strip_prefix("cas=")).expect("a token").to_owned();
+        let head = lines.ask("get n\r\n");
+        let value = lines.value(head.rsplit(' ').next().expect("a length"));
+        assert_eq!(lines.line(), "END");
+        let next = (value + SWAP).to_string();
+        lines.ask(&format!("cas n 0 0 {} {token}\r\n{next}\r\n", next.len())) == "STORED"
+    })
+}
+
+/// The comparison is that of the arithmetic itself.
+fn by_meta_arithmetic(memcached: SocketAddr, _: SocketAddr) -> Swap {
+    let mut lines = Lines::connect(memcached);
+    Box::new(move || {
+        let head = lines.ask("mg n v c\r\n");
+        let words: Vec<&str> = head.split(' ').collect();
+        let (value, token) = (lines.value(words[1]), words[2][1..].to_owned());
+        let reply = lines.ask(&format!("ma n C{token} D{SWAP} v\r\n"));
+        let Some(len) = reply.strip_prefix("VA ") else {
+            assert_eq!(reply, "EX");
+            return false;
+        };
+        let now = lines.value(len);
+        assert_eq!(now, value + SWAP, "added to another number than the one that was compared");
+        true
+    })
+}
+
+fn number(reply: &[u8]) -> u64 {
+    let text = std::str::from_utf8(reply).expect("text");
+    text.trim_end().rsplit("\r\n").next().expect("a line").parse().unwrap_or_else(|_| panic!("{text:?}"))
+}
+
+fn by_watch(_: SocketAddr, resp: SocketAddr) -> Swap {
+    let mut replies = Replies::connect(resp);
+    Box::new(move || {
+        assert_eq!(replies.ask(&[b"WATCH", b"n"]), b"+OK\r\n");
+        let next = (number(&replies.ask(&[b"GET", b"n"])) + SWAP).to_string();
+        assert_eq!(replies.ask(&[b"MULTI"]), b"+OK\r\n");
+        assert_eq!(replies.ask(&[b"SET", b"n", next.as_bytes()]), b"+QUEUED\r\n");
+        replies.ask(&[b"EXEC"]) == b"*1\r\n+OK\r\n"
+    })
+}
+
+fn by_tokens_of_resp(_: SocketAddr, resp: SocketAddr) -> Swap {
+    let mut replies = Replies::connect(resp);
+    Box::new(move || {
+        let reply = String::from_utf8(replies.ask(&[b"CAS.GET", b"n"])).expect("text");
+        let lines: Vec<&str> = reply.split("\r\n").collect();
+        let next = (lines[2].parse::<u64>().expect("a number") + SWAP).to_string();
+        replies.ask(&[b"CAS.SET", b"n", lines[4].as_bytes(), next.as_bytes()]) == b"+OK\r\n"
+    })
+}
+
+/// Swaps beside a client that counts, by memcached or by RESP.
+fn acknowledged_adds_up(swap_by: fn(SocketAddr, SocketAddr) -> Swap, counts_by_resp: bool) {
+    let running = start(both(2));
+    let (memcached, resp) = (tcp(&running), resp_addr(&running));
+    assert_eq!(Replies::connect(resp).ask(&[b"SET", b"n", b"0"]), b"+OK\r\n");
+    let (addr, request): (_, &[u8]) =
+        if counts_by_resp { (resp, b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n") } else { (memcached, b"incr n 1\r\n") };
+    let stop = AtomicBool::new(false);
+    let (counted, swapped, tried) = std::thread::scope(|scope| {
+        let stop = &stop;
+        let counting = scope.spawn(move || count(addr, request, stop));
+        let swapping = scope.spawn(move || {
+            let (mut swap, mut swapped, mut tried) = (swap_by(memcached, resp), 0, 0);
+            while !stop.load(Relaxed) {
+                swapped += u64::from(swap());
+                tried += 1;
+            }
+            (swapped, tried)
+        });
+        std::thread::sleep(Duration::from_millis(run_ms()));
+        stop.store(true, Relaxed);
+        let (swapped, tried) = swapping.join().expect("who swaps");
+        (counting.join().expect("who counts"), swapped, tried)
+    });
+    let last = number(&Replies::connect(resp).ask(&[b"GET", b"n"]));
+    println!("{counted} counted, {swapped} of {tried} swaps stored");
+    let lost = (counted + swapped * SWAP) as i128 - last as i128;
+    assert_eq!(lost, 0, "{counted} counted and {swapped} of {tried} swaps make another number than {last}");
+    assert!(counted > 1000 && tried > 20, "{counted} counted, {tried} swaps tried");
+    running.stop();
+}
+
+#[test]
+fn no_acknowledged_update_is_lost_to_gets_and_cas() {
+    acknowledged_adds_up(by_gets_and_cas, false);
+}
+
+#[test]
+fn no_acknowledged_update_is_lost_to_gats_and_cas() {
+    acknowledged_adds_up(by_gats_and_cas, false);
+}
+
+#[test]
+fn no_acknowledged_update_is_lost_to_a_meta_get_and_a_meta_set() {
+    acknowledged_adds_up(by_meta, false);
+}
+
+#[test]
+fn no_acknowledged_update_is_lost_to_a_token_that_me_shows() {
+    acknowledged_adds_up(by_meta_debug, false);
+}
+
+#[test]
+fn no_acknowledged_update_is_lost_to_a_meta_get_and_arithmetic() {
+    acknowledged_adds_up(by_meta_arithmetic, false);
+}
+
+#[test]
+fn no_acknowledged_update_is_lost_to_a_watched_transaction() {
+    acknowledged_adds_up(by_watch, true);
+}
+
+#[test]
+fn no_acknowledged_update_is_lost_to_tokens_of_resp() {
+    acknowledged_adds_up(by_tokens_of_resp, true);
+}

@@ -1,0 +1,339 @@
+//! Watchers over real sockets: what they are told, beside Debian's memcached, and what becomes of them.
+
+use crate::common::memcached::Memcached;
+use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
+use gannet_server::start::Running;
+use gannet_server::watch::WATCHERS_MAX;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// A connection that watches.
+struct Watcher {
+    lines: BufReader<TcpStream>,
+}
+
+impl Watcher {
+    fn connect(addr: SocketAddr, what: &str) -> Self {
+        let mut client = Client::connect(addr);
+        client.ask(format!("watch {what}\r\n").as_bytes(), b"OK\r\n");
+        Self { lines: BufReader::new(client.stream) }
+    }
+
+    /// The next line's fields, in order.
+    fn next(&mut self) -> Vec<(String, String)> {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).expect("a line in time");
+        let text = line.strip_suffix('\n').expect("a whole line");
+        assert!(!text.ends_with('\r'), "{text:?}");
+        let field = |word: &str| {
+            let (name, value) = word.split_once('=').expect("name=value");
+            (name.to_owned(), value.to_owned())
+        };
+        text.split(' ').map(field).collect()
+    }
+
+    /// All lines before the lookup of `key`, which is told too.
+    fn until(&mut self, key: &str) -> Vec<Vec<(String, String)>> {
+        let mut lines = Vec::new();
+        loop {
+            let line = self.next();
+            if field(&line, "key") == key {
+                return lines;
+            }
+            lines.push(line);
+        }
+    }
+}
+
+fn field<'l>(line: &'l [(String, String)], name: &str) -> &'l str {
+    line.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value)
+}
+
+fn watchers(running: &Running) -> u64 {
+    running.shared().watch.watchers()
+}
+
+/// Commands that both servers are given. What is meant to differ is not among them: see docs/protocol/memcache.md.
+fn script() -> Vec<Vec<u8>> {
+    let text = [
+        "get a\r\n",
+        "set a 0 0 5\r\nhello\r\n",
+        "get a\r\n",
+        "gets a b\r\n",
+        "get b a b\r\nget a\r\n",
+        "set a 0 100 5\r\nhello\r\n",
+        "set a 0 2000000000 6 noreply\r\nhello!\r\n",
+        "touch a 100\r\ntouch zz 100\r\n",
+        "gat 100 a zz\r\ngats 0 a\r\n",
+        "add a 0 0 1\r\nx\r\nadd b 0 60 1\r\n5\r\n",
+        "replace b 0 0 2\r\n55\r\nreplace zz 0 0 1\r\n5\r\n",
+        "append zz 0 0 1\r\nz\r\nappend a 0 0 1\r\nz\r\nprepend a 0 0 2\r\nzz\r\n",
+        "cas a 0 0 1 18446744073709551000\r\nz\r\ncas zz 0 0 1 1\r\nz\r\n",
+        "incr b 1\r\ndecr b 1\r\nincr b 99\r\nincr zz 1\r\nincr a 1\r\n",
+        "delete a\r\ndelete a\r\n",
+        "mg b v\r\nmg b\r\nmg zz v\r\nmg zz k O1 q\r\n",
+        "mg n v N30\r\nmg n v T30\r\nmg n k q u\r\n",
+        "ms c 2 T90\r\nxx\r\nms c 2 ME\r\nxx\r\nms c 2 MA\r\nxx\r\nms c 2 MP\r\nxx\r\nms c 2 MR q\r\nxx\r\n",
+        "ms c 2 C18446744073709551000\r\nxx\r\nms c 2 MR C18446744073709551000\r\nxx\r\nms zz 2 MA\r\nxx\r\n",
+        "ma b\r\nma zz\r\nma c\r\n",
+        "md c I T30\r\nmg c v\r\nmd c\r\nmd c\r\nmd c q\r\n",
+        "me b\r\nme zz\r\nmn\r\nversion\r\nnonsense\r\n",
+        "ms AAECAw== 2 b\r\nxx\r\nmg AAECAw== b v\r\n",
+        "set k%/\u{e9}:~-_.\"+ 0 0 1\r\nx\r\nget k%/\u{e9}:~-_.\"+\r\n",
+    ];
+    let mut script: Vec<Vec<u8>> = text.iter().map(|text| text.as_bytes().to_vec()).collect();
+    for (key, len) in [("mid", 20_000), ("big", 600_000)] {
+        script.push(set(key, &pattern(len)));
+        script.push(format!("get {key} none {key}\r\nget {key}\r\nmg {key} v\r\ngat 10 {key}\r\n").into_bytes());
+        script.push(format!("delete {key}\r\n").into_bytes());
+    }
+    script.push(set(&"l".repeat(250), b"1"));
+    script.push(set("large", &pattern(3_000_000)));
+    script
+}
+
+/// What watchers of a server with `addr` are told of the script.
+fn told(addr: SocketAddr) -> Vec<Vec<(String, String)>> {
+    let mut watcher = Watcher::connect(addr, "fetchers mutations evictions");
+    let mut client = Client::connect(addr);
+    let mut lines = Vec::new();
+    for (number, request) in script().iter().enumerate() {
+        // Both servers drop what they cannot keep up with, so one step is done before the next.
+        let mark = format!("mark{number}");
+        client.send(request);
+        client.send(format!("get {mark}\r\nmg mark k Oend{number}\r\n").as_bytes());
+        let end = format!("EN kmark Oend{number}\r\n");
+        let mut reply = Vec::new();
+        let mut part = vec![0; 64 << 10];
+        while !reply.ends_with(end.as_bytes()) {
+            let read = client.stream.read(&mut part).expect("an answer in time");
+            assert!(read > 0, "closed after {:?}", String::from_utf8_lossy(&reply));
+            reply.extend_from_slice(&part[..read]);
+        }
+        lines.extend(watcher.until(&mark));
+        assert_eq!(field(&watcher.next(), "key"), "mark");
+    }
+    lines
+}
+
+#[test]
+fn a_watcher_is_told_line_by_line_and_field_by_field_what_memcached_tells() {
+    let memcached = Memcached::start(64);
+    let running = start(config());
+    let (theirs, ours) = (told(memcached.addr), told(tcp(&running)));
+    let (mut gets, mut stores) = (0, 0);
+    for number in 0..theirs.len().max(ours.len()) {
+        let (Some(theirs), Some(ours)) = (theirs.get(number), ours.get(number)) else {
+            panic!("line {number}\nmemcached: {:?}\nours:      {:?}", theirs.get(number), ours.get(number));
+        };
+        let names = |line: &[(String, String)]| line.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(ours), names(theirs), "line {number}");
+        for ((name, our_value), (_, their_value)) in ours.iter().zip(theirs) {
+            let equal = match name.as_str() {
+                "ts" => our_value.split('.').map(str::len).eq([10, 6]),
+                "gid" => our_value.parse::<u64>().is_ok(),
+                // memcached tells neither of a value that is too large: it names other things there.
+                "cfd" | "clsid" if field(theirs, "status") == "too_large" => true,
+                "cfd" => our_value.parse::<u64>().is_ok(),
+                "clsid" => field(ours, "status") != "found" || our_value.parse::<u8>().is_ok(),
+                "ttl" => {
+                    let (ours, theirs) = (our_value.parse::<i64>().unwrap(), their_value.parse::<i64>().unwrap());
+                    (ours == 0) == (theirs == 0) && (ours - theirs).abs() <= 2
+                }
+                _ => our_value == their_value,
+            };
+            assert!(equal, "line {number}, {name}\nmemcached: {theirs:?}\nours:      {ours:?}");
+        }
+        match field(ours, "type") {
+            "item_get" => gets += 1,
+            "item_store" => stores += 1,
+            other => panic!("{other}"),
+        }
+    }
+    assert!(gets >= 70 && stores >= 25, "{gets} lookups and {stores} stores");
+    let gids: Vec<u64> = ours.iter().map(|line| field(line, "gid").parse().unwrap()).collect();
+    assert!(gids.is_sorted_by(|a, b| a < b), "the numbers of one connection's lines do not rise");
+    running.stop();
+}
+
+/// Fills a server with `values` of 10 KB, and returns the first line that a watcher of evictions is told.
+fn first_eviction(addr: SocketAddr, values: usize) -> Vec<(String, String)> {
+    let mut watcher = Watcher::connect(addr, "evictions");
+    let mut client = Client::connect(addr);
+    for number in 0..values {
+        client.ask(&set(&format!("e {number}").replace(' ', "/"), &pattern(10_000)), b"STORED\r\n");
+    }
+    watcher.next()
+}
+
+#[test]
+fn evictions_are_told_from_the_background_in_memcacheds_form() {
+    let memcached = Memcached::start(8);
+    let mut config = config();
+    config.memory_bytes = 16 << 20;
+    let running = start(config);
+    let (theirs, ours) = (first_eviction(memcached.addr, 3000), first_eviction(tcp(&running), 6000));
+    assert_eq!(
+        ours.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+        theirs.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>()
+    );
+    for line in [&ours, &theirs] {
+        assert!(field(line, "key").starts_with("e%2F"), "{line:?}");
+        let told = ["type", "fetch", "ttl", "size"].map(|name| field(line, name));
+        assert_eq!(told, ["eviction", "no", "-1", "10000"], "{line:?}");
+        assert!(field(line, "la").parse::<u64>().is_ok_and(|seconds| seconds < 60), "{line:?}");
+    }
+    running.stop();
+}
+
+#[test]
+fn a_deletion_is_told_once_and_only_if_something_went() {
+    let running = start(config());
+    let mut watcher = Watcher::connect(tcp(&running), "deletions");
+    let mut client = Client::connect(tcp(&running));
+    client.send(b"set a 0 0 4\r\nabcd\r\ndelete a\r\ndelete a\r\nms b 2\r\nxx\r\nmd b I\r\nmd b\r\nmd b\r\nmn\r\n");
+    client.expect(b"STORED\r\nDELETED\r\nNOT_FOUND\r\nHD\r\nHD\r\nHD\r\nNF\r\nMN\r\n");
+    for (key, cmd, size) in [("a", "delete", "4"), ("b", "md", "2")] {
+        let line = watcher.next();
+        assert_eq!(["type", "key", "cmd", "size"].map(|name| field(&line, name)), ["deleted", key, cmd, size]);
+    }
+    client.ask(b"set c 0 0 1\r\nx\r\ndelete c\r\n", b"STORED\r\nDELETED\r\n");
+    assert_eq!(field(&watcher.next(), "key"), "c");
+    running.stop();
+}
+
+#[test]
+fn an_answer_that_waits_for_room_is_told_once() {
+    let running = start(config());
+    let mut watcher = Watcher::connect(tcp(&running), "fetchers");
+    let mut client = Client::connect(tcp(&running));
+    client.ask(&set("big", &pattern(900_000)), b"STORED\r\n");
+    client.ask(&set("mid", &pattern(20_000)), b"STORED\r\n");
+    // Nothing of the answers is read until all is asked for, so every kind of output is full again and again.
+    let mut requests = b"get mid mid mid\r\nget big\r\nmg mid v\r\nmg mid N9 v\r\ngat 90 mid mid\r\n".repeat(30);
+    requests.extend_from_slice(b"get end\r\n");
+    client.send(&requests);
+    std::thread::sleep(Duration::from_millis(50));
+    let mut reader = client.stream.try_clone().unwrap();
+    let reading = std::thread::spawn(move || {
+        let (mut all, mut part) = (Vec::new(), vec![0; 1 << 20]);
+        while !all.ends_with(b"\r\nEND\r\nEND\r\n") {
+            let read = reader.read(&mut part).unwrap();
+            all.extend_from_slice(&part[..read]);
+        }
+    });
+    let lines = watcher.until("end");
+    reading.join().unwrap();
+    // The two stores look up what they replace.
+    assert_eq!(lines.len(), 2 + 30 * 8);
+    assert!(lines[2..].iter().all(|line| field(line, "status") == "found"));
+    running.stop();
+}
+
+#[test]
+fn a_watcher_hears_of_other_workers_connections_and_of_each_by_another_number() {
+    let mut config = config();
+    config.workers = 2;
+    let running = start(config);
+    let mut watcher = Watcher::connect(tcp(&running), "fetchers");
+    let mut clients: Vec<Client> = (0..6).map(|_| Client::connect(tcp(&running))).collect();
+    let mut numbers: Vec<String> = Vec::new();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.ask(format!("get k{number}\r\n").as_bytes(), b"END\r\n");
+        let line = watcher.next();
+        assert_eq!(field(&line, "key"), format!("k{number}"));
+        let cfd = field(&line, "cfd").to_owned();
+        assert!(!numbers.contains(&cfd), "{cfd} twice");
+        numbers.push(cfd);
+    }
+    let ops = |worker: usize| running.shared().workers[worker].counters.ops.value();
+    assert!(ops(0) > 0 && ops(1) > 0, "both workers were watched");
+    running.stop();
+}
+
+#[test]
+fn what_a_watcher_sends_is_thrown_away_and_its_stream_goes_on() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    client.ask(&set("kept", b"1"), b"STORED\r\n");
+    let mut watching = Client::connect(tcp(&running));
+    watching.send(b"mn\r\nwatch fetchers\r\nflush_all\r\nget kept\r\nquit\r\n");
+    watching.expect(b"MN\r\nOK\r\n");
+    watching.send(&b"flush_all\r\n".repeat(20_000));
+    let mut watcher = Watcher { lines: BufReader::new(watching.stream) };
+    client.ask(b"get kept\r\n", &value("kept", b"1"));
+    assert_eq!(field(&watcher.next(), "status"), "found");
+    running.stop();
+}
+
+#[test]
+fn a_name_that_cannot_be_watched_is_an_error_and_the_connection_goes_on() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    let refused = b"CLIENT_ERROR only fetchers, mutations, evictions and deletions can be watched\r\n";
+    for name in ["connevents", "proxyreqs", "proxyevents", "proxyuser", "rawcmds", "sysevents", "fetchers rawcmds"] {
+        client.ask(format!("watch {name}\r\n").as_bytes(), refused);
+    }
+    client.ask(b"watch foo\r\nwatch fetchers foo\r\nget a\r\n", b"ERROR\r\nERROR\r\nEND\r\n");
+    assert_eq!(watchers(&running), 0);
+    running.stop();
+}
+
+#[test]
+fn a_watcher_that_leaves_is_forgotten_and_its_place_is_free() {
+    let running = start(config());
+    let addr = tcp(&running);
+    let mut all: Vec<Watcher> = (0..WATCHERS_MAX).map(|_| Watcher::connect(addr, "fetchers mutations")).collect();
+    let mut client = Client::connect(addr);
+    client.ask(b"watch\r\nget a\r\n", b"WATCHER_TOO_MANY log watcher limit reached\r\nEND\r\n");
+    assert_eq!(watchers(&running), WATCHERS_MAX as u64);
+    for watcher in &mut all {
+        assert_eq!(field(&watcher.next(), "key"), "a");
+    }
+    // One closes its half, as memcached's watchers do to leave, one both.
+    all[3].lines.get_ref().shutdown(Shutdown::Write).unwrap();
+    assert_eq!(all[3].lines.read(&mut [0]).unwrap(), 0, "its end");
+    drop(all.remove(7));
+    wait_until("two have left", || watchers(&running) == WATCHERS_MAX as u64 - 2);
+    let mut next = Watcher::connect(addr, "fetchers");
+    client.ask(b"get b\r\n", b"END\r\n");
+    assert_eq!(field(&next.next(), "key"), "b");
+    drop((all, next));
+    wait_until("all have left", || watchers(&running) == 0);
+    client.ask(b"get c\r\n", b"END\r\n");
+    running.stop();
+}
+
+#[test]
+fn a_silent_watcher_outlives_the_idle_timeout() {
+    let mut config = config();
+    config.idle_timeout = Some(Duration::from_millis(300));
+    let running = start(config);
+    let mut watcher = Watcher::connect(tcp(&running), "");
+    let mut idle = Client::connect(tcp(&running));
+    // The sweep looks at each once a second.
+    idle.expect_end();
+    std::thread::sleep(Duration::from_millis(1500));
+    Client::connect(tcp(&running)).ask(b"get a\r\n", b"END\r\n");
+    assert_eq!(field(&watcher.next(), "key"), "a");
+    running.stop();
+}
+
+#[test]
+fn a_stop_closes_watchers_at_once_whether_they_read_or_not() {
+    let running = start(config());
+    let mut reads = Watcher::connect(tcp(&running), "mutations");
+    let blocked = Watcher::connect(tcp(&running), "fetchers");
+    let mut client = Client::connect(tcp(&running));
+    let gets = format!("get {}\r\n", "k".repeat(250)).repeat(1000);
+    wait_until("the watcher is behind", || {
+        client.ask(gets.as_bytes(), &b"END\r\n".repeat(1000));
+        running.shared().watch.skipped.load(std::sync::atomic::Ordering::Relaxed) > 0
+    });
+    let begun = Instant::now();
+    running.stop();
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert_eq!(reads.lines.read(&mut [0]).unwrap(), 0, "the end of the stream");
+    drop(blocked);
+}
