@@ -39,6 +39,8 @@ struct Arguments {
 enum Command {
     /// Check the style and the architecture of the whole tree.
     Tidy,
+    /// Print the shape of each crate: modules, import cycles, methods of the largest type, openings of doc comments.
+    House,
     /// Run every test, or the runners whose names contain one of PARTS.
     Test {
         /// Parts of runners' names.
@@ -221,6 +223,7 @@ fn run(command: Command) -> Result<bool, String> {
     let target = target_folder(&root());
     match command {
         Command::Tidy => tidy::run(&root()).map_err(|error| error.to_string()),
+        Command::House => tidy::house(&root()).map(|()| true).map_err(|error| error.to_string()),
         Command::Test { parts } => test_run::run(&root(), &parts),
         Command::Bench(args) => bench::run(&args.options()),
         Command::Gate { with_peer, keep } => gate::run(&root(), &gate::Options { with_peer, keep }),

@@ -1,12 +1,4 @@
-//! Which crate may know which: edges of the crate graph go down only.
-//!
-//! ```text
-//!   L4  gannet                                  xtask
-//!   L3  server   grpc   load   doctor
-//!   L2  io   flash
-//!   L1  segment   protocol   record   graph   cluster
-//!   L0  base   arena   page
-//! ```
+//! The levels of the crates: a crate depends only on crates of lower levels, and ARCHITECTURE.md draws the same levels.
 
 use super::Fault;
 use super::tree::Tree;
@@ -40,8 +32,30 @@ const LEVELS: [(&str, &[&str]); 5] = [
     ("L4", &["gannet", "xtask"]),
 ];
 
-/// Checks the manifest of every crate.
+/// The page that draws the levels.
+const DRAWING: &str = "ARCHITECTURE.md";
+
+/// Returns the levels with those crates of theirs that `tree` has, the highest first.
+fn picture(tree: &Tree) -> String {
+    let exists = |name: &&&str| tree.files.iter().any(|file| file.crate_name() == Some(name));
+    let line = |(level, names): &(&str, &[&str])| {
+        let names: Vec<&str> = names.iter().filter(exists).copied().collect();
+        format!("{level}  {}\n", names.join("  "))
+    };
+    LEVELS.iter().rev().map(line).collect()
+}
+
+/// Checks that the page draws the levels as they are.
+fn check_drawing(tree: &Tree, faults: &mut Vec<Fault>) {
+    let picture = picture(tree);
+    if tree.file(DRAWING).is_some_and(|page| !page.text.contains(&picture)) {
+        faults.push(Fault::new(DRAWING, 0, format!("draw the crates as tidy enforces them:\n{picture}")));
+    }
+}
+
+/// Checks the manifest of every crate, and the drawing of their levels.
 pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
+    check_drawing(tree, faults);
     for file in tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml")) {
         let Some(name) = file.crate_name() else { continue };
         if file.path != format!("crates/{name}/Cargo.toml") && file.path != "xtask/Cargo.toml" {
@@ -129,6 +143,19 @@ mod tests {
                     [dev-dependencies]\nprotocol = { workspace = true }\n";
         assert!(faults_of("crates/segment/Cargo.toml", good).is_empty());
         assert!(faults_of("fuzz/Cargo.toml", "[dependencies]\nserver = {}\n").is_empty());
+    }
+
+    #[test]
+    fn a_drawing_that_differs_from_the_levels_is_found() {
+        let faults = |drawing: &str| {
+            let manifests = ["io", "base", "load"].map(|name| format!("crates/{name}/Cargo.toml"));
+            let manifests: Vec<(&str, &str)> = manifests.iter().map(|path| (path.as_str(), "")).collect();
+            let mut faults = Vec::new();
+            check_drawing(&Tree::of(&[manifests, vec![(DRAWING, drawing)]].concat()), &mut faults);
+            faults.len()
+        };
+        assert_eq!(faults("L4  \nL3  load\nL2  io\nL1  \nL0  base\n"), 0);
+        assert_eq!(faults("L4  \nL3  \nL2  io  load\nL1  \nL0  base\n"), 1);
     }
 
     #[test]

@@ -4,13 +4,15 @@
 //!   tree ──> text   line and file lengths, stale terms      (any text file)
 //!        ├─> rust   function lengths, unsafe, calls, names  (parsed with syn)
 //!        ├─> edges  which crate may know which              (Cargo.toml)
-//!        └─> docs   commands, links and paths in documents   (Markdown, Makefile)
+//!        ├─> docs   commands, links and paths in documents   (Markdown, Makefile)
+//!        └─> house  the shape of each crate, within limits  (parsed with syn)
 //! ```
 //!
 //! A check never changes a file. Each fault names the file, the line and the remedy; all are listed at once.
 
 mod docs;
 mod edges;
+mod house;
 mod rust;
 mod text;
 mod tree;
@@ -54,6 +56,7 @@ pub fn faults(root: &Path) -> std::io::Result<(Vec<Fault>, usize)> {
     rust::check(&tree, &mut faults);
     edges::check(&tree, &mut faults);
     docs::check(&tree, &mut faults);
+    house::check(&tree, &mut faults);
     faults.sort();
     faults.dedup();
     Ok((faults, tree.files.len()))
@@ -70,6 +73,15 @@ pub fn run(root: &Path) -> std::io::Result<bool> {
     }
     println!("tidy: {files} files, {} faults", faults.len());
     Ok(faults.is_empty() && files > 0)
+}
+
+/// Prints the shape of each crate below `root`.
+///
+/// # Errors
+/// If the tree cannot be read.
+pub fn house(root: &Path) -> std::io::Result<()> {
+    house::print(&Tree::read(root)?);
+    Ok(())
 }
 
 #[cfg(test)]

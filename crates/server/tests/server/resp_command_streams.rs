@@ -62,7 +62,7 @@ fn whole_run(seed: u64) -> Option<Reached> {
     let len = 200 + prng.below(WHOLE_BYTES_MAX);
     let bytes: Vec<u8> = (0..len).map(|_| prng.next_u64() as u8).collect();
     let ran = std::panic::catch_unwind(|| whole_server::run(&bytes));
-    let test = "cargo test -p gannet-server --test server resp_command_streams no_sequence";
+    let test = "cargo test -p gannet-server --test server no_sequence";
     ran.inspect_err(|_| println!("repeat: GANNET_SEED={seed} GANNET_WHOLE_SECONDS=0 {test}")).ok()
 }
 

@@ -1,0 +1,411 @@
+//! The shape of each crate: figures that tell how easily a stranger finds the way, and limits that they may not cross.
+//!
+//! ```text
+//!   crate/src ──> modules directly below src/       a list that a reader takes in at one look
+//!             ├─> largest import cycle, in modules  what has to be understood at once
+//!             ├─> methods of the largest type       (and the files that its `impl` blocks are spread over)
+//!             └─> doc comments that open badly      What, Who, Whether, How, Where, When instead of a verb or a noun
+//!   all crates ─> definitions of one type name
+//! ```
+//!
+//! `xtask house` prints the figures. `limits.toml` beside this file has a limit for each, which may only fall: a change
+//! that improves a figure writes the lower limit there. Tests and test modules do not count.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use syn::visit::{self, Visit};
+
+use super::Fault;
+use super::tree::{File, Tree};
+
+/// Words that open a doc comment without saying what the item does or is.
+const BAD_OPENINGS: [&str; 6] = ["What", "Who", "Whether", "How", "Where", "When"];
+
+/// The limits, as a document.
+const LIMITS: &str = include_str!("limits.toml");
+/// Its path, for messages.
+const LIMITS_PATH: &str = "xtask/src/tidy/limits.toml";
+
+/// Limits of one crate, or its figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CrateShape {
+    /// Modules directly below `src/`.
+    pub modules: usize,
+    /// Modules in the largest set of modules that all import one another, directly or not.
+    pub cycle: usize,
+    /// Methods of the types of one name, without trait implementations: the most in the crate.
+    pub methods: usize,
+    /// Doc comments in thousandths that open with a word of [`BAD_OPENINGS`].
+    pub bad_openings_permille: usize,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limits {
+    /// Definitions of one type name over all crates.
+    definitions_of_one_name: usize,
+    crates: BTreeMap<String, CrateShape>,
+}
+
+/// CrateFigures of one crate.
+#[derive(Clone, Debug, Default)]
+pub struct CrateFigures {
+    shape: CrateShape,
+    lines: usize,
+    /// The type with most methods, and the number of files with its `impl` blocks.
+    largest_type: (String, usize),
+}
+
+/// CrateFigures of all crates.
+#[derive(Debug, Default)]
+pub struct House {
+    crates: BTreeMap<String, CrateFigures>,
+    /// Names of types that are defined more than once, with the number of definitions, the most first.
+    names: Vec<(String, usize)>,
+}
+
+/// Checks the figures of `tree` against the limits.
+pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
+    match toml::from_str(LIMITS) {
+        Ok(limits) => compare(&measure(tree), &limits, faults),
+        Err(error) => faults.push(Fault::new(LIMITS_PATH, 0, error.to_string())),
+    }
+}
+
+fn compare(house: &House, limits: &Limits, faults: &mut Vec<Fault>) {
+    for (name, CrateFigures { shape, .. }) in &house.crates {
+        let Some(limit) = limits.crates.get(name) else {
+            faults.push(Fault::new(LIMITS_PATH, 0, format!("add limits for the crate '{name}': {shape:?}")));
+            continue;
+        };
+        let figures = [
+            ("modules directly below src/", shape.modules, limit.modules),
+            ("modules in an import cycle", shape.cycle, limit.cycle),
+            ("methods of one type", shape.methods, limit.methods),
+            ("permille of doc comments that open badly", shape.bad_openings_permille, limit.bad_openings_permille),
+        ];
+        for (what, value, most) in figures.into_iter().filter(|(_, value, most)| value > most) {
+            let message = format!("{value} {what}, at most {most} are allowed; `xtask house` shows the figures");
+            faults.push(Fault::new(&format!("crates/{name}"), 0, message));
+        }
+    }
+    let most = limits.definitions_of_one_name;
+    for (name, count) in house.names.iter().filter(|(_, count)| *count > most) {
+        let message = format!("{count} types are called '{name}', at most {most} may be: give this one its own name");
+        faults.push(Fault::new("crates", 0, message));
+    }
+}
+
+/// Prints the figures of `tree` as a table.
+pub fn print(tree: &Tree) {
+    let house = measure(tree);
+    println!("crate      lines  modules  cycle  methods of the largest type        bad openings, 1/1000");
+    for (name, CrateFigures { shape, lines, largest_type: (largest, files) }) in &house.crates {
+        let largest = format!("{} {largest} ({files} files)", shape.methods);
+        let (modules, cycle, bad) = (shape.modules, shape.cycle, shape.bad_openings_permille);
+        println!("{name:<9} {lines:>6} {modules:>8} {cycle:>6}  {largest:<34} {bad:>20}");
+    }
+    println!("\nnames of several types:");
+    for (name, count) in house.names.iter().filter(|(_, count)| *count > 3) {
+        println!("{count:>4}  {name}");
+    }
+}
+
+/// Measures every crate of `tree`.
+fn measure(tree: &Tree) -> House {
+    let mut sources: BTreeMap<&str, Vec<SourceFile<'_>>> = BTreeMap::new();
+    for file in tree.files.iter().filter(|file| file.is_rust() && !file.is_test() && file.path.contains("/src/")) {
+        // A file that does not parse is a fault of another rule.
+        if let (Some(name), Ok(syntax)) = (file.crate_name(), syn::parse_file(&file.text)) {
+            sources.entry(name).or_default().push(SourceFile { file, syntax });
+        }
+    }
+    let mut names: BTreeMap<String, usize> = BTreeMap::new();
+    let mut house = House::default();
+    for (name, files) in sources {
+        let mut items = Items::default();
+        files.iter().for_each(|source| items.read(source));
+        items.types.iter().for_each(|name| *names.entry(name.clone()).or_default() += 1);
+        house.crates.insert(name.to_owned(), figures(name, &files, items));
+    }
+    house.names = names.into_iter().filter(|(_, count)| *count > 1).collect();
+    house.names.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+    house
+}
+
+/// One source file of a crate.
+struct SourceFile<'t> {
+    file: &'t File,
+    syntax: syn::File,
+}
+
+impl SourceFile<'_> {
+    /// Returns the names of its modules from the crate's root on; none for the root itself.
+    fn module(&self) -> Vec<&str> {
+        let path = self.file.path.split_once("/src/").map_or("", |(_, path)| path).trim_end_matches(".rs");
+        let path = path.strip_suffix("/mod").unwrap_or(path);
+        if ["lib", "main"].contains(&path) { Vec::new() } else { path.split('/').collect() }
+    }
+}
+
+fn figures(name: &str, files: &[SourceFile<'_>], items: Items) -> CrateFigures {
+    let root = files.iter().find(|source| source.module().is_empty());
+    let (exports, modules) = root.map(|root| (exports(&root.syntax), modules(&root.syntax))).unwrap_or_default();
+    let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for source in files {
+        if let Some(module) = source.module().first() {
+            let named = Imports::of(source, &exports, &modules);
+            imports.entry((*module).to_owned()).or_default().extend(named.into_iter().filter(|other| other != module));
+        }
+    }
+    let (doc, bad) = files.iter().map(|source| openings(source.file)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let largest = items.methods.into_iter().max_by_key(|(_, (methods, _))| *methods);
+    let (largest, (methods, in_files)) = largest.unwrap_or_else(|| (name.to_owned(), Default::default()));
+    CrateFigures {
+        shape: CrateShape {
+            modules: modules.len(),
+            cycle: largest_cycle(&imports),
+            methods,
+            bad_openings_permille: (1000 * bad).checked_div(doc).unwrap_or(0),
+        },
+        lines: files.iter().map(|source| source.file.lines_without_tests()).sum(),
+        largest_type: (largest, in_files.len()),
+    }
+}
+
+/// Returns the number of doc comments of a file, and of those that open with a word of [`BAD_OPENINGS`].
+fn openings(file: &File) -> (usize, usize) {
+    let (mut comments, mut bad) = (0, 0);
+    let mut is_within = false;
+    for line in file.text.lines().take(file.lines_without_tests()) {
+        let text = line.trim_start().strip_prefix("///");
+        if let (Some(text), false) = (text, is_within) {
+            comments += 1;
+            let word = text.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+            bad += usize::from(BAD_OPENINGS.contains(&word));
+        }
+        is_within = text.is_some();
+    }
+    (comments, bad)
+}
+
+/// Returns whether an item is for tests alone.
+fn is_test(attributes: &[syn::Attribute]) -> bool {
+    let is_one = |attribute: &syn::Attribute| {
+        let tokens = attribute.meta.require_list().map(|list| list.tokens.to_string()).unwrap_or_default();
+        attribute.path().is_ident("cfg")
+            && ["test", "all (test", "any (test"].iter().any(|test| tokens.starts_with(test))
+    };
+    attributes.iter().any(is_one)
+}
+
+/// Returns the modules that the root of a crate declares.
+fn modules(root: &syn::File) -> BTreeSet<String> {
+    let module = |item: &syn::Item| match item {
+        syn::Item::Mod(module) if !is_test(&module.attrs) => Some(module.ident.to_string()),
+        _ => None,
+    };
+    root.items.iter().filter_map(module).collect()
+}
+
+/// Returns the names that the root of a crate re-exports, each with its module.
+fn exports(root: &syn::File) -> BTreeMap<String, String> {
+    let mut exports = BTreeMap::new();
+    for item in &root.items {
+        if let syn::Item::Use(item) = item {
+            for path in use_paths(&item.tree) {
+                if let [module, .., name] = path.as_slice() {
+                    exports.insert(name.clone(), module.clone());
+                }
+            }
+        }
+    }
+    exports
+}
+
+/// Returns the paths of a `use`, each with the name that it imports at its end.
+fn use_paths(tree: &syn::UseTree) -> Vec<Vec<String>> {
+    match tree {
+        syn::UseTree::Path(path) => {
+            let head = path.ident.to_string();
+            use_paths(&path.tree).into_iter().map(|rest| [vec![head.clone()], rest].concat()).collect()
+        }
+        syn::UseTree::Name(name) => vec![vec![name.ident.to_string()]],
+        syn::UseTree::Rename(rename) => vec![vec![rename.ident.to_string()]],
+        syn::UseTree::Glob(_) => vec![vec!["*".to_owned()]],
+        syn::UseTree::Group(group) => group.items.iter().flat_map(use_paths).collect(),
+    }
+}
+
+/// Modules directly below the root that a file names.
+struct Imports<'a> {
+    depth: usize,
+    exports: &'a BTreeMap<String, String>,
+    modules: &'a BTreeSet<String>,
+    found: BTreeSet<String>,
+}
+
+impl<'a> Imports<'a> {
+    fn of(
+        source: &SourceFile<'_>,
+        exports: &'a BTreeMap<String, String>,
+        modules: &'a BTreeSet<String>,
+    ) -> BTreeSet<String> {
+        let mut imports = Self { depth: source.module().len(), exports, modules, found: BTreeSet::new() };
+        imports.visit_file(&source.syntax);
+        imports.found
+    }
+
+    /// Adds the module that a path leads to, if it begins at the root: by `crate`, or by `super` often enough.
+    fn add(&mut self, path: &[String]) {
+        let supers = path.iter().take_while(|name| *name == "super").count();
+        let rest = match path {
+            [first, rest @ ..] if first == "crate" => rest,
+            _ if supers > 0 && supers == self.depth => &path[supers..],
+            _ => return,
+        };
+        let Some(name) = rest.first() else { return };
+        let module = if self.modules.contains(name) { Some(name) } else { self.exports.get(name) };
+        self.found.extend(module.cloned());
+    }
+}
+
+impl<'ast> Visit<'ast> for Imports<'_> {
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        if !is_test(&module.attrs) {
+            self.depth += 1;
+            visit::visit_item_mod(self, module);
+            self.depth -= 1;
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        use_paths(&item.tree).iter().for_each(|path| self.add(path));
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.add(&names);
+        visit::visit_path(self, path);
+    }
+}
+
+/// Types and methods of a crate.
+#[derive(Default)]
+struct Items {
+    path: String,
+    types: Vec<String>,
+    /// Methods of each type, and the files with its `impl` blocks.
+    methods: BTreeMap<String, (usize, BTreeSet<String>)>,
+}
+
+impl Items {
+    fn read(&mut self, source: &SourceFile<'_>) {
+        self.path.clone_from(&source.file.path);
+        self.visit_file(&source.syntax);
+    }
+}
+
+impl<'ast> Visit<'ast> for Items {
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        if !is_test(&module.attrs) {
+            visit::visit_item_mod(self, module);
+        }
+    }
+
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        self.types.push(item.ident.to_string());
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
+        self.types.push(item.ident.to_string());
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        let syn::Type::Path(path) = &*item.self_ty else { return };
+        if let (None, Some(name), false) = (&item.trait_, path.path.segments.last(), is_test(&item.attrs)) {
+            let methods = item.items.iter().filter(|item| matches!(item, syn::ImplItem::Fn(_))).count();
+            let entry = self.methods.entry(name.ident.to_string()).or_default();
+            entry.0 += methods;
+            entry.1.insert(self.path.clone());
+        }
+    }
+}
+
+/// Returns the size of the largest set of modules that all lead to one another; 1 if there is no cycle.
+fn largest_cycle(imports: &BTreeMap<String, BTreeSet<String>>) -> usize {
+    let reached = |from: &String| {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
+        while let Some(module) = open.pop() {
+            for next in imports.get(module).into_iter().flatten() {
+                if seen.insert(next) {
+                    open.push(next);
+                }
+            }
+        }
+        seen
+    };
+    let reach: BTreeMap<&String, BTreeSet<&String>> = imports.keys().map(|module| (module, reached(module))).collect();
+    let cycle = |(module, seen): (&&String, &BTreeSet<&String>)| {
+        let others = seen.iter().filter(|other| **other != *module);
+        1 + others.filter(|other| reach.get(**other).is_some_and(|back| back.contains(*module))).count()
+    };
+    reach.iter().map(cycle).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: &str = "mod a;\nmod b;\nmod c;\npub use c::Deep;\n#[cfg(test)]\nmod tests;\n";
+
+    fn house() -> House {
+        let a = "use crate::b;\n/// What it is.\npub struct Twice;\nimpl Twice {\n fn x() {}\n}\n";
+        let b = "/// A thing.\n///\n/// What follows.\npub struct Twice;\nfn f() -> crate::Deep {}\n";
+        let c = "use super::a::{Twice};\npub struct Deep;\n#[cfg(test)]\nmod tests {\n use crate::b;\n}\n";
+        let more = "use super::super::b;\nimpl Twice {\n fn y() {}\n}\nimpl Clone for Twice { fn clone() {} }\n";
+        let sources = [("lib.rs", ROOT), ("a.rs", a), ("b.rs", b), ("c/mod.rs", c), ("a/more.rs", more)];
+        let files: Vec<(String, &str)> =
+            sources.iter().map(|(name, text)| (format!("crates/io/src/{name}"), *text)).collect();
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+        measure(&Tree::of(&files))
+    }
+
+    #[test]
+    fn modules_cycles_methods_openings_and_names_are_counted() {
+        let house = house();
+        let io = &house.crates["io"];
+        let shape = CrateShape { modules: 3, cycle: 3, methods: 2, bad_openings_permille: 500 };
+        assert_eq!((io.shape, io.largest_type.clone()), (shape, ("Twice".to_owned(), 2)));
+        assert_eq!(house.names, [("Twice".to_owned(), 2)]);
+    }
+
+    #[test]
+    fn a_figure_over_its_limit_is_found_and_one_at_its_limit_is_not() {
+        let faults = |limits: &str| {
+            let mut faults = Vec::new();
+            compare(&house(), &toml::from_str(limits).unwrap(), &mut faults);
+            faults.len()
+        };
+        let crates = "[crates.io]\nmodules = 3\ncycle = 3\nmethods = 2\nbad_openings_permille = ";
+        assert_eq!(faults(&format!("definitions_of_one_name = 2\n{crates}500\n")), 0);
+        assert_eq!(faults(&format!("definitions_of_one_name = 1\n{crates}499\n")), 2);
+        assert_eq!(faults("definitions_of_one_name = 2\n[crates]\n"), 1, "a crate without limits");
+    }
+
+    #[test]
+    fn modules_without_a_way_back_are_no_cycle() {
+        let imports = |pairs: &[(&str, &str)]| {
+            let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+            for (from, to) in pairs {
+                imports.entry((*from).into()).or_default().insert((*to).into());
+                imports.entry((*to).into()).or_default();
+            }
+            largest_cycle(&imports)
+        };
+        assert_eq!(imports(&[("a", "b"), ("b", "c")]), 1);
+        assert_eq!(imports(&[("a", "b"), ("b", "a"), ("b", "c"), ("c", "d"), ("d", "c")]), 2);
+    }
+}
