@@ -6,6 +6,7 @@ mod doctor;
 mod file_flash;
 mod file_out;
 mod foreign;
+mod images;
 mod lab;
 mod load;
 mod load_cluster;
