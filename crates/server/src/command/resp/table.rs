@@ -232,385 +232,385 @@ macro_rules! entry {
 pub const COMMANDS: &[Entry] = &[
     entry!("acl" -2 [Admin NoScript Loading Stale] (0 0 0) ["slow"]
            "6.0.0" "server" "O(N) over the users" Other acl::acl,
-           "Says who there is, who may do what, and what was refused"),
+           "Manages users and their rights, and lists refused requests"),
     entry!("append" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "2.0.0" "string" "O(N) over the value" Append string::append,
-           "Puts bytes behind a value, and makes one where none is"),
+           "Appends bytes to a value. Creates the key if it does not exist"),
     entry!("auth" -2 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(N) over the users" Other connection::auth,
-           "Says who the client is"),
+           "Authenticates the connection"),
     entry!("cas.get" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
            "" "string" "O(1)" Gets lease::cas_get,
            "Reads a value and its CAS token"),
     entry!("cas.set" -4 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "" "string" "O(1)" Cas lease::cas_set,
-           "Stores a value where the CAS token is the one that was read"),
+           "Stores a value if its CAS token is still the one given"),
     entry!("client" -2 [Loading Stale] (0 0 0) ["slow" "connection"]
            "2.4.0" "connection" "O(1)" Other client::client,
-           "Asks for and says what a connection is"),
+           "Reports on client connections, and controls them"),
     entry!("command" -1 [Loading Stale] (0 0 0) ["slow" "connection"]
            "2.8.13" "server" "O(N) over the commands" Other info::command,
-           "Tells what commands there are"),
+           "Returns information about commands"),
     entry!("config" -2 [Admin Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
            "2.0.0" "server" "O(N) over the settings" Other config::config,
-           "Tells how the server is set up"),
+           "Returns configuration parameters, and changes them"),
     entry!("copy" -3 [Write DenyOom] (1 2 1) ["keyspace" "write" "slow"]
            "6.2.0" "generic" "O(N) over the value" Set pair::copy,
-           "Stores a key's value under another key"),
+           "Copies the value of a key to another key"),
     entry!("dbsize" 1 [ReadOnly Fast] (0 0 0) ["keyspace" "read" "fast"]
            "1.0.0" "server" "O(1)" Other keys::dbsize,
-           "Counts the keys"),
+           "Returns the number of keys in the database"),
     entry!("debug" -2 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
            "1.0.0" "server" "O(1)" Other info::debug,
-           "Helps to test, where the server allows it"),
+           "Helps to test the server, if a setting allows it"),
     entry!("decr" 2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "1.0.0" "string" "O(1)" Decr string::decr,
-           "Takes one from a counter"),
+           "Decrements the integer value of a key by one"),
     entry!("decrby" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "1.0.0" "string" "O(1)" Decr string::decrby,
-           "Takes a number from a counter"),
+           "Decrements the integer value of a key by a number"),
     entry!("del" -2 [Write] (1 -1 1) ["keyspace" "write" "slow"]
            "1.0.0" "generic" "O(N) over the keys" Delete keys::del,
            "Deletes keys"),
     entry!("discard" 1 [Loading Stale Fast] (0 0 0) ["fast" "transaction"]
            "2.0.0" "transactions" "O(N) over what is queued" Other transaction::discard,
-           "Forgets what is queued and watched"),
+           "Discards the queued commands of a transaction"),
     entry!("echo" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other connection::echo,
-           "Answers with what it is given"),
+           "Returns its argument"),
     entry!("exec" 1 [Loading Stale] (0 0 0) ["slow" "transaction"]
            "1.2.0" "transactions" "as what is queued" Other transaction::exec,
-           "Executes what is queued, as one"),
+           "Executes the queued commands of a transaction"),
     entry!("exists" -2 [ReadOnly Fast] (1 -1 1) ["keyspace" "read" "fast"]
            "1.0.0" "generic" "O(N) over the keys" Get keys::exists,
-           "Counts those of the keys that are there"),
+           "Returns how many of the keys exist"),
     entry!("expire" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
            "1.0.0" "generic" "O(1)" Touch expire::seconds,
-           "Has a key end in so many seconds"),
+           "Sets the time to live of a key, in seconds"),
     entry!("expireat" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
            "1.2.0" "generic" "O(1)" Touch expire::at,
-           "Has a key end at a time in Unix seconds"),
+           "Sets the expiry time of a key, as a Unix timestamp in seconds"),
     entry!("expiretime" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
            "7.0.0" "generic" "O(1)" Other expire::expiretime,
-           "Tells when a key ends, in Unix seconds"),
+           "Returns the expiry time of a key, as a Unix timestamp in seconds"),
     entry!("flushall" -1 [Write] (0 0 0) ["keyspace" "write" "slow" "dangerous"]
            "1.0.0" "server" "O(1)" Flush keys::flushall,
-           "Ends all keys of all databases"),
+           "Deletes all keys of all databases"),
     entry!("flushdb" -1 [Write] (0 0 0) ["keyspace" "write" "slow" "dangerous"]
            "1.0.0" "server" "O(1)" Flush keys::flushdb,
-           "Ends all keys of the database"),
+           "Deletes all keys of the database"),
     entry!("get" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
            "1.0.0" "string" "O(1)" Get string::get,
-           "Reads a value"),
+           "Returns the value of a key"),
     entry!("getdel" 2 [Write Fast] (1 1 1) ["write" "string" "fast"]
            "6.2.0" "string" "O(1)" Delete string::getdel,
-           "Reads a value and deletes its key"),
+           "Returns the value of a key and deletes the key"),
     entry!("getex" -2 [Write Fast] (1 1 1) ["write" "string" "fast"]
            "6.2.0" "string" "O(1)" Gat string::getex,
-           "Reads a value and says when its key ends"),
+           "Returns the value of a key and sets its expiry time"),
     entry!("getrange" 4 [ReadOnly] (1 1 1) ["read" "string" "slow"]
            "2.4.0" "string" "O(N) over the part" Get string::getrange,
-           "Reads a part of a value"),
+           "Returns a substring of a value"),
     entry!("getset" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "1.0.0" "string" "O(1)" Set string::getset,
-           "Stores a value and answers with the one before"),
+           "Stores a value and returns the previous one"),
     entry!("hdel" -3 [Write Fast] (1 1 1) ["write" "hash" "fast"]
            "2.0.0" "hash" "O(N) over the fields named" Delete hash::hdel,
-           "Deletes fields of a hash"),
+           "Deletes fields of a hash. Deletes the hash with its last field"),
     entry!("hello" -1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "6.0.0" "connection" "O(1)" Other connection::hello,
-           "Chooses the protocol's version and says who the client is"),
+           "Selects the protocol version, and authenticates"),
     entry!("hexists" 3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
            "2.0.0" "hash" "O(N) over the fields named" Get hash::hexists,
-           "Tells whether a field is there"),
+           "Returns whether a field of a hash exists"),
     entry!("hexpire" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
            "7.4.0" "hash" "O(N) over the fields named" Touch hash::hexpire,
-           "Has fields end in so many seconds"),
+           "Sets the time to live of hash fields, in seconds"),
     entry!("hexpireat" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
            "7.4.0" "hash" "O(N) over the fields named" Touch hash::hexpireat,
-           "Has fields end at a time in Unix seconds"),
+           "Sets the expiry time of hash fields, as a Unix timestamp in seconds"),
     entry!("hexpiretime" -5 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
            "7.4.0" "hash" "O(N) over the fields named" Other hash::hexpiretime,
-           "Tells when fields end, in Unix seconds"),
+           "Returns the expiry times of hash fields, as Unix timestamps in seconds"),
     entry!("hget" 3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
            "2.0.0" "hash" "O(N) over the fields named" Get hash::hget,
-           "Reads a field"),
+           "Returns the value of a hash field"),
     entry!("hgetall" 2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
            "2.0.0" "hash" "O(N) over the record" MultiGet hash::hgetall,
-           "Reads all fields with their names"),
+           "Returns all fields and values of a hash"),
     entry!("hgetdel" -5 [Write Fast] (1 1 1) ["write" "hash" "fast"]
            "8.0.0" "hash" "O(N) over the fields named" Delete hash::hgetdel,
-           "Reads fields and deletes them"),
+           "Returns the values of hash fields and deletes the fields"),
     entry!("hgetex" -5 [Write Fast] (1 1 1) ["write" "hash" "fast"]
            "8.0.0" "hash" "O(N) over the fields named" Gat hash::hgetex,
-           "Reads fields and says when they end"),
+           "Returns the values of hash fields and sets their expiry times"),
     entry!("hincrby" 4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
            "2.0.0" "hash" "O(N) over the fields named" Incr hash::hincrby,
-           "Adds a number to a field"),
+           "Increments the integer value of a hash field by a number"),
     entry!("hincrbyfloat" 4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
            "2.6.0" "hash" "O(N) over the fields named" Incr hash::hincrbyfloat,
-           "Adds a number with a point to a field"),
+           "Increments the floating-point value of a hash field by a number"),
     entry!("hkeys" 2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
            "2.0.0" "hash" "O(N) over the record" MultiGet hash::hkeys,
-           "Tells the names of all fields"),
+           "Returns all field names of a hash"),
     entry!("hlen" 2 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
            "2.0.0" "hash" "O(1)" Get hash::hlen,
-           "Counts the fields"),
+           "Returns the number of fields of a hash"),
     entry!("hmget" -3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
            "2.0.0" "hash" "O(N) over the fields named" MultiGet hash::hmget,
-           "Reads fields"),
+           "Returns the values of hash fields"),
     entry!("hmset" -4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
            "2.0.0" "hash" "O(N) over the fields named" Set hash::hmset,
-           "Stores fields"),
+           "Sets the values of hash fields"),
     entry!("hotkeys" -1 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
            "" "server" "O(N) over the minutes" Other hotkeys::hotkeys,
-           "Tells which keys and prefixes are asked for most, are longest, or are missed"),
+           "Returns the keys and prefixes that are requested most, are largest, or miss most"),
     entry!("hpersist" -5 [Write Fast] (1 1 1) ["write" "hash" "fast"]
            "7.4.0" "hash" "O(N) over the fields named" Touch hash::hpersist,
-           "Has fields stay"),
+           "Removes the expiry times of hash fields"),
     entry!("hpexpire" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
            "7.4.0" "hash" "O(N) over the fields named" Touch hash::hpexpire,
-           "Has fields end in so many milliseconds"),
+           "Sets the time to live of hash fields, in milliseconds"),
     entry!("hpexpireat" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
            "7.4.0" "hash" "O(N) over the fields named" Touch hash::hpexpireat,
-           "Has fields end at a time in Unix milliseconds"),
+           "Sets the expiry time of hash fields, as a Unix timestamp in milliseconds"),
     entry!("hpexpiretime" -5 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
            "7.4.0" "hash" "O(N) over the fields named" Other hash::hpexpiretime,
-           "Tells when fields end, in Unix milliseconds"),
+           "Returns the expiry times of hash fields, as Unix timestamps in milliseconds"),
     entry!("hpttl" -5 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
            "7.4.0" "hash" "O(N) over the fields named" Other hash::hpttl,
-           "Tells in how many milliseconds fields end"),
+           "Returns the remaining times to live of hash fields, in milliseconds"),
     entry!("hrandfield" -2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
            "6.2.0" "hash" "O(N) over the record" Get hash::hrandfield,
-           "Tells some fields"),
+           "Returns random fields of a hash"),
     entry!("hscan" -3 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
            "2.8.0" "hash" "O(N) over the record" Other hash::hscan,
-           "Walks over the fields"),
+           "Iterates over the fields and values of a hash"),
     entry!("hset" -4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
            "2.0.0" "hash" "O(N) over the fields named" Set hash::hset,
-           "Stores fields, and counts the new ones"),
+           "Sets the values of hash fields, and returns the number of new fields"),
     entry!("hsetex" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
            "8.0.0" "hash" "O(N) over the fields named" Set hash::hsetex,
-           "Stores fields that end"),
+           "Sets the values of hash fields and their expiry times"),
     entry!("hsetnx" 4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
            "2.0.0" "hash" "O(N) over the fields named" Add hash::hsetnx,
-           "Stores a field where none is"),
+           "Sets the value of a hash field if the field does not exist"),
     entry!("hstrlen" 3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
            "3.2.0" "hash" "O(N) over the fields named" Get hash::hstrlen,
-           "Tells how long a field is"),
+           "Returns the length of the value of a hash field"),
     entry!("httl" -5 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
            "7.4.0" "hash" "O(N) over the fields named" Other hash::httl,
-           "Tells in how many seconds fields end"),
+           "Returns the remaining times to live of hash fields, in seconds"),
     entry!("hvals" 2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
            "2.0.0" "hash" "O(N) over the record" MultiGet hash::hvals,
-           "Reads all fields without their names"),
+           "Returns all values of a hash"),
     entry!("incr" 2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "1.0.0" "string" "O(1)" Incr string::incr,
-           "Adds one to a counter"),
+           "Increments the integer value of a key by one"),
     entry!("incrby" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "1.0.0" "string" "O(1)" Incr string::incrby,
-           "Adds a number to a counter"),
+           "Increments the integer value of a key by a number"),
     entry!("incrbyfloat" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "2.6.0" "string" "O(1)" Incr string::incrbyfloat,
-           "Adds a number with a point to a value"),
+           "Increments the floating-point value of a key by a number"),
     entry!("info" -1 [Loading Stale] (0 0 0) ["slow" "dangerous"]
            "1.0.0" "server" "O(1)" Other info::info,
-           "Tells how the server is"),
+           "Returns information and statistics about the server"),
     entry!("keys" 2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow" "dangerous"]
            "1.0.0" "generic" "O(N) over all keys" Other walk::keys,
-           "Tells all keys that match a pattern"),
+           "Returns all keys that match a pattern"),
     entry!("latency" -2 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
            "2.8.13" "server" "O(N) over the entries" Other slowlog::latency,
-           "Tells how long requests take, and which part of them"),
+           "Returns how long requests take, by part"),
     entry!("lease.get" -2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "" "string" "O(1)" Gets lease::lease_get,
-           "Reads a value, or wins the right to fill it"),
+           "Returns a value, or grants the right to fill it"),
     entry!("lease.set" -4 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "" "string" "O(1)" Cas lease::lease_set,
-           "Fills a value by the right that was won"),
+           "Stores a value by the right to fill it"),
     entry!("lease.stale" -2 [Write Fast] (1 1 1) ["write" "string" "fast"]
            "" "string" "O(1)" Delete lease::lease_stale,
-           "Has a value be read until somebody has refilled it"),
+           "Marks a value stale: clients read it until one of them refills it"),
     entry!("memory" -2 [ReadOnly] (2 2 1) ["read" "slow"]
            "4.0.0" "server" "O(1)" Other slowlog::memory,
-           "Tells what keys and the server take of the memory"),
+           "Reports memory usage of keys and of the server"),
     entry!("mget" -2 [ReadOnly Fast] (1 -1 1) ["read" "string" "fast"]
            "1.0.0" "string" "O(N) over the keys" MultiGet mget::mget,
-           "Reads values"),
+           "Returns the values of keys"),
     entry!("monitor" 1 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
            "1.0.0" "server" "O(1)" Other pubsub::monitor,
-           "Has every command be told as it is done"),
+           "Streams every command as it is executed"),
     entry!("mset" -3 [Write DenyOom] (1 -1 2) ["write" "string" "slow"]
            "1.0.1" "string" "O(N) over the keys" Set pair::mset,
-           "Stores values"),
+           "Sets the values of keys"),
     entry!("msetnx" -3 [Write DenyOom] (1 -1 2) ["write" "string" "slow"]
            "1.0.1" "string" "O(N) over the keys" Add pair::msetnx,
-           "Stores values where none of the keys is there"),
+           "Sets the values of keys if none of the keys exists"),
     entry!("multi" 1 [Loading Stale Fast] (0 0 0) ["fast" "transaction"]
            "1.2.0" "transactions" "O(1)" Other transaction::multi,
-           "Has what follows be queued until it is executed"),
+           "Starts a transaction: the commands that follow are queued"),
     entry!("object" -2 [ReadOnly] (2 2 1) ["keyspace" "read" "slow"]
            "2.2.3" "generic" "O(1)" Other keys::object,
-           "Tells how a value is kept"),
+           "Reports how the value of a key is stored"),
     entry!("persist" 2 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
            "2.2.0" "generic" "O(1)" Touch expire::persist,
-           "Has a key stay"),
+           "Removes the expiry time of a key"),
     entry!("pexpire" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
            "2.6.0" "generic" "O(1)" Touch expire::millis,
-           "Has a key end in so many milliseconds"),
+           "Sets the time to live of a key, in milliseconds"),
     entry!("pexpireat" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
            "2.6.0" "generic" "O(1)" Touch expire::at_millis,
-           "Has a key end at a time in Unix milliseconds"),
+           "Sets the expiry time of a key, as a Unix timestamp in milliseconds"),
     entry!("pexpiretime" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
            "7.0.0" "generic" "O(1)" Other expire::pexpiretime,
-           "Tells when a key ends, in Unix milliseconds"),
+           "Returns the expiry time of a key, as a Unix timestamp in milliseconds"),
     entry!("ping" -1 [Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other connection::ping,
-           "Answers, so that a client knows that someone is there"),
+           "Replies, so that a client can check the connection"),
     entry!("psetex" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
            "2.6.0" "string" "O(1)" Set string::psetex,
-           "Stores a value that ends in so many milliseconds"),
+           "Sets a key's value and its time to live, in milliseconds"),
     entry!("psubscribe" -2 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
            "2.0.0" "pubsub" "O(N) over the patterns" Other pubsub::psubscribe,
-           "Has messages of all channels come whose names match"),
+           "Subscribes to channels whose names match a pattern"),
     entry!("pttl" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
            "2.6.0" "generic" "O(1)" Other expire::pttl,
-           "Tells in how many milliseconds a key ends"),
+           "Returns the remaining time to live of a key, in milliseconds"),
     entry!("publish" 3 [PubSub Loading Stale Fast] (0 0 0) ["pubsub" "fast"]
            "2.0.0" "pubsub" "O(N+M) over subscribers and patterns" Other pubsub::publish,
-           "Tells those that are subscribed to a channel"),
+           "Publishes a message to a channel"),
     entry!("pubsub" -2 [PubSub Loading Stale] (0 0 0) ["pubsub" "slow"]
            "2.8.0" "pubsub" "O(N) over the channels" Other pubsub::pubsub,
-           "Tells who is subscribed to what"),
+           "Reports channels and their numbers of subscribers"),
     entry!("punsubscribe" -1 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
            "2.0.0" "pubsub" "O(N) over the patterns" Other pubsub::punsubscribe,
-           "Ends subscriptions to patterns"),
+           "Unsubscribes from patterns"),
     entry!("quit" -1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other connection::quit,
-           "Ends the connection"),
+           "Closes the connection"),
     entry!("randomkey" 1 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"]
            "1.0.0" "generic" "O(1)" Other scan::randomkey,
-           "Tells some key"),
+           "Returns a random key"),
     entry!("rec.add" -6 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
            "" "hash" "O(N) over the record" Incr records::add,
-           "Adds to numbers of a record"),
+           "Increments numbers in bins of a record"),
     entry!("rec.append" -6 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
            "" "hash" "O(N) over the record" Append records::append,
-           "Puts parts behind texts of a record"),
+           "Appends bytes to bins of a record"),
     entry!("rec.del" -2 [Write] (1 1 1) ["write" "hash" "slow"]
            "" "hash" "O(N) over the record" Delete records::del,
            "Deletes a record"),
     entry!("rec.exists" 2 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
            "" "hash" "O(N) over the record" Get records::exists,
-           "Tells a record's revision, or 0"),
+           "Returns the revision of a record, or 0 if it does not exist"),
     entry!("rec.get" -2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
            "" "hash" "O(N) over the record" Get records::get,
-           "Reads a record or some of its bins"),
+           "Returns a record, or some of its bins"),
     entry!("rec.index" -2 [Write] (0 0 0) ["write" "hash" "slow" "dangerous"]
            "" "hash" "O(N) over the keys" Other records::index,
-           "Makes, drops and tells secondary indexes of sets"),
+           "Creates, drops and lists secondary indexes of sets"),
     entry!("rec.mget" -3 [ReadOnly] (2 -1 1) ["read" "hash" "slow"]
            "" "hash" "O(N) over the keys and bins" MultiGet records::mget,
-           "Reads records or some of their bins as one"),
+           "Returns records, or some of their bins, as one operation"),
     entry!("rec.mput" -4 [Write DenyOom] (2 -1 -1) ["write" "hash" "slow"]
            "" "hash" "O(N) over the keys and bins" Set records::mput,
-           "Stores the same bins of several records as one"),
+           "Sets bins of several records, as one operation"),
     entry!("rec.operate" -5 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
            "" "hash" "O(N) over the record" Set records::operate,
-           "Does several things to the bins of a record at once"),
+           "Executes several operations on the bins of a record, as one operation"),
     entry!("rec.put" -6 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
            "" "hash" "O(N) over the record" Set records::put,
-           "Stores bins of a record"),
+           "Sets bins of a record"),
     entry!("rec.query" -5 [ReadOnly] (0 0 0) ["read" "hash" "slow"]
-           "" "hash" "O(log N) over the index, and O(N) over the records told" Other records::query,
-           "Tells the records of a set by the value of an indexed bin"),
+           "" "hash" "O(log N) over the index, and O(N) over the records returned" Other records::query,
+           "Returns the records of a set whose indexed bin matches"),
     entry!("rec.scan" -3 [ReadOnly] (0 0 0) ["read" "hash" "slow"]
            "" "hash" "O(N) over the keys looked at" Other records::scan,
-           "Walks over the records of a set"),
+           "Iterates over the records of a set"),
     entry!("rec.sets" 1 [ReadOnly] (0 0 0) ["read" "hash" "slow"]
            "" "hash" "O(N) over the sets and their bins" Other records::sets,
-           "Tells which sets there are, and their bins"),
+           "Lists sets and their bins"),
     entry!("rec.touch" -2 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
            "" "hash" "O(N) over the record" Touch records::touch,
-           "Says when a record ends"),
+           "Sets the time to live of a record"),
     entry!("rec.truncate" 2 [Write] (0 0 0) ["write" "hash" "slow" "dangerous"]
            "" "hash" "O(1), then O(N) over the keys in the background" Flush records::truncate,
-           "Ends all records of a set at once"),
+           "Deletes all records of a set"),
     entry!("rename" 3 [Write] (1 2 1) ["keyspace" "write" "slow"]
            "1.0.0" "generic" "O(N) over the value" Set pair::rename,
-           "Has a key's value be under another key"),
+           "Renames a key, and overwrites the destination"),
     entry!("renamenx" 3 [Write Fast] (1 2 1) ["keyspace" "write" "fast"]
            "1.0.0" "generic" "O(N) over the value" Set pair::renamenx,
-           "Has a key's value be under another key, if that is not there"),
+           "Renames a key if the destination does not exist"),
     entry!("reset" 1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "6.2.0" "connection" "O(1)" Other connection::reset,
-           "Has the connection be as it was at its beginning"),
+           "Resets the connection to its initial state"),
     entry!("role" 1 [Admin Loading Stale Fast] (0 0 0) ["admin" "fast" "dangerous"]
            "2.8.12" "server" "O(1)" Other info::role,
-           "Tells what the server is to others"),
+           "Returns the replication role of the server"),
     entry!("scan" -2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"]
            "2.8.0" "generic" "O(1) a call" Other scan::scan,
-           "Walks over the keys"),
+           "Iterates over the keys of the database"),
     entry!("select" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other connection::select,
-           "Chooses a database, by number or name"),
+           "Selects a database, by number or by name"),
     entry!("set" -3 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
            "1.0.0" "string" "O(1)" Set string::set,
-           "Stores a value"),
+           "Sets the value of a key"),
     entry!("setex" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
            "2.0.0" "string" "O(1)" Set string::setex,
-           "Stores a value that ends in so many seconds"),
+           "Sets a key's value and its time to live, in seconds"),
     entry!("setnx" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "1.0.0" "string" "O(1)" Add string::setnx,
-           "Stores a value where none is"),
+           "Sets the value of a key if the key does not exist"),
     entry!("setrange" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
            "2.2.0" "string" "O(N) over the value" Set string::setrange,
-           "Stores a part of a value"),
+           "Overwrites a part of a value from an offset on"),
     entry!("slowlog" -2 [Admin Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
            "2.2.12" "server" "O(N) over the entries" Other slowlog::slowlog,
-           "Tells which requests took long"),
+           "Returns the slow log's entries"),
     entry!("spublish" 3 [PubSub Loading Stale Fast] (1 1 1) ["pubsub" "fast"]
            "7.0.0" "pubsub" "O(N) over subscribers" Other pubsub::spublish,
-           "Tells those that are subscribed to a shard channel"),
+           "Publishes a message to a shard channel"),
     entry!("ssubscribe" -2 [PubSub NoScript Loading Stale] (1 -1 1) ["pubsub" "slow"]
            "7.0.0" "pubsub" "O(N) over the channels" Other pubsub::ssubscribe,
-           "Has messages of shard channels come"),
+           "Subscribes to shard channels"),
     entry!("strlen" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
            "2.2.0" "string" "O(1)" Get string::strlen,
-           "Tells how long a value is"),
+           "Returns the length of a value"),
     entry!("subscribe" -2 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
            "2.0.0" "pubsub" "O(N) over the channels" Other pubsub::subscribe,
-           "Has messages of channels come"),
+           "Subscribes to channels"),
     entry!("sunsubscribe" -1 [PubSub NoScript Loading Stale] (1 -1 1) ["pubsub" "slow"]
            "7.0.0" "pubsub" "O(N) over the channels" Other pubsub::sunsubscribe,
-           "Ends subscriptions to shard channels"),
+           "Unsubscribes from shard channels"),
     entry!("time" 1 [Loading Stale Fast] (0 0 0) ["fast"]
            "2.6.0" "server" "O(1)" Other info::time,
-           "Tells the time"),
+           "Returns the server's time"),
     entry!("touch" -2 [ReadOnly Fast] (1 -1 1) ["keyspace" "read" "fast"]
            "3.2.1" "generic" "O(N) over the keys" Touch keys::touch,
-           "Counts those of the keys that are there, as a read of them"),
+           "Returns how many of the keys exist, and counts as a read of them"),
     entry!("ttl" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
            "1.0.0" "generic" "O(1)" Other expire::ttl,
-           "Tells in how many seconds a key ends"),
+           "Returns the remaining time to live of a key, in seconds"),
     entry!("type" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
            "1.0.0" "generic" "O(1)" Other keys::kind,
-           "Tells what a key is"),
+           "Returns the type of the value of a key"),
     entry!("unlink" -2 [Write Fast] (1 -1 1) ["keyspace" "write" "fast"]
            "4.0.0" "generic" "O(N) over the keys" Delete keys::del,
            "Deletes keys"),
     entry!("unsubscribe" -1 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
            "2.0.0" "pubsub" "O(N) over the channels" Other pubsub::unsubscribe,
-           "Ends subscriptions to channels"),
+           "Unsubscribes from channels"),
     entry!("unwatch" 1 [Loading Stale Fast] (0 0 0) ["fast" "transaction"]
            "2.2.0" "transactions" "O(1)" Other transaction::unwatch,
-           "Forgets what is watched"),
+           "Discards the watched keys of the connection"),
     entry!("wait" 3 [] (0 0 0) ["slow" "connection"]
            "3.0.0" "generic" "O(1)" Other info::wait,
-           "Counts the replicas that have what was written"),
+           "Returns the number of replicas that acknowledged earlier writes"),
     entry!("watch" -2 [Loading Stale Fast] (1 -1 1) ["fast" "transaction"]
            "2.2.0" "transactions" "O(1) a key" Other transaction::watch,
-           "Has the next transaction end if one of the keys is changed before"),
+           "Watches keys: the next transaction is aborted if one of them changes"),
 ];
 
 #[cfg(test)]
