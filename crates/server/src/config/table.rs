@@ -108,9 +108,9 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["127.0.0.1:11211"],
         range: None,
         reload: Reload::Restart,
-        help: "Where memcached clients connect: an IP address and a port, or unix: and a path. Without an \
-               auth_file everyone who can connect may do everything, so keep it away from networks that are not \
-               trusted.",
+        help: "Addresses for memcached clients: an IP address and a port, or unix: and a path. Without an \
+               auth_file every client that can connect may execute every command, so keep it away from \
+               untrusted networks.",
         value: |s| &mut s.memcached,
     },
     Setting {
@@ -119,8 +119,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &[],
         range: None,
         reload: Reload::Restart,
-        help: "Where clients of Redis connect, as with memcached. The keys are the same for both. When no listener is \
-               named at all, gannet serve listens on 127.0.0.1:6379 for them.",
+        help: "Addresses for Redis clients, as with memcached. Both protocols serve the same keys. If no \
+               listener is named at all, gannet serve listens on 127.0.0.1:6379 for Redis clients.",
         value: |s| &mut s.resp,
     },
     Setting {
@@ -129,7 +129,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["127.0.0.1:9090"],
         range: None,
         reload: Reload::Restart,
-        help: "Where metrics, health and this configuration are served over HTTP; \"none\" turns it off.",
+        help: "The address of the admin port, which serves metrics, health and this configuration over HTTP; \
+               \"none\" turns it off.",
         value: |s| &mut s.admin,
     },
     Setting {
@@ -147,7 +148,7 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["false"],
         range: None,
         reload: Reload::Restart,
-        help: "IPv6 addresses take no IPv4 clients. Without it [::] takes both.",
+        help: "IPv6 addresses accept no IPv4 clients. If false, [::] accepts both.",
         value: |s| &mut s.ipv6_only,
     },
     Setting {
@@ -156,7 +157,7 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["1024"],
         range: Some((1, 65_535)),
         reload: Reload::Restart,
-        help: "Connections that wait in the kernel to be accepted, for each address. The kernel's own limit is \
+        help: "Connections that wait in the kernel to be accepted, per address. The kernel's own limit is \
                net.core.somaxconn.",
         value: |s| &mut s.backlog,
     },
@@ -166,8 +167,9 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["none"],
         range: None,
         reload: Reload::Restart,
-        help: "A file of user:password lines, 8 at most. A memcached client has to send \"user password\" as the value \
-               of its first set. SIGHUP reads the file again. \"none\" lets everyone in.",
+        help: "A file of user:password lines, 8 at most. A memcached client authenticates by sending \"user \
+               password\" as the value of its first set. SIGHUP reads the file again. \"none\" requires no \
+               password.",
         value: |s| &mut s.auth_file,
     },
     Setting {
@@ -176,8 +178,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["none"],
         range: None,
         reload: Reload::Restart,
-        help: "A file of users of Redis's protocol and what they may do: lines of \"user NAME rule ...\", as ACL SAVE \
-               writes them. SIGHUP and ACL LOAD read it again. \"none\": users are kept until the server ends.",
+        help: "A file of Redis users and their rights: lines of \"user NAME rule ...\", as ACL SAVE writes \
+               them. SIGHUP and ACL LOAD read it again. \"none\": users are lost when the server ends.",
         value: |s| &mut s.acl_file,
     },
     Setting {
@@ -186,8 +188,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["true"],
         range: None,
         reload: Reload::Restart,
-        help: "While there is no auth_file, clients of Redis on other hosts may only PING, HELLO, AUTH and QUIT, and \
-               are told so. Say false where the network is trusted.",
+        help: "If there is no auth_file, Redis clients on other hosts may only use PING, HELLO, AUTH and QUIT, \
+               and other commands reply with an error that says so. Set false only on a trusted network.",
         value: |s| &mut s.protected,
     },
     Setting {
@@ -196,8 +198,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["auto"],
         range: Some((ByteSize::mib(16).0, 64 * TIB)),
         reload: Reload::Live,
-        help: "All memory for items, their index and buffers. \"auto\" is a quarter of what the machine, or the \
-               control group that the server runs in, has.",
+        help: "All memory for items, their index and buffers. \"auto\" is a quarter of the memory of the \
+               machine, or of the control group of the server.",
         value: |s| &mut s.memory,
     },
     Setting {
@@ -207,7 +209,7 @@ pub static SETTINGS: [Setting; 45] = [
         range: Some((ByteSize::kib(1).0, ByteSize::mib(1).0)),
         reload: Reload::Restart,
         help: "The size of a segment, the unit in which memory is filled, expired and evicted: a power of two. \
-               \"auto\" is 1MiB, and less for a small memory.",
+               \"auto\" is 1MiB, or less for a small memory.",
         value: |s| &mut s.segment,
     },
     Setting {
@@ -216,8 +218,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["1MiB"],
         range: Some((ByteSize::kib(1).0, GIB)),
         reload: Reload::Restart,
-        help: "The largest item, key and value together, at most half of the memory. Items larger than an eighth of \
-               a segment are kept in pieces.",
+        help: "The largest item, key and value together, at most half of the memory. Items larger than an \
+               eighth of a segment are stored in pieces.",
         value: |s| &mut s.item_max,
     },
     Setting {
@@ -226,8 +228,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["true"],
         range: None,
         reload: Reload::Restart,
-        help: "Ask the kernel for huge pages. What was had is in the log and in the metrics; without them the \
-               server runs, with slower reads.",
+        help: "Ask the kernel for huge pages. The log and the metrics report how many it granted. Without them \
+               reads are slower.",
         value: |s| &mut s.huge_pages,
     },
     Setting {
@@ -236,8 +238,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["false"],
         range: None,
         reload: Reload::Restart,
-        help: "Lock all memory of the process, so that none of it is ever swapped out. What the kernel refuses is a \
-               warning.",
+        help: "Lock all memory of the process, so that the kernel never swaps it out. If the kernel refuses, \
+               the log has a warning.",
         value: |s| &mut s.lock,
     },
     Setting {
@@ -246,8 +248,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["true"],
         range: None,
         reload: Reload::Restart,
-        help: "Items are evicted to make room for others. Without it a store that is full refuses what does not fit, \
-               until items end or are deleted.",
+        help: "Items are evicted to make room for others. If false, a full store refuses new items until others \
+               expire or are deleted.",
         value: |s| &mut s.evict,
     },
     Setting {
@@ -256,9 +258,9 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["none"],
         range: None,
         reload: Reload::Restart,
-        help: "A file, best on tmpfs, that the memory lies in: what was acknowledged is there again after a restart, a \
-               crash of the server or kill -9. It is made if it is not there, and takes all of store.memory at once. \
-               \"none\": the memory is the process's own, and ends with it.",
+        help: "A file, best on tmpfs, that holds the memory: every acknowledged write is there again after a \
+               restart, a crash of the server or kill -9. The server creates the file if it does not exist, and \
+               allocates all of store.memory at once. \"none\": the memory ends with the process.",
         value: |s| &mut s.file,
     },
     Setting {
@@ -267,9 +269,9 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["file"],
         range: None,
         reload: Reload::Restart,
-        help: "Where the index of a store in a file is. \"file\": with it, so that all is there at once after a \
-               restart. \"dram\": in the server's own memory, for files on what is slower; it is made anew at a \
-               start, while the server serves, and what is not found yet is a miss.",
+        help: "The place of the index of a store in a file. \"file\": in the file, so that all items are found \
+               at once after a restart. \"dram\": in the memory of the server, for files on slower devices; it \
+               is rebuilt at each start while the server serves, and items that are not found yet are misses.",
         value: |s| &mut s.file_index,
     },
     Setting {
@@ -278,9 +280,9 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["0s"],
         range: Some((0, DAY)),
         reload: Reload::Restart,
-        help: "For a file on a disk: so often all of it is written there, and after a loss of power the server goes on \
-               from the last time that this was done. What was stored or changed since may be gone, and what was on \
-               flash is. 0s: it is not, and a file that was there when the power went is not to be relied on.",
+        help: "How often the whole memory file is flushed to disk. After a power loss the server resumes from \
+               the last checkpoint: newer writes may be lost, and all items on flash are lost. 0s: no \
+               checkpoints, and the contents of the file are discarded after a power loss.",
         value: |s| &mut s.checkpoint,
     },
     Setting {
@@ -289,9 +291,9 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["false"],
         range: None,
         reload: Reload::Restart,
-        help: "Without store.file, the memory is such that a new process can take it over with `gannet serve \
-               --upgrade`; one in a file always is. It is shared memory then, taken whole at the start; huge \
-               pages stand behind it where the host gives them to shared memory.",
+        help: "Without store.file, the memory can still be taken over by a new process with `gannet serve \
+               --upgrade`; memory in a file always can. It is then shared memory, allocated whole at the start, \
+               with huge pages only if the host grants them to shared memory.",
         value: |s| &mut s.upgradable,
     },
     Setting {
@@ -300,9 +302,9 @@ pub static SETTINGS: [Setting; 45] = [
         default: &[],
         range: None,
         reload: Reload::Restart,
-        help: "Files or block devices that evicted items go to, each with the size that is used of it. A file is made \
-               if it is not there. What they hold is written over, also at a start; with store.file a start goes on \
-               with what is there.",
+        help: "Files or block devices for evicted items, each with the size to use. A file is created if it \
+               does not exist. Their old contents are overwritten, also at a start; with store.file a start \
+               keeps the items on them.",
         value: |s| &mut s.flash,
     },
     Setting {
@@ -311,8 +313,9 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["0B"],
         range: None,
         reload: Reload::Restart,
-        help: "What may be written to flash a day, on all devices together: their size times what the maker gives as \
-               drive writes a day. Where that is short, what was never read is left out first. 0B: no limit.",
+        help: "Bytes that may be written to flash a day, on all devices together: their size times the drive \
+               writes a day that the manufacturer rates. If the budget is short, items that were never read are \
+               dropped first. 0B: no limit.",
         value: |s| &mut s.flash_writes,
     },
     Setting {
@@ -321,8 +324,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["512B"],
         range: Some((64, 1 << 20)),
         reload: Reload::Restart,
-        help: "The mean length of an item on flash, key and value: the index, a part of store.memory, is made for as \
-               many of them as fit, and keeps that size. It takes half of the memory at most.",
+        help: "The mean length of an item on flash, key and value. The index, a part of store.memory, is sized \
+               for as many of these items as fit, and keeps that size. It takes at most half of the memory.",
         value: |s| &mut s.flash_item,
     },
     Setting {
@@ -340,9 +343,9 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["auto"],
         range: None,
         reload: Reload::Restart,
-        help: "How workers wait for their sockets: epoll, or uring (io_uring, from kernel 6.1 on, with at most 6MiB of \
-               buffers a worker). Where the kernel refuses io_uring, the log says why and epoll is taken. \"auto\" is \
-               io_uring where it is to be had, and epoll with a maxconns below 16.",
+        help: "How workers wait for their sockets: epoll, or uring (io_uring, from kernel 6.1 on, with at most \
+               6MiB of buffers a worker). If the kernel refuses io_uring, the log says why and workers use \
+               epoll. \"auto\" is io_uring if available, and epoll with a maxconns below 16.",
         value: |s| &mut s.io,
     },
     Setting {
@@ -351,8 +354,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["none"],
         range: None,
         reload: Reload::Restart,
-        help: "The CPUs that workers are bound to, one each in the order of the list, as in \"0-3,8\"; \"auto\" \
-               takes those of `gannet doctor plan`, and as many workers; \"none\" leaves them to the kernel.",
+        help: "The CPUs to bind workers to, one each in the order of the list, as in \"0-3,8\"; \"auto\" uses \
+               those of `gannet doctor plan`, and as many workers; \"none\" leaves the choice to the kernel.",
         value: |s| &mut s.pin,
     },
     Setting {
@@ -361,8 +364,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["0s"],
         range: Some((0, SECOND)),
         reload: Reload::Restart,
-        help: "How long a worker that has nothing to do looks again and again before it sleeps, as in \"50us\"; 0s: it \
-               sleeps at once. It saves the wake-up, and takes the CPU whole for as long.",
+        help: "How long an idle worker polls before it sleeps, as in \"50us\"; 0s: it sleeps at once. Polling \
+               saves the wake-up and uses the whole CPU meanwhile.",
         value: |s| &mut s.busy_poll,
     },
     Setting {
@@ -371,9 +374,9 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["auto"],
         range: Some((1, 1_000_000)),
         reload: Reload::Live,
-        help: "Connections at once; the next one gets an error line and is closed. \"auto\" is 10000, or what the \
-               limit of open files allows if that is less. A reload takes a lower value, or a higher one up to \
-               the value at start.",
+        help: "Connections at once; the next one gets an error line and is closed. \"auto\" is 10000, or less \
+               if the limit of open files is lower. A reload accepts a lower value, or a higher one up to the \
+               value at start.",
         value: |s| &mut s.maxconns,
     },
     Setting {
@@ -391,9 +394,9 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["30s"],
         range: Some((SECOND / 10, DAY)),
         reload: Reload::Live,
-        help: "A client that takes none of its replies for this long is dropped. Incomplete requests need no such \
-               time: they are set aside within milliseconds, in a sixteenth of the memory, 64MiB at most. When that is \
-               used up, the oldest is closed.",
+        help: "A client that reads none of its replies for this long is closed. Incomplete requests need no \
+               such time: they are set aside within milliseconds, in a sixteenth of the memory, 64MiB at most. \
+               If that is used up, the oldest is closed.",
         value: |s| &mut s.stall_timeout,
     },
     Setting {
@@ -402,7 +405,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["10s"],
         range: Some((0, 600 * SECOND)),
         reload: Reload::Restart,
-        help: "After SIGTERM or SIGINT, how long requests in flight may take before their connections are closed.",
+        help: "How long requests in flight may take after SIGTERM or SIGINT before their connections are \
+               closed.",
         value: |s| &mut s.stop_timeout,
     },
     Setting {
@@ -411,7 +415,7 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["64"],
         range: Some((1, crate::context::OPS_A_BATCH as u64)),
         reload: Reload::Restart,
-        help: "Requests of one client that are served before it is the others' turn.",
+        help: "Requests of one client that are served before other clients get their turn.",
         value: |s| &mut s.requests_a_visit,
     },
     Setting {
@@ -420,8 +424,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["8MiB"],
         range: Some((ByteSize::kib(16).0, GIB)),
         reload: Reload::Live,
-        help: "Messages that may wait for one client of Redis that is subscribed to channels or monitors; who is \
-               further behind is dropped. For all of them together see client_memory.",
+        help: "Messages that may wait for one Redis client that subscribes to channels or monitors; a client \
+               that is further behind is closed. client_memory bounds all of them together.",
         value: |s| &mut s.subscriber_backlog,
     },
     Setting {
@@ -430,9 +434,9 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["auto"],
         range: Some((ByteSize::mib(1).0, 64 * TIB)),
         reload: Reload::Restart,
-        help: "All memory that clients hold outside store.memory: queued requests, replies that are not read, messages \
-               and names of channels, rules of users. A request that needs more is refused with an OOM error, after \
-               the oldest slow readers were closed. \"auto\" is an eighth of store.memory, and 16MiB at least.",
+        help: "All memory that clients hold outside store.memory: queued requests, unread replies, messages, \
+               names of channels, rules of users. A request that needs more is refused with an OOM error, after \
+               the oldest slow readers were closed. \"auto\" is an eighth of store.memory, at least 16MiB.",
         value: |s| &mut s.client_memory,
     },
     Setting {
@@ -450,7 +454,7 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["true"],
         range: None,
         reload: Reload::Restart,
-        help: "Items have CAS tokens. Without it the tokens told are 0, and a store that compares one never matches.",
+        help: "Items have CAS tokens. If false, all tokens are 0, and a store that compares one never matches.",
         value: |s| &mut s.cas,
     },
     Setting {
@@ -459,7 +463,7 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["true"],
         range: None,
         reload: Reload::Restart,
-        help: "Clients may end all items with flush_all.",
+        help: "Clients may delete all items with flush_all.",
         value: |s| &mut s.flush_all,
     },
     Setting {
@@ -477,7 +481,7 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["true"],
         range: None,
         reload: Reload::Restart,
-        help: "Clients may watch what happens to items.",
+        help: "Clients may watch fetches, mutations and evictions of items.",
         value: |s| &mut s.watch,
     },
     Setting {
@@ -486,7 +490,7 @@ pub static SETTINGS: [Setting; 45] = [
         default: &[],
         range: None,
         reload: Reload::Restart,
-        help: "Commands of Redis that are refused, as in [\"flushall\", \"monitor\"].",
+        help: "Redis commands to refuse, as in [\"flushall\", \"monitor\"].",
         value: |s| &mut s.disabled,
     },
     Setting {
@@ -495,7 +499,7 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["false"],
         range: None,
         reload: Reload::Restart,
-        help: "Clients of Redis may use DEBUG, which is for tests.",
+        help: "Redis clients may use DEBUG, which is for tests.",
         value: |s| &mut s.debug,
     },
     Setting {
@@ -504,7 +508,7 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["none"],
         range: None,
         reload: Reload::Live,
-        help: "Changes of keys that are published to clients of Redis, in the letters of notify-keyspace-events, as in \
+        help: "Changes of keys to publish to Redis clients, in the letters of notify-keyspace-events, as in \
                \"KEA\" or \"Ex\"; \"none\" publishes none.",
         value: |s| &mut s.keyspace_events,
     },
@@ -514,8 +518,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["false"],
         range: None,
         reload: Reload::Restart,
-        help: "Requests are counted by key prefix from the start, at the cost of a lock for each; clients turn it on \
-               and off with stats detail, and read it with stats detail dump.",
+        help: "Requests are counted by key prefix from the start, at the cost of a lock for each. Clients turn \
+               this on and off with stats detail, and read it with stats detail dump.",
         value: |s| &mut s.prefix_stats,
     },
     Setting {
@@ -533,7 +537,7 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["info"],
         range: None,
         reload: Reload::Live,
-        help: "The least important entries to write: off, error, warn, info, debug or trace.",
+        help: "The lowest level of entries to write: off, error, warn, info, debug or trace.",
         value: |s| &mut s.log_level,
     },
     Setting {
@@ -542,7 +546,8 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["10ms"],
         range: Some((0, 100 * SECOND)),
         reload: Reload::Live,
-        help: "Requests that take longer are kept with their parts and shown on the admin port; 0s keeps none.",
+        help: "Requests that take longer are recorded with their parts and shown on the admin port; 0s records \
+               none.",
         value: |s| &mut s.slow_request,
     },
 ];
