@@ -1,4 +1,4 @@
-//! Maps that any thread may read and write without a word to the others: for who measures memory itself.
+//! Maps that any thread may read and write without synchronisation, for a program that measures memory itself.
 //!
 //! ```text
 //!   anonymous(Pages)  load, store          memory of this process, in pages of a size
@@ -9,8 +9,8 @@
 //! - Every access is of one aligned atomic word inside the map, so no two of them are ever a data race.
 //! - Nothing is stored into a map of a file: it is mapped for reading.
 //!
-//! A file that is cut short below its map ends the process that reads there (SIGBUS): it is for files that nobody else
-//! has a reason to touch.
+//! If a file is cut short below its map, a read there ends the process (SIGBUS). So only files are mapped that no other
+//! process has a reason to change.
 
 use std::fs::File;
 use std::io;
@@ -32,7 +32,7 @@ pub enum Pages {
     Huge,
 }
 
-/// How a file's pages are about to be read.
+/// The order in which a file's pages are about to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// As the kernel thinks fit: with read-ahead.
@@ -52,7 +52,7 @@ impl Cells {
     /// `bytes` of memory that reads as zero.
     ///
     /// # Errors
-    /// What `mmap` answers.
+    /// If `mmap` fails.
     pub fn anonymous(bytes: usize, pages: Pages) -> io::Result<Self> {
         let map = Map::reserve(bytes, pages == Pages::Huge)?;
         if pages == Pages::Small {
@@ -65,12 +65,12 @@ impl Cells {
     /// The first `bytes` of a file (or block device) that is at least so long, for reading.
     ///
     /// # Errors
-    /// What `mmap` answers.
+    /// If `mmap` fails.
     pub fn of_file(file: &File, bytes: usize, order: Order) -> io::Result<Self> {
         let map = Map::reserve(bytes, false)?;
-        // SAFETY: 1. start..start + bytes is address space that `map` reserved and owns alone, and nobody was given;
-        // 2. FIXED replaces what is mapped there, which is that reservation; 3. what others do to the file changes
-        // bytes that are only ever read as atomics.
+        // SAFETY: 1. start..start + bytes is address space that `map` reserved and owns alone, and that was given out
+        // to no code; 2. FIXED replaces what is mapped there, which is that reservation; 3. what others do to the file
+        // changes bytes that are only ever read as atomics.
         unsafe {
             mmap(map.start.as_ptr().cast(), map.bytes, ProtFlags::READ, MapFlags::SHARED | MapFlags::FIXED, file, 0)?
         };
@@ -80,7 +80,7 @@ impl Cells {
         Ok(Self { map, is_writable: false })
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes in the map.
     pub fn bytes(&self) -> usize {
         self.map.bytes
     }
@@ -116,7 +116,7 @@ impl Cells {
     /// Bytes that huge pages stand behind now.
     ///
     /// # Errors
-    /// When `/proc` cannot be read.
+    /// If `/proc` cannot be read.
     pub fn huge_bytes(&self) -> io::Result<u64> {
         self.map.huge_bytes()
     }
@@ -124,7 +124,7 @@ impl Cells {
     /// Bytes that have a page behind them now.
     ///
     /// # Errors
-    /// When `/proc` cannot be read.
+    /// If `/proc` cannot be read.
     pub fn resident_bytes(&self) -> io::Result<u64> {
         self.map.resident_bytes()
     }

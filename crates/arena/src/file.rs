@@ -19,7 +19,7 @@ use std::time::Duration;
 use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, SeekFrom};
 use rustix::fs::{fallocate, flock, fstatfs, memfd_create, seek};
 
-/// How often the lock is asked for: the kernel may still be taking down the process that was killed.
+/// Number of attempts to lock the file: the kernel may still be taking down the process that was killed.
 const LOCK_TRIES: usize = 100;
 /// And how long is waited between two tries.
 const LOCK_WAIT: Duration = Duration::from_millis(10);
@@ -53,7 +53,7 @@ impl From<io::Error> for OpenError {
     }
 }
 
-/// What a file lies on, as far as a memory in it is concerned.
+/// The medium that a file lies on, as far as a memory in it is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// Memory: tmpfs. Gone with the machine's power.
@@ -64,7 +64,7 @@ pub enum Medium {
     Disk,
 }
 
-/// The numbers by which `statfs` tells file systems apart.
+/// Numbers by which `statfs` identifies file systems.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
@@ -87,16 +87,16 @@ impl MapFile {
         Self::open_with(path, true)
     }
 
-    /// The same of a file that is there.
+    /// Opens a file that exists.
     ///
     /// # Errors
-    /// As for [`MapFile::open`], and if there is none.
+    /// As for [`MapFile::open`], and if there is no file.
     pub fn open_there(path: &Path) -> Result<Self, OpenError> {
         Self::open_with(path, false)
     }
 
-    /// Opens a file that is there to look at what a change of it would make of it: all that is written to its maps is
-    /// this process's alone, and the file stays as it is. Nobody may have it meanwhile.
+    /// Opens a file that exists, to see what a change would make of it. Whatever is written to its maps is visible to
+    /// this process alone, and the file stays as it is. No other process may have it meanwhile.
     ///
     /// # Errors
     /// As for [`MapFile::open_there`]; to read it is enough.
@@ -121,7 +121,7 @@ impl MapFile {
     /// A file without a name, in memory: for tests, and to be handed to another process.
     ///
     /// # Errors
-    /// What `memfd_create` answers.
+    /// If `memfd_create` fails.
     pub fn in_memory() -> io::Result<Self> {
         let fd = memfd_create("gannet", MemfdFlags::CLOEXEC)?;
         Ok(Self { file: fd.into(), path: PathBuf::from("shared memory"), medium: Medium::Tmpfs, is_view: false })
@@ -131,7 +131,7 @@ impl MapFile {
     /// not to who opened it. `path` is where it is said to be.
     ///
     /// # Errors
-    /// When it is no regular file, or what `fstat` answers.
+    /// If it is no regular file, or `fstat` fails.
     pub fn adopt(fd: OwnedFd, path: &Path) -> io::Result<Self> {
         let file = File::from(fd);
         if !file.metadata()?.file_type().is_file() {
@@ -144,19 +144,19 @@ impl MapFile {
     /// This is the file that is at `path` now.
     ///
     /// # Errors
-    /// What `stat` answers.
+    /// If `stat` fails.
     pub fn is_at(&self, path: &Path) -> io::Result<bool> {
         use std::os::unix::fs::MetadataExt;
         let (ours, theirs) = (self.file.metadata()?, std::fs::metadata(path)?);
         Ok((ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()))
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it lies on.
+    /// Returns the medium that the file lies on.
     pub fn medium(&self) -> Medium {
         self.medium
     }
@@ -170,10 +170,10 @@ impl MapFile {
         &self.file
     }
 
-    /// How long it is, holes included.
+    /// Returns the length of the file, holes included.
     ///
     /// # Errors
-    /// What `fstat` answers.
+    /// If `fstat` fails.
     pub fn bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
@@ -181,7 +181,7 @@ impl MapFile {
     /// Makes it so long. What is added is a hole that reads as zero; what is cut off is gone.
     ///
     /// # Errors
-    /// What `ftruncate` answers.
+    /// If `ftruncate` fails.
     pub fn set_bytes(&self, bytes: u64) -> io::Result<()> {
         assert!(!self.is_view, "a view is looked at");
         self.file.set_len(bytes)
@@ -206,7 +206,7 @@ impl MapFile {
     /// Gives a range's space back: it is a hole that reads as zero.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` where there are no holes.
+    /// If the file system has no holes: `EOPNOTSUPP`.
     pub fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
         assert!(!self.is_view, "a view is looked at");
         if bytes == 0 {
@@ -219,7 +219,7 @@ impl MapFile {
     /// was killed.
     ///
     /// # Errors
-    /// What reading and writing answer.
+    /// If reading or writing fails.
     pub fn image(&self) -> io::Result<Self> {
         let image = Self::in_memory()?;
         let end = self.bytes()?;
@@ -237,28 +237,29 @@ impl MapFile {
         Ok(image)
     }
 
-    /// Has all of it written to the disk it lies on, if it does.
+    /// Writes all of it to the disk it lies on, if it does.
     ///
     /// # Errors
-    /// What `fsync` answers.
+    /// If `fsync` fails.
     pub fn sync(&self) -> io::Result<()> {
         if self.medium == Medium::Disk && !self.is_view { self.file.sync_all() } else { Ok(()) }
     }
 
-    /// The same of its contents: what of the rest is not needed to read them again may be left.
+    /// Writes the contents of the file to its disk, as [`MapFile::sync`] does; metadata that is not needed to read them
+    /// again may be left.
     ///
     /// # Errors
-    /// What `fdatasync` answers.
+    /// If `fdatasync` fails.
     pub fn sync_data(&self) -> io::Result<()> {
         if self.medium == Medium::Disk && !self.is_view { self.file.sync_data() } else { Ok(()) }
     }
 }
 
 /// A variable of the environment that says which run of the machine it is, for tests of what a loss of power leaves. A
-/// release build does not look at it: a server that takes one run for another believes pages that nobody synced.
+/// release build does not look at it: a server that takes one run for another trusts pages that were never synced.
 pub const BOOT_ID_VARIABLE: &str = "GANNET_TEST_BOOT_ID";
 
-/// What tells this run of the machine from all others; `None`: the kernel does not say.
+/// Returns the number that identifies this run of the machine; `None` if the kernel does not report it.
 pub fn boot_id() -> Option<u128> {
     let text = match boot_id_told() {
         Some(told) => told,
@@ -267,7 +268,7 @@ pub fn boot_id() -> Option<u128> {
     u128::from_str_radix(&text.trim().replace('-', ""), 16).ok().filter(|id| *id != 0)
 }
 
-/// What [`BOOT_ID_VARIABLE`] says; never anything in a release build.
+/// Returns the value of [`BOOT_ID_VARIABLE`]; always `None` in a release build.
 pub fn boot_id_told() -> Option<String> {
     if cfg!(debug_assertions) { std::env::var(BOOT_ID_VARIABLE).ok() } else { None }
 }

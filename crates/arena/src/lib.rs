@@ -37,7 +37,7 @@ pub const PAGE_BYTES: usize = 4096;
 /// A memory map: private and anonymous, or a range of a file.
 #[derive(Debug)]
 pub struct Map {
-    /// What `mmap` gave, for `munmap`.
+    /// The address that `mmap` returned, for `munmap`.
     mapped: NonNull<u8>,
     mapped_bytes: usize,
     /// The aligned part that is handed out.
@@ -59,7 +59,7 @@ impl Map {
     /// with ordinary ones, and [`Map::huge_bytes`] says what was had.
     ///
     /// # Errors
-    /// What `mmap` answers, above all `ENOMEM` where an address-space limit is set.
+    /// If `mmap` fails, above all with `ENOMEM` where an address-space limit is set.
     pub fn reserve(bytes: usize, huge_pages: bool) -> io::Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
         let mapped_bytes = bytes + HUGE_PAGE_BYTES;
@@ -84,13 +84,13 @@ impl Map {
     /// the file's at once, and stays when the process ends, however it does. The range has to lie in the file.
     ///
     /// # Errors
-    /// What `mmap` answers.
+    /// If `mmap` fails.
     pub fn of_file(file: &Arc<MapFile>, at: u64, bytes: usize, huge_pages: bool) -> io::Result<Self> {
         let mut map = Self::reserve(bytes, false)?;
         let flags = if file.is_view() { MapFlags::PRIVATE } else { MapFlags::SHARED } | MapFlags::FIXED;
-        // SAFETY: 1. start..start + bytes is address space that `map` reserved and owns alone, and nobody was given;
-        // 2. FIXED replaces what is mapped there, which is that reservation; 3. the file outlives the map, which
-        // holds it; what other processes could do to the file is kept away by its lock.
+        // SAFETY: 1. start..start + bytes is address space that `map` reserved and owns alone, and that was given out
+        // to no code; 2. FIXED replaces what is mapped there, which is that reservation; 3. the file outlives the map,
+        // which holds it; what other processes could do to the file is kept away by its lock.
         unsafe {
             let prot = ProtFlags::READ | ProtFlags::WRITE;
             mmap(map.start.as_ptr().cast(), map.bytes, prot, flags, file.file(), at)?;
@@ -130,7 +130,7 @@ impl Map {
         self.start
     }
 
-    /// How many bytes are reserved.
+    /// Returns the number of bytes that are reserved.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -153,10 +153,10 @@ impl Map {
     }
 
     /// Gives the memory of the whole pages inside `offset .. offset + bytes` back to the kernel, and the file's space
-    /// if there is one; they read as zero. Nobody may be reading or writing the range.
+    /// if there is one; they read as zero. No thread may read or write the range meanwhile.
     ///
     /// # Errors
-    /// What `madvise` answers, for example when the range is locked; of a file, what [`MapFile::punch`] answers.
+    /// If `madvise` fails, for example because the range is locked; for a file, if [`MapFile::punch`] fails.
     pub fn release(&self, offset: usize, bytes: usize) -> io::Result<()> {
         let from = offset.next_multiple_of(PAGE_BYTES);
         let to = (offset + bytes) / PAGE_BYTES * PAGE_BYTES;
@@ -166,8 +166,8 @@ impl Map {
         if let Some((file, at)) = &self.file {
             if file.is_view() {
                 assert!(to <= self.bytes, "range {offset}+{bytes} outside the map");
-                // SAFETY: 1. the range lies inside the map (asserted); 2. nobody reads or writes it meanwhile, as for
-                // DONTNEED.
+                // SAFETY: 1. the range lies inside the map (asserted); 2. no thread reads or writes it meanwhile, as
+                // for DONTNEED.
                 unsafe { self.start.as_ptr().add(from).write_bytes(0, to - from) };
                 return Ok(());
             }
@@ -182,11 +182,11 @@ impl Map {
         }
     }
 
-    /// Has this range of the file written to the disk it lies on, if it does, as [`MapFile::sync_data`] does all of it;
-    /// also what was written to it through other maps.
+    /// Writes this range of the file to the disk it lies on, if it does, as [`MapFile::sync_data`] does all of it.
+    /// Writes through other maps are included.
     ///
     /// # Errors
-    /// What `msync` answers: also of an error that was met elsewhere in the file and told to nobody yet.
+    /// If `msync` fails. It may also report an earlier error elsewhere in the file that was not reported yet.
     pub fn sync(&self) -> io::Result<()> {
         let on_disk = |file: &MapFile| file.medium() == Medium::Disk && !file.is_view();
         if self.file().is_some_and(|file| on_disk(file)) {
@@ -199,7 +199,7 @@ impl Map {
     fn advise(&self, offset: usize, bytes: usize, advice: Advice) -> io::Result<()> {
         assert!(offset <= self.bytes && bytes <= self.bytes - offset, "range {offset}+{bytes} outside the map");
         // SAFETY: 1. the range lies inside the map (asserted); 2. populate and hugepage change no contents; 3. for
-        // DONTNEED the caller promises that nobody uses the range (see `release`).
+        // DONTNEED the caller promises that the range is not in use (see `release`).
         unsafe { madvise(self.start.as_ptr().add(offset).cast(), bytes, advice)? };
         Ok(())
     }
@@ -207,7 +207,7 @@ impl Map {
     /// Bytes of this map that huge pages stand behind now, as `/proc/self/smaps` says. Slow: not for a data thread.
     ///
     /// # Errors
-    /// When `/proc` cannot be read.
+    /// If `/proc` cannot be read.
     pub fn huge_bytes(&self) -> io::Result<u64> {
         self.summed(huge_line)
     }
@@ -215,12 +215,13 @@ impl Map {
     /// Bytes of this map that have a page behind them now. Slow, as [`Map::huge_bytes`] is.
     ///
     /// # Errors
-    /// When `/proc` cannot be read.
+    /// If `/proc` cannot be read.
     pub fn resident_bytes(&self) -> io::Result<u64> {
         self.summed(|line| line.strip_prefix("Rss:"))
     }
 
-    /// The kB of those lines of `smaps` about this map of which `told` gives the number's place, in bytes.
+    /// Returns the sum, in bytes, of the kB numbers in the lines of `smaps` about this map for which the function
+    /// returns the number's text.
     fn summed(&self, told: fn(&str) -> Option<&str>) -> io::Result<u64> {
         let (from, to) = (self.start.as_ptr() as u64, self.start.as_ptr() as u64 + self.bytes as u64);
         let mut inside = false;
@@ -236,7 +237,7 @@ impl Map {
     }
 }
 
-/// What a line of `smaps` says of huge pages: of private memory, or of a file's.
+/// Returns the rest of a line of `smaps` about huge pages: of private memory, or of a file's.
 fn huge_line(line: &str) -> Option<&str> {
     let kinds = ["AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:", "Shared_Hugetlb:"];
     kinds.iter().find_map(|kind| line.strip_prefix(kind))
@@ -250,8 +251,8 @@ fn address_range(word: &str) -> Option<(u64, u64)> {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: 1. mapped and mapped_bytes are what mmap gave; 2. the Map is going, and references into it are
-        // bound by the lifetime of whoever owns the Map.
+        // SAFETY: 1. mapped and mapped_bytes are what mmap gave; 2. the Map is going, and references into it are bound
+        // by the lifetime of its owner.
         let _ = unsafe { munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) };
     }
 }

@@ -1,8 +1,8 @@
 //! Sizes, durations and counts with their text forms.
 //!
 //! A quantity is always written with its unit: `512MiB`, `1GB`, `100ms`, `5m`. MB is 10^6 bytes and MiB 2^20,
-//! everywhere. A bare number is refused, because a reader can not see what it counts; the error names the remedy.
-//! What [`std::fmt::Display`] writes, [`std::str::FromStr`] reads back to the same value.
+//! everywhere. A bare number is refused, because a reader cannot see what it counts; the error names the remedy.
+//! [`std::str::FromStr`] reads the text that [`std::fmt::Display`] writes back to the same value.
 //!
 //! ```text
 //! quantity = number unit          number = digits [ "." digits ]      digits may hold "_" between them
@@ -29,7 +29,7 @@ pub struct TimeSpan(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Count(pub u64);
 
-/// What a text was meant to say.
+/// The quantity that a text was meant to give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// A [`ByteSize`].
@@ -40,10 +40,10 @@ pub enum Quantity {
     Count,
 }
 
-/// What is wrong with a text.
+/// The fault of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing was written.
+    /// The text is empty.
     Empty,
     /// It does not begin with a number.
     NotANumber,
@@ -62,14 +62,14 @@ pub enum Fault {
 /// Why a text is not a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitError {
-    /// What was asked for.
+    /// The quantity that was asked for.
     pub quantity: Quantity,
-    /// What is wrong.
+    /// The fault of the text.
     pub fault: Fault,
 }
 
 impl UnitError {
-    /// What to write instead.
+    /// Returns what to write instead.
     pub const fn remedy(self) -> &'static str {
         match (self.quantity, self.fault) {
             (Quantity::Bytes, Fault::BareNumber | Fault::AmbiguousUnit) => {

@@ -1,16 +1,16 @@
-//! What helps others to see what was seen here, as one archive, and nothing that is nobody's business.
+//! Packs what the checks saw into one archive for others to analyse, without private data.
 //!
 //! ```text
-//!   bundle/README.txt     what is in it, what was taken out
+//!   bundle/README.txt     what the archive contains, and what was taken out
 //!          report.json    what the checks found         report.txt   the same for people
-//!          plan.txt       which CPU does what           journals/    the runs of apply and prove
+//!          plan.txt       the role of each CPU        journals/    the runs of apply and prove
 //!          tree/          every file that the checks read: `gannet doctor --root tree` finds the same again
 //! ```
 //! Invariants:
-//! - Only what a check read is in the tree, so no command line, no environment, no configuration, no key, no value.
-//! - What of that may tell more than the check needs is taken out before it is kept ([`told`]): names of other
+//! - The tree contains only what a check read: no command line, environment, configuration, key or value.
+//! - Anything in it that reveals more than the check needs is removed before it is stored ([`told`]): names of other
 //!   processes, options and places of mounts, the files that a process maps, the host's name.
-//! - The archive has a most in bytes; what does not fit is named in it.
+//! - The archive has a maximum size in bytes. Files that do not fit are listed in it.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -23,13 +23,13 @@ use crate::checks::clock::SETTERS;
 use crate::checks::irq::IRQBALANCE_FILES;
 use crate::host::Tape;
 
-/// Bytes of an archive's files at most.
+/// Maximum bytes of an archive's files.
 pub const BYTES_MAX: usize = 64 << 20;
-/// Bytes of one file at most.
+/// Maximum bytes of one file.
 const FILE_BYTES_MAX: usize = 1 << 20;
-/// Folders that stand for names alone, at most.
+/// Maximum number of folders, which are stored for their names alone.
 const FOLDERS_MAX: usize = 16_384;
-/// What stands for what was taken out.
+/// The placeholder for text that was taken out.
 const OUT: &str = "-";
 
 const README: &str = "\
@@ -45,7 +45,7 @@ addresses and names of mapped files. Never read: command lines, environments, co
 Look through it before you send it.
 ";
 
-/// Files of an archive by their names.
+/// The files of an archive, by their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bundle {
     files: Vec<(String, String)>,
@@ -56,7 +56,7 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// With what was read of a host; `pid` is the process that was looked at.
+    /// Builds an archive from what was read of a host. `pid` is the process that the checks looked at.
     pub fn of(tape: &Tape, pid: Option<u32>) -> Self {
         let mut bundle = Self::default();
         let mut known = BTreeSet::new();
@@ -77,7 +77,7 @@ impl Bundle {
         bundle
     }
 
-    /// Adds a file.
+    /// Adds a file, or lists it as left out if it is too large.
     pub fn add(&mut self, name: &str, text: String) {
         if text.len() > FILE_BYTES_MAX || self.bytes + text.len() > BYTES_MAX {
             self.left_out.push(format!("{name}: {} bytes\n", text.len()));
@@ -87,10 +87,10 @@ impl Bundle {
         self.files.push((name.to_owned(), text));
     }
 
-    /// Writes the archive: tar, packed by gzip.
+    /// Writes the archive as tar, compressed with gzip.
     ///
     /// # Errors
-    /// What `out` refuses.
+    /// If `out` returns an error.
     pub fn write<W: Write>(&self, out: W) -> std::io::Result<W> {
         let mut archive = tar::Builder::new(GzEncoder::new(out, Compression::default()));
         let header = |kind, size: u64| {
@@ -104,7 +104,7 @@ impl Bundle {
         let own = [("README.txt", README), ("left-out.txt", left_out.as_str())];
         let own = own.into_iter().filter(|(_, text)| !text.is_empty());
         let files = self.files.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-        // Folders first, so that a name that is a file too stays a file.
+        // Folders come first, so that a name that is a file too stays a file.
         for name in &self.folders {
             let mut header = header(tar::EntryType::Directory, 0);
             archive.append_data(&mut header, format!("bundle/{name}/"), std::io::empty())?;
@@ -120,8 +120,8 @@ impl Bundle {
     }
 }
 
-/// Where a path lies when its folders that are links are followed: beside each there is what it names, since nothing
-/// can be unpacked below a link that is unpacked itself.
+/// Returns the path with each folder that is a link replaced by its target, which lies beside the link. Nothing can be
+/// unpacked below a link that is itself unpacked.
 fn behind_links(path: &str, tape: &Tape) -> String {
     let mut real = String::with_capacity(path.len());
     let mut named = String::with_capacity(path.len());
@@ -134,18 +134,19 @@ fn behind_links(path: &str, tape: &Tape) -> String {
     real
 }
 
-/// A process other than that which was looked at, or a file of it.
+/// Returns whether a path belongs to a process other than the one that the checks looked at.
 fn is_process(path: &str, pid: Option<u32>) -> bool {
     let Some(rest) = path.strip_prefix("/proc/") else { return false };
     let name = rest.split('/').next().unwrap_or_default();
     name.bytes().all(|byte| byte.is_ascii_digit()) && name.parse().ok() != pid
 }
 
-/// Processes whose names are looked for: those that set the clock, and the kernel's, that say whose host it is.
+/// Returns whether checks look for a process of this name: one that sets the clock, irqbalance, or a kernel thread that
+/// shows whether the whole host is visible.
 fn is_looked_for(name: &str) -> bool {
     SETTERS.contains(&name) || ["irqbalance", "kthreadd"].contains(&name)
 }
-/// Options of a mount that say how it behaves, and nothing else.
+/// Mount options that describe behaviour only.
 const OPTIONS: [&str; 14] = [
     "rw",
     "ro",
@@ -163,13 +164,13 @@ const OPTIONS: [&str; 14] = [
     "discard",
 ];
 
-/// What of a file is told; `None`: nothing, not even that it is there.
+/// Returns the part of a file's text that may be shared; `None` if not even its existence may be known.
 pub fn told(path: &str, text: &str, pid: Option<u32>) -> Option<String> {
     let lines = |line: &dyn Fn(&str) -> Option<String>| {
         text.lines().filter_map(line).map(|line| line + "\n").collect::<String>()
     };
     if is_process(path, pid) {
-        // Whether there is any process is told by the first.
+        // Process 1 shows whether there are any processes at all.
         let is_kept = path == "/proc/1/comm" || (path.ends_with("/comm") && is_looked_for(text.trim()));
         let name = if is_looked_for(text.trim()) { text.trim() } else { OUT };
         return is_kept.then(|| name.to_owned());
@@ -191,7 +192,7 @@ pub fn told(path: &str, text: &str, pid: Option<u32>) -> Option<String> {
     }
 }
 
-/// Takes out of a finding what is taken out of the file that it is of: places of mounts.
+/// Removes from a finding what is removed from the file behind it: places of mounts.
 pub fn without_names(finding: &mut Finding) {
     if finding.id == "disk.mount" {
         let end = finding.value.find(" (").unwrap_or(finding.value.len());
@@ -205,7 +206,7 @@ fn mount(line: &str) -> Option<String> {
     let [device, place, kind, options, ..] = words[..] else { return None };
     let device = if device.starts_with("/dev/") { device } else { OUT };
     let options: Vec<&str> = options.split(',').filter(|option| OPTIONS.contains(option)).collect();
-    // The first parts of a place say which disk it is; those below are somebody's names.
+    // The first parts of a place say which disk it is. Those below are names that users chose.
     let place: Vec<&str> = place.split('/').take(3).collect();
     Some(format!("{device} {} {kind} {} 0 0", place.join("/"), options.join(",")))
 }

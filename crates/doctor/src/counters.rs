@@ -1,35 +1,35 @@
-//! What the kernel counts of the host and of a process's threads, at an instant and between two.
+//! The kernel's counters of the host and of a process's threads, at an instant and between two instants.
 //!
 //! ```text
 //!   /proc/PID/task/*   status, schedstat, sched, stat      each thread: on a CPU, waiting, switches, moves, faults
 //!   /proc/stat         each CPU: soft interrupts, steal, idle
-//!   /proc/vmstat       reclaim          /proc/pressure/*   who waited        cpu.stat   who was stopped by a quota
-//!          Counters ── later ──> Counters ──since──> Grown: the same as rates and shares of the time between
+//!   /proc/vmstat       reclaim          /proc/pressure/*   time spent waiting   cpu.stat   stops by a quota
+//!          Counters ── later ──> Counters ──since──> Grown: the growth as rates and shares of the time between
 //! ```
-//! Invariant: what can not be read is not there; it is never 0.
+//! Invariant: a counter that cannot be read is absent; it is never 0.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::host::{Host, field};
 
-/// Ticks of a CPU: user, nice, system, idle, iowait, irq, softirq, steal.
+/// Ticks of a CPU, by kind: user, nice, system, idle, iowait, irq, softirq, steal.
 pub(crate) type Ticks = [u64; 8];
 
-/// What a thread has done since its start.
+/// The counters of a thread since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
     /// Its name.
     pub name: String,
-    /// On a CPU, in ns.
+    /// Time on a CPU, in ns.
     pub ran_ns: u64,
-    /// Ready, with no CPU to run on, in ns.
+    /// Time ready with no CPU to run on, in ns.
     pub waited_ns: u64,
-    /// Went to sleep by itself, times.
+    /// Number of times that it went to sleep by itself.
     pub voluntary: u64,
-    /// Taken off its CPU, times.
+    /// Number of times that it was taken off its CPU.
     pub involuntary: u64,
-    /// Moved to another CPU, times; `None` where the kernel does not tell.
+    /// Number of times that it was moved to another CPU; `None` if the kernel does not report it.
     pub moves: Option<u64>,
     /// Page faults that needed no disk.
     pub minor_faults: u64,
@@ -37,10 +37,10 @@ pub struct Thread {
     pub major_faults: u64,
 }
 
-/// All of it at an instant.
+/// All counters at an instant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counters {
-    /// The instant, from some beginning.
+    /// The instant, from a start that the caller chooses.
     pub at: Duration,
     /// The process's threads, by their ids.
     pub threads: BTreeMap<u64, Thread>,
@@ -48,20 +48,20 @@ pub struct Counters {
     pub cpus: BTreeMap<usize, Ticks>,
     /// The kernel's counters of memory.
     pub memory: BTreeMap<&'static str, u64>,
-    /// Time that something waited, in us: `cpu`, `memory`, `io`.
+    /// Time that something waited for `cpu`, `memory` or `io`, in us.
     pub pressure: BTreeMap<&'static str, u64>,
-    /// What the process's quota did: times that it was stopped, and for how many ns in all.
+    /// The effect of the process's quota: the number of times that it was stopped, and for how many ns in all.
     pub throttled: Option<(u64, u64)>,
 }
 
-/// Counters of memory that are kept.
+/// Counters of memory that are recorded.
 const MEMORY: [&str; 5] = ["pgscan_direct", "pgscan_kswapd", "pgmajfault", "compact_stall", "thp_fault_alloc"];
 
 fn thread(host: &Host, folder: &str) -> Option<Thread> {
     let read = |name: &str| host.read(&format!("{folder}/{name}")).ok();
     let (status, stat) = (read("status")?, read("stat")?);
     let count = |key| field(&status, key).and_then(|count| u64::try_from(count).ok());
-    // Its name may hold anything, and ends at the last bracket.
+    // The thread's name may hold anything, and ends at the last bracket.
     let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |at: usize| words.get(at)?.parse::<u64>().ok();
     let times = read("schedstat").unwrap_or_default();
@@ -90,7 +90,7 @@ pub(crate) fn ticks(stat: &str) -> BTreeMap<usize, Ticks> {
     stat.lines().filter_map(cpu).collect()
 }
 
-/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345`
+/// Returns the total of a line such as `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345`, in us.
 fn waited_us(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("some ")?.split_once("total=")?.1.trim().parse().ok())
 }
@@ -99,17 +99,17 @@ fn throttled(host: &Host) -> Option<(u64, u64)> {
     let of = |folder: &String| {
         let text = host.read(&format!("{folder}/cpu.stat")).ok()?;
         let number = |key| field(&text, key).and_then(|number| u64::try_from(number).ok());
-        // The two versions of control groups count in other units.
+        // The two versions of control groups use different units.
         let ns = number("throttled_time").or_else(|| Some(number("throttled_usec")? * 1000));
         Some((number("nr_throttled")?, ns?))
     };
-    // A quota above the group's own stops it too.
+    // A quota of a group above stops the process too.
     let folders = host.groups("cpu").ok()?;
     folders.iter().filter_map(of).reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
 impl Counters {
-    /// Reads all that is there, `at` from some beginning.
+    /// Reads all available counters. `at` is the instant, from a start that the caller chooses.
     pub fn read(host: &Host, at: Duration) -> Self {
         let threads = host.threads().unwrap_or_default();
         let id = |folder: &str| folder.rsplit('/').next()?.parse::<u64>().ok();
@@ -127,7 +127,7 @@ impl Counters {
         }
     }
 
-    /// What was counted after `earlier`.
+    /// Returns the growth of the counters since `earlier`.
     pub fn since(&self, earlier: &Self) -> Grown {
         let seconds = self.at.saturating_sub(earlier.at).as_secs_f64().max(1e-3);
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
@@ -171,50 +171,50 @@ impl Counters {
     }
 }
 
-/// What a thread did in a time.
+/// The growth of a thread's counters over a period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadGrown {
     /// Its name.
     pub name: String,
     /// Share of the time on a CPU.
     pub ran: f64,
-    /// Share of the time ready, with no CPU to run on.
+    /// Share of the time ready with no CPU to run on.
     pub waited: f64,
-    /// Went to sleep by itself.
+    /// Times per second that it went to sleep by itself.
     pub voluntary_per_s: f64,
-    /// Taken off its CPU.
+    /// Times per second that it was taken off its CPU.
     pub involuntary_per_s: f64,
-    /// Moved to another CPU.
+    /// Moves to another CPU per second.
     pub moves_per_s: Option<f64>,
-    /// Page faults that needed no disk.
+    /// Page faults per second that needed no disk.
     pub minor_faults_per_s: f64,
-    /// Page faults that waited for a disk.
+    /// Page faults per second that waited for a disk.
     pub major_faults_per_s: f64,
 }
 
-/// What a CPU did in a time, as shares of it.
+/// A CPU's work over a period, as shares of the time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CpuGrown {
-    /// Which.
+    /// The CPU's number.
     pub number: usize,
-    /// Not idle.
+    /// Share of the time in which it was not idle.
     pub busy: f64,
-    /// In soft interrupts.
+    /// Share of the time in soft interrupts.
     pub softirq: f64,
-    /// Given to others by the hypervisor.
+    /// Share of the time that the hypervisor gave to others.
     pub steal: f64,
 }
 
-/// What was counted in a time.
+/// The growth of all counters over a period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grown {
-    /// How long it was.
+    /// Seconds of the period.
     pub seconds: f64,
-    /// The threads that were there at both ends.
+    /// The threads that existed at both ends.
     pub threads: Vec<ThreadGrown>,
     /// The CPUs.
     pub cpus: Vec<CpuGrown>,
-    /// Counters of memory, a second.
+    /// Counters of memory, per second.
     pub memory_per_s: BTreeMap<&'static str, f64>,
     /// Shares of the time in which something waited for `cpu`, `memory`, `io`.
     pub pressure: BTreeMap<&'static str, f64>,
@@ -223,12 +223,12 @@ pub struct Grown {
 }
 
 impl Grown {
-    /// The sum over the threads; `None` if there is none, or one does not tell.
+    /// Returns the sum over the threads; `None` if there is none, or one lacks the value.
     pub fn sum(&self, of: impl Fn(&ThreadGrown) -> Option<f64>) -> Option<f64> {
         if self.threads.is_empty() { None } else { self.threads.iter().map(of).sum() }
     }
 
-    /// The most of any CPU; `None` if no CPU is told.
+    /// Returns the highest value of any CPU; `None` if the kernel reports no CPU.
     pub fn most(&self, of: impl Fn(&CpuGrown) -> f64) -> Option<f64> {
         self.cpus.iter().map(of).max_by(f64::total_cmp)
     }

@@ -1,4 +1,4 @@
-//! Two reports side by side: what differs between two hosts, or on one before and after.
+//! Compares two reports: of two hosts, or of one host before and after a change.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::check::Finding;
 use crate::report::Report;
 
-/// A line for each check whose verdict or value differs, or that only one report has; none if they are alike.
+/// Returns a line for each check whose verdict or value differs, or that only one report has; empty if they are alike.
 pub fn diff(a: &Report, b: &Report) -> String {
     let by_id = |report: &Report| -> BTreeMap<String, Finding> {
         report.findings.iter().map(|finding| (finding.id.clone(), finding.clone())).collect()

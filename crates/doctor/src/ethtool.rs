@@ -1,12 +1,12 @@
-//! What `ethtool` tells of a network interface (rings, coalescing, channels, counters), and those of its settings that
-//! are written.
+//! The settings and counters that `ethtool` reports of a network interface (rings, coalescing, channels, counters), and
+//! the settings among them that the doctor writes.
 //!
 //! ```text
-//!   /ethtool/eth0/l           what `ethtool -l eth0` prints: a file of a tree, or made of what netlink tells
-//!   /ethtool/eth0/l/Combined  one setting in it: what tune reads and writes, by netlink or in the tree's text
+//!   /ethtool/eth0/l           the output of `ethtool -l eth0`: a file of a tree, or built from netlink's reply
+//!   /ethtool/eth0/l/Combined  one setting in it: tune reads and writes it, by netlink or in the tree's text
 //! ```
-//! Rings, coalescing and channels are asked of the kernel itself (linux/ethtool_netlink.h, from 5.6 on); a driver's own
-//! counters, and all of it where the kernel is older, of the program.
+//! Rings, coalescing and channels are read from the kernel by netlink (linux/ethtool_netlink.h, from 5.6 on). A
+//! driver's own counters come from the program, as does everything on an older kernel.
 
 use std::fmt::Write as _;
 use std::io::ErrorKind;
@@ -16,15 +16,15 @@ use std::process::Command;
 use crate::host::Unread;
 use crate::netlink::{Family, NESTED, attribute, find, number as attribute_number};
 
-/// Where the program is. It is looked for nowhere else: `PATH` may be anybody's.
+/// Paths of the program. The doctor looks nowhere else: `PATH` may contain folders that other users can write.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/ethtool", "/sbin/ethtool", "/usr/bin/ethtool"];
 
 /// A kind of settings.
 struct Kind {
-    /// The program's option that prints them; its capital sets them.
+    /// The program's option that prints them; the capital letter sets them.
     option: &'static str,
     title: &'static str,
-    /// Netlink's commands.
+    /// Netlink's commands that read and write them.
     get: u8,
     set: u8,
 }
@@ -35,14 +35,14 @@ const KINDS: [Kind; 3] = [
     Kind { option: "c", title: "Coalesce", get: 19, set: 20 },
 ];
 
-/// A number or a switch of a kind.
+/// A number or a switch that belongs to a kind of settings.
 struct Known {
     option: &'static str,
-    /// As it is printed.
+    /// The name in the program's output.
     name: &'static str,
-    /// As the program takes it.
+    /// The name in the program's arguments.
     word: &'static str,
-    /// Netlink's attributes: of the most that it may be, and of what it is.
+    /// Netlink's attributes: of the maximum (`most`), and of the current value (`now`).
     most: Option<u16>,
     now: u16,
     is_switch: bool,
@@ -68,16 +68,16 @@ const KNOWN: [Known; 13] = [
     known("c", "tx-frames", "tx-frames", 0, 7),
 ];
 
-/// Attributes of a question: its head, and the interface's name in that.
+/// Attributes of a request: its header, and the interface's name within the header.
 const HEAD: u16 = 1;
 const NAME: u16 = 2;
-/// Bytes of an interface's name at most.
+/// Maximum bytes of an interface's name.
 const NAME_BYTES_MAX: usize = 15;
 
-/// What the interface has of a kind: `g` rings, `c` coalescing, `l` channels, `S` counters.
+/// Returns the interface's settings or counters of one kind: `g` rings, `c` coalescing, `l` channels, `S` counters.
 ///
 /// # Errors
-/// [`Unread`]: it has nothing of the kind, or what would tell it is not there.
+/// [`Unread`]: if the interface has nothing of the kind, or neither netlink nor the program can report it.
 pub(crate) fn ask(nic: &str, option: &str) -> Result<String, Unread> {
     let Some(kind) = KINDS.iter().find(|kind| kind.option == option) else { return ask_program(nic, option) };
     let Ok(mut family) = Family::open("ethtool") else { return ask_program(nic, option) };
@@ -98,7 +98,7 @@ fn unread(nic: &str, option: &str, error: &std::io::Error) -> Unread {
     }
 }
 
-/// The text that the program prints.
+/// Formats netlink's reply as the program would print it.
 fn printed(nic: &str, kind: &Kind, told: &[u8]) -> String {
     let mut text = format!("{} parameters for {nic}:\n", kind.title);
     let of_kind = || KNOWN.iter().filter(|known| known.option == kind.option);
@@ -122,10 +122,10 @@ fn printed(nic: &str, kind: &Kind, told: &[u8]) -> String {
     text
 }
 
-/// What stands above what is set, where maximums stand before it.
+/// The heading above the current settings, where the maximums come before them.
 const CURRENT: &str = "Current hardware settings:";
 
-/// One setting of an interface, that may be written.
+/// One setting of an interface that may be written.
 #[derive(Clone, Copy)]
 pub(crate) struct Tunable<'a> {
     pub nic: &'a str,
@@ -133,7 +133,7 @@ pub(crate) struct Tunable<'a> {
 }
 
 impl<'a> Tunable<'a> {
-    /// The one that a path names: `/ethtool/eth0/l/Combined`.
+    /// Returns the setting that a path names: `/ethtool/eth0/l/Combined`.
     pub fn of(path: &'a str) -> Option<Self> {
         let (nic, rest) = path.strip_prefix("/ethtool/")?.split_once('/')?;
         let (option, name) = rest.split_once('/')?;
@@ -142,23 +142,23 @@ impl<'a> Tunable<'a> {
         is_name.then_some(Self { nic, known })
     }
 
-    /// The option that prints it, and the path of the text that it stands in.
+    /// Returns the option that prints the setting.
     pub fn option(&self) -> &'static str {
         self.known.option
     }
 
-    /// The text's path.
+    /// Returns the path of the text that contains the setting.
     pub fn text_path(&self) -> String {
         format!("/ethtool/{}/{}", self.nic, self.known.option)
     }
 
-    /// What it is, in that text.
+    /// Returns the setting's value in that text.
     pub fn value_in(&self, text: &str) -> Option<String> {
         let range = self.place(text)?;
         Some(text[range].to_owned()).filter(|value| self.takes(value))
     }
 
-    /// The text with another value.
+    /// Returns the text with another value.
     pub fn changed(&self, text: &str, value: &str) -> Option<String> {
         let range = self.place(text)?;
         let mut text = text.to_owned();
@@ -166,7 +166,7 @@ impl<'a> Tunable<'a> {
         Some(text)
     }
 
-    /// Where its value stands in a text.
+    /// Returns the position of the setting's value in a text.
     fn place(&self, text: &str) -> Option<std::ops::Range<usize>> {
         let from = if self.known.most.is_some() { text.find(CURRENT)? } else { 0 };
         let mut at = from;
@@ -182,15 +182,15 @@ impl<'a> Tunable<'a> {
         None
     }
 
-    /// Whether a value is one that it can have.
+    /// Returns whether the setting can have this value.
     pub fn takes(&self, value: &str) -> bool {
         if self.known.is_switch { matches!(value, "on" | "off") } else { value.parse::<u32>().is_ok() }
     }
 
-    /// Writes it, on this machine.
+    /// Writes the setting on this machine.
     ///
     /// # Errors
-    /// The kernel's answer, in words.
+    /// In words, if the value is invalid or the kernel returns an error.
     pub fn write(&self, value: &str) -> Result<(), String> {
         let kind = KINDS.iter().find(|kind| kind.option == self.known.option).expect("every setting is of a kind");
         let payload = match self.known.is_switch {
@@ -206,27 +206,27 @@ impl<'a> Tunable<'a> {
         })
     }
 
-    /// The program's arguments that write it: `-L eth0 combined 4`.
+    /// Returns the program's arguments that write the setting: `-L eth0 combined 4`.
     pub fn command(&self, value: &str) -> String {
         let option = self.known.option.to_ascii_uppercase();
         format!("-{option} {} {} {value}", crate::shell::quoted(self.nic), self.known.word)
     }
 
-    /// What `sed` is told to write it in a tree's text.
+    /// Returns the `sed` script that writes the setting into a tree's text.
     pub fn script(&self, value: &str) -> String {
         let from = if self.known.most.is_some() { format!("/^{CURRENT}/,$ ") } else { String::new() };
         format!("{from}s/^\\({}:[ \\t]*\\)[^ \\t]*/\\1{value}/", self.known.name)
     }
 }
 
-/// What the program prints of an interface.
+/// Returns the program's output about an interface.
 fn ask_program(nic: &str, option: &str) -> Result<String, Unread> {
     let told = || format!("ethtool -{option} {nic}");
     let Some(program) = PROGRAMS.into_iter().find(|path| Path::new(path).exists()) else {
         return Err(Unread::Refused(told(), "the program is not installed".to_owned()));
     };
     let refused = |why: String| Unread::Refused(told(), why);
-    // The kernel allows interfaces of such names, and the program would take them for options.
+    // The kernel allows interface names that begin with `-`; the program would take them for options.
     if nic.starts_with('-') {
         return Err(refused("the interface's name begins as an option does".to_owned()));
     }
@@ -239,28 +239,28 @@ fn ask_program(nic: &str, option: &str) -> Result<String, Unread> {
     String::from_utf8(output.stdout).map_err(|_| Unread::Garbage(told(), "text"))
 }
 
-/// A number by its name, which begins a line: `Combined: 8`. `n/a` is none.
+/// Returns a number by its name at the start of a line: `Combined: 8`. `n/a` counts as no number.
 pub(crate) fn number(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok())
 }
 
-/// The part of the maximums, and that of the current settings.
+/// Splits the text into the part with the maximums and the part with the current settings.
 pub(crate) fn parts(text: &str) -> Option<(&str, &str)> {
     text.split_once(CURRENT)
 }
 
-/// Queue pairs, or receive queues where they are apart.
+/// Returns the number of queue pairs, or of receive queues if the interface has no combined queues.
 fn channels(part: &str) -> Option<usize> {
     let combined = number(part, "Combined").filter(|count| *count > 0);
     combined.or_else(|| number(part, "RX")).map(|count| count as usize)
 }
 
-/// How many channels there may be.
+/// Returns the maximum number of channels.
 pub(crate) fn channels_max(text: &str) -> Option<usize> {
     channels(parts(text)?.0)
 }
 
-/// How many there are.
+/// Returns the current number of channels.
 pub(crate) fn channels_now(text: &str) -> Option<usize> {
     channels(parts(text)?.1)
 }

@@ -1,4 +1,4 @@
-//! The control groups that a process is in: its own, and those above it, whose limits hold for it too.
+//! The control groups of a process: its own, and those above it, whose limits apply to it too.
 //!
 //! ```text
 //!   /proc/PID/cgroup   4:cpu,cpuacct:/kubepods/pod1/9f01         version 1, a line each hierarchy
@@ -9,19 +9,19 @@
 //!                      /sys/fs/cgroup/cpu/kubepods
 //!                      /sys/fs/cgroup/cpu
 //! ```
-//! Within a container the group's folder is the root of what is seen: then that one is all there is.
+//! Within a container the group's folder is the root of the visible tree: then there is no other group to see.
 
 use crate::host::{Host, Unread};
 
-/// Where control groups are mounted.
+/// The mount point of control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
 
 impl Host {
-    /// The folders of the group that the process is in, or this one if none was named, and of those above it, as far
-    /// as they are seen here: its own first.
+    /// Returns the folders of the process's group and of the groups above it, as far as they are visible here, its own
+    /// first. If no process was named, they are those of this process.
     ///
     /// # Errors
-    /// [`Unread`]: it is not told which group it is, or there is no such controller.
+    /// [`Unread`]: if the kernel does not report the group, or there is no such controller.
     pub fn groups(&self, controller: &str) -> Result<Vec<String>, Unread> {
         let own = self.process("cgroup").unwrap_or_else(|_| "/proc/self/cgroup".to_owned());
         let text = self.read(&own)?;
@@ -34,7 +34,7 @@ impl Host {
                 continue;
             }
             let base = if is_first { format!("{GROUPS}/{controller}") } else { GROUPS.to_owned() };
-            // Inside a container the path may be one that is seen from outside alone.
+            // Inside a container the path may be one that is visible only from outside.
             let group = group.trim_end_matches('/');
             let is_seen = !group.split('/').any(|part| part == "..") && self.has_folder(&format!("{base}{group}"));
             let group = if is_seen { group } else { "" };
@@ -46,7 +46,7 @@ impl Host {
         if folders.is_empty() { Err(Unread::Absent(format!("{GROUPS}/{controller}"))) } else { Ok(folders) }
     }
 
-    /// The path of a file of the nearest of [`Host::groups`] that has it.
+    /// Returns the path of a file in the nearest of [`Host::groups`] that has it.
     ///
     /// # Errors
     /// [`Unread`].
@@ -55,7 +55,7 @@ impl Host {
         paths.find(|path| self.is_there(path)).ok_or_else(|| Unread::Absent(format!("{GROUPS}/.../{file}")))
     }
 
-    /// The version of control groups that the process's limits are of, if it is told.
+    /// Returns the version of control groups that limits the process, if the kernel reports it.
     pub fn groups_version(&self) -> Option<u8> {
         let own = self.process("cgroup").unwrap_or_else(|_| "/proc/self/cgroup".to_owned());
         let text = self.read(&own).ok()?;
@@ -66,8 +66,8 @@ impl Host {
         Some(if lines.all(is_second) { 2 } else { 1 })
     }
 
-    /// All groups up to the one that holds every process are seen here, under version 2: what none of them has does
-    /// not hold. The uppermost has no type.
+    /// Returns true if all groups up to the root are visible here, under version 2. Then a limit that none of them has
+    /// does not exist. The root is the group without a `cgroup.type` file.
     pub fn sees_all_groups(&self, folders: &[String]) -> bool {
         folders.last().is_some_and(|folder| {
             folder == GROUPS

@@ -1,7 +1,7 @@
-//! The files of a host: below `/`, or below another root.
+//! Reads the files of a host: below `/`, or below another root.
 //!
 //! ```text
-//!   the machine    begin() keeps the files that are measured ── a window ──> twice() reads them again
+//!   the machine    watch() keeps the first reading of counters ── a window ──> twice() reads them again
 //!   a tree         DIR/proc/stat is the first reading, DIR/later/proc/stat the second, one second after it
 //! ```
 
@@ -15,32 +15,32 @@ use std::time::{Duration, Instant};
 
 use crate::ethtool::Tunable;
 
-/// Bytes of one file at most: a longer one is not read, since half of it would tell half of the truth. The mappings of
-/// a process that has 262,144 of them take some 30 MB.
+/// Maximum bytes of one file. A longer file is not read at all, since half of it could mislead. The mappings of a
+/// process that has 262,144 of them take some 30 MB.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Entries of one folder that are looked at; one with more is not.
+/// Maximum entries of one folder. A folder with more is not read.
 pub const ENTRIES_MAX: usize = 1 << 17;
-/// Threads of one process that are measured.
+/// Maximum number of threads of one process that are measured.
 pub const THREADS_MAX: usize = 1024;
 
 /// Counters of the whole machine that are read twice.
 const COUNTERS: [&str; 6] =
     ["/proc/stat", "/proc/vmstat", "/proc/interrupts", "/proc/net/netstat", "/proc/net/snmp", "/proc/net/softnet_stat"];
 
-/// Why a check cannot tell.
+/// The reason why a check has no verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// A file is not there.
+    /// A file does not exist.
     Absent(String),
     /// A file may not be read, or cannot be.
     Refused(String, String),
-    /// A file says something else than it should: what was looked for.
+    /// A file does not contain what it should; the expected content is given.
     Garbage(String, &'static str),
-    /// It has only been read once.
+    /// A counter was read only once.
     Once(String),
-    /// It is about a process, and none was named.
+    /// The check is about a process, and none was named.
     NoProcess,
-    /// It does not apply here, or was not asked for: why.
+    /// The check does not apply here, or was not requested; the reason is given.
     Beside(&'static str),
 }
 
@@ -57,76 +57,76 @@ impl std::fmt::Display for Unread {
     }
 }
 
-/// What is looked at.
+/// The host and process to look at, and for how long.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Where the host's files are: `/`, or a tree.
+    /// The root of the host's files: `/`, or a tree.
     pub root: PathBuf,
     /// The server's process.
     pub pid: Option<u32>,
-    /// How long counters are watched.
+    /// The time between the two readings of counters.
     pub window: Duration,
-    /// What is done beyond reading.
+    /// The actions beyond reading.
     pub asked: Asked,
 }
 
-/// What is done only when somebody asks for it.
+/// Actions that the doctor takes only on request.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
-    /// Measure what takes a CPU or a disk from what runs on them.
+    /// True to take measurements that use a CPU or a disk of the programs that run here.
     pub measure: bool,
     /// The folder of the server's log or data.
     pub data: Option<PathBuf>,
-    /// Ask the cloud's metadata service, by its address on this host's link.
+    /// True to query the cloud's metadata service, at its address on this host's link.
     pub metadata: bool,
 }
 
-/// A host, with what was read of it.
+/// A host, with the first readings of its counters.
 #[derive(Debug)]
 pub struct Host {
     target: Target,
-    /// Counters as they were at the beginning of the window.
+    /// Counters at the beginning of the window.
     before: BTreeMap<String, String>,
     begun: Instant,
-    /// The clocks at the beginning of the window, if this is the machine.
+    /// The clocks at the beginning of the window, if the host is this machine.
     clocks: Option<Clocks>,
-    /// The process is in another network namespace than this one.
+    /// True if the process is in another network namespace than this one.
     is_elsewhere: bool,
-    /// What was read, if somebody wants to know.
+    /// The record of everything read, if one was requested.
     tape: Option<RefCell<Tape>>,
 }
 
-/// What was read of a host, as a tree has it.
+/// Everything that was read of a host, in the form of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tape {
     /// Files by their paths; second readings below `/later`.
     pub files: BTreeMap<String, String>,
-    /// Folders whose names were asked for, each with its path, and the names themselves.
+    /// Folders whose names were listed, each with its path, and the names themselves.
     pub folders: BTreeSet<String>,
-    /// Links, with the last part of what they lead to.
+    /// Links, with the last component of their targets.
     pub links: BTreeMap<String, String>,
 }
 
-/// What a file held at two instants.
+/// A file's content at two instants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Twice {
-    /// At the first.
+    /// The content at the first instant.
     pub before: String,
-    /// At the second.
+    /// The content at the second instant.
     pub after: String,
-    /// Between them.
+    /// Seconds between the two.
     pub seconds: f64,
 }
 
 impl Tape {
-    /// Of a counter the first reading is kept.
+    /// Records the first reading of a counter, and ignores later ones.
     fn keep_first(&mut self, path: &str, text: &str) {
         self.files.entry(path.to_owned()).or_insert_with(|| text.to_owned());
     }
 }
 
 impl Host {
-    /// Looks at a host, and watches its counters for the window. A tree has its second reading already.
+    /// Opens a host and watches its counters for the window. A tree has its second reading already.
     pub fn watch(target: Target) -> Self {
         let mut host = Self::of(target);
         if host.is_live() {
@@ -160,7 +160,7 @@ impl Host {
         host
     }
 
-    /// A host of which nothing is watched, and nothing is read yet.
+    /// Opens a host without watching or reading anything yet.
     pub fn now(root: PathBuf, pid: Option<u32>) -> Self {
         Self::of(Target { root, pid, window: Duration::ZERO, asked: Asked::default() })
     }
@@ -171,13 +171,13 @@ impl Host {
         Self { target, before: BTreeMap::new(), begun, clocks: None, is_elsewhere, tape: None }
     }
 
-    /// Keeps what is read from here on.
+    /// Records everything that is read from here on.
     #[must_use]
     pub fn taped(self) -> Self {
         Self { tape: Some(RefCell::default()), ..self }
     }
 
-    /// What was read since [`Host::taped`].
+    /// Returns everything that was read since [`Host::taped`].
     pub fn tape(&self) -> Tape {
         self.tape.as_ref().map(|tape| tape.borrow().clone()).unwrap_or_default()
     }
@@ -188,7 +188,7 @@ impl Host {
         }
     }
 
-    /// It is the machine that this runs on, not a tree.
+    /// Returns true if the host is the machine that this runs on, not a tree.
     pub fn is_live(&self) -> bool {
         self.target.root == Path::new("/")
     }
@@ -197,7 +197,7 @@ impl Host {
         self.target.root.join(self.of_its_network(path).trim_start_matches('/'))
     }
 
-    /// Of what differs from network to network the file of the process's own.
+    /// Maps a file that differs between network namespaces to the process's own.
     fn of_its_network<'p>(&self, path: &'p str) -> Cow<'p, str> {
         match (self.is_elsewhere, self.target.pid, path.strip_prefix("/proc/net/")) {
             (true, Some(pid), Some(file)) => format!("/proc/{pid}/net/{file}").into(),
@@ -205,28 +205,28 @@ impl Host {
         }
     }
 
-    /// A file or folder is there.
+    /// Returns whether a file or folder exists.
     pub(crate) fn is_there(&self, path: &str) -> bool {
         let is_there = self.place(path).exists();
         self.keep(|tape| tape.folders.extend(is_there.then(|| path.to_owned())));
         is_there
     }
 
-    /// A folder is there.
+    /// Returns whether a folder exists.
     pub(crate) fn has_folder(&self, path: &str) -> bool {
         self.place(path).is_dir() && self.is_there(path)
     }
 
-    /// Processes of the whole host are seen, and not those of a container alone. The kernel's own have the same
-    /// number on every host.
+    /// Returns true if the processes of the whole host are visible, not only those of a container. The kernel's own
+    /// processes have the same number on every host.
     pub fn sees_all_processes(&self) -> bool {
         self.read("/proc/2/comm").is_ok_and(|name| name == "kthreadd")
     }
 
-    /// What a file holds, without the white space around it.
+    /// Returns a file's content, without the white space around it.
     ///
     /// # Errors
-    /// [`Unread`]: it is not there, or cannot be read.
+    /// [`Unread`]: if it does not exist or cannot be read.
     pub fn read(&self, path: &str) -> Result<String, Unread> {
         if self.is_elsewhere && path.starts_with("/proc/sys/net/") {
             let why = "the process is in another network namespace: nsenter -t PID --net gannet doctor --pid PID";
@@ -237,10 +237,10 @@ impl Host {
         Ok(text)
     }
 
-    /// What a counter's file held at the beginning of the window, and holds now.
+    /// Returns the content of a counter's file at the beginning of the window, and now.
     ///
     /// # Errors
-    /// [`Unread`], [`Unread::Once`] if there is one reading only.
+    /// [`Unread`]; [`Unread::Once`] if there is only one reading.
     pub fn twice(&self, path: &str) -> Result<Twice, Unread> {
         let now = self.read(path)?;
         let once = || Unread::Once(path.to_owned());
@@ -262,7 +262,7 @@ impl Host {
         });
     }
 
-    /// The longest time to wake from idle that programs allow at the moment, in microseconds; only root is told.
+    /// Returns the longest wake-up time from idle that programs allow now, in microseconds. Only root may read it.
     pub(crate) fn wake_us_allowed(&self) -> Option<i64> {
         const PATH: &str = "/dev/cpu_dma_latency";
         if !self.is_live() {
@@ -275,7 +275,7 @@ impl Host {
         Some(us.into())
     }
 
-    /// The whole number that a file holds.
+    /// Returns the whole number in a file.
     ///
     /// # Errors
     /// [`Unread`].
@@ -283,7 +283,7 @@ impl Host {
         self.read(path)?.parse().map_err(|_| Unread::Garbage(path.to_owned(), "number"))
     }
 
-    /// What `ethtool -OPTION` prints of an interface.
+    /// Returns the output of `ethtool -OPTION` about an interface.
     ///
     /// # Errors
     /// [`Unread`].
@@ -297,10 +297,10 @@ impl Host {
         Ok(text)
     }
 
-    /// The same at the beginning of the window, and now.
+    /// Returns the output of `ethtool -OPTION` at the beginning of the window, and now.
     ///
     /// # Errors
-    /// [`Unread`], [`Unread::Once`] if there is one reading only.
+    /// [`Unread`]; [`Unread::Once`] if there is only one reading.
     pub fn ethtool_twice(&self, nic: &str, option: &str) -> Result<Twice, Unread> {
         let path = format!("/ethtool/{nic}/{option}");
         if !self.is_live() {
@@ -312,7 +312,7 @@ impl Host {
         Ok(Twice { before, after, seconds: self.begun.elapsed().as_secs_f64() })
     }
 
-    /// What a setting is: what its file holds, or the number or word of an interface's.
+    /// Returns a setting's value: its file's content, or the number or word of an interface's setting.
     ///
     /// # Errors
     /// [`Unread`].
@@ -322,17 +322,17 @@ impl Host {
         tunable.value_in(&text).ok_or_else(|| Unread::Absent(path.to_owned()))
     }
 
-    /// What is asked for beyond reading.
+    /// Returns the actions that were requested beyond reading.
     pub fn asked(&self) -> &Asked {
         &self.target.asked
     }
 
-    /// The clocks at the beginning of the window; none of a tree.
+    /// Returns the clocks at the beginning of the window; `None` for a tree.
     pub fn clocks(&self) -> Option<&Clocks> {
         self.clocks.as_ref()
     }
 
-    /// What was measured of a tree's host: names and numbers of `DIR/measured/ID`.
+    /// Returns the measurements of a tree's host: the names and numbers of `DIR/measured/ID`.
     ///
     /// # Errors
     /// [`Unread`].
@@ -348,7 +348,7 @@ impl Host {
         Ok(told)
     }
 
-    /// The last part of what a link points to.
+    /// Returns the last component of a link's target.
     pub fn link_name(&self, path: &str) -> Option<String> {
         let name = fs::read_link(self.place(path)).ok()?.file_name()?.to_str()?.to_owned();
         self.keep(|tape| {
@@ -357,7 +357,7 @@ impl Host {
         Some(name)
     }
 
-    /// A kernel's setting: `vm.swappiness`.
+    /// Returns the value of a kernel setting such as `vm.swappiness`.
     ///
     /// # Errors
     /// [`Unread`].
@@ -365,7 +365,7 @@ impl Host {
         self.number(&format!("/proc/sys/{}", name.replace('.', "/")))
     }
 
-    /// The names in a folder, sorted: numbers in them by their value.
+    /// Returns the names in a folder, sorted, with numbers in them ordered by value.
     ///
     /// # Errors
     /// [`Unread`].
@@ -384,7 +384,7 @@ impl Host {
         Ok(names)
     }
 
-    /// How many entries a folder has, whatever their number.
+    /// Returns the number of a folder's entries, however many there are.
     ///
     /// # Errors
     /// [`Unread`].
@@ -393,7 +393,7 @@ impl Host {
         Ok(entries.filter(Result::is_ok).count() as u64)
     }
 
-    /// The CPUs that are there: `cpu0`, `cpu1` ...
+    /// Returns the names of the CPUs: `cpu0`, `cpu1` ...
     ///
     /// # Errors
     /// [`Unread`].
@@ -403,10 +403,10 @@ impl Host {
         if cpus.is_empty() { Err(Unread::Absent(format!("{CPUS}/cpu0"))) } else { Ok(cpus) }
     }
 
-    /// The memory nodes that are there: one where the kernel tells of none.
+    /// Returns the number of memory nodes: 1 if the kernel lists none.
     ///
     /// # Errors
-    /// [`Unread`]: where not even the CPUs are told.
+    /// [`Unread`]: if not even the CPUs are listed.
     pub fn nodes(&self) -> Result<usize, Unread> {
         match self.list("/sys/devices/system/node") {
             Ok(names) => Ok(names.iter().filter(|name| is_numbered(name, "node")).count().max(1)),
@@ -414,7 +414,7 @@ impl Host {
         }
     }
 
-    /// Network devices with hardware behind them.
+    /// Returns the network devices with hardware behind them.
     ///
     /// # Errors
     /// [`Unread`].
@@ -426,7 +426,7 @@ impl Host {
         if nics.is_empty() { Err(Unread::Absent(format!("{NET}/*/device"))) } else { Ok(nics) }
     }
 
-    /// Disks: neither loops nor memory, nor what is made of other disks.
+    /// Returns the disks: no loop devices, no RAM disks, no devices made of other disks.
     ///
     /// # Errors
     /// [`Unread`].
@@ -434,7 +434,7 @@ impl Host {
         self.blocks(&["loop", "ram", "zram", "dm-", "md", "sr", "nbd"])
     }
 
-    /// What file systems lie on: disks, and volumes and arrays that are made of them.
+    /// Returns the devices below file systems: disks, and the volumes and arrays made of them.
     ///
     /// # Errors
     /// [`Unread`].
@@ -448,7 +448,7 @@ impl Host {
         if disks.is_empty() { Err(Unread::Absent("/sys/block/*".to_owned())) } else { Ok(disks) }
     }
 
-    /// A file of the process that is looked at.
+    /// Returns the path of a file of the process that was named.
     ///
     /// # Errors
     /// [`Unread::NoProcess`].
@@ -456,7 +456,7 @@ impl Host {
         self.target.pid.map(|pid| format!("/proc/{pid}/{file}")).ok_or(Unread::NoProcess)
     }
 
-    /// The folders of the process's threads, the first [`THREADS_MAX`] of them.
+    /// Returns the folders of the process's threads, of at most [`THREADS_MAX`] threads.
     ///
     /// # Errors
     /// [`Unread`].
@@ -471,7 +471,7 @@ impl Host {
 pub struct Clocks {
     /// The time of day, which is set and slewed.
     pub wall_ns: i128,
-    /// What the hardware counts.
+    /// The count of the hardware, which is never set or slewed.
     pub raw_ns: i128,
 }
 
@@ -482,7 +482,7 @@ impl Clocks {
             let time = rustix::time::clock_gettime(id);
             i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
         };
-        // The nearest of a few readings: between the two this thread may have been away.
+        // The closest pair of a few readings: this thread may lose its CPU between the two clocks.
         let pair = |_| {
             let before = ns(rustix::time::ClockId::MonotonicRaw);
             let wall_ns = ns(rustix::time::ClockId::Realtime);
@@ -494,7 +494,7 @@ impl Clocks {
     }
 }
 
-/// Whether a process is in another network namespace than this one; where that is not told it is taken not to be.
+/// Returns whether a process is in another network namespace than this one; false if the kernel does not report it.
 fn is_in_another_network(root: &Path, pid: u32) -> bool {
     let of = |process: &str| fs::read_link(root.join(format!("proc/{process}/ns/net"))).ok();
     of(&pid.to_string()).zip(of("self")).is_some_and(|(its, own)| its != own)
@@ -507,10 +507,10 @@ fn unread(path: &str, error: &std::io::Error) -> Unread {
     }
 }
 
-/// What a file or a pipe that a person names holds.
+/// Returns the content of a file or pipe that the user names.
 ///
 /// # Errors
-/// In words: it cannot be read, is no text, or is longer than [`FILE_BYTES_MAX`].
+/// In words, if it cannot be read, is not text, or is longer than [`FILE_BYTES_MAX`].
 pub fn read_named(path: &Path) -> Result<String, String> {
     let mut text = String::new();
     let read = fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
@@ -523,7 +523,7 @@ pub fn read_named(path: &Path) -> Result<String, String> {
 
 pub(crate) fn read_at(place: &Path, path: &str) -> Result<String, Unread> {
     let refused = |why: &str| Unread::Refused(path.to_owned(), why.to_owned());
-    // A pipe or a device in a tree would be waited for.
+    // Reading a pipe or a device in a tree could block.
     if !fs::metadata(place).map_err(|error| unread(path, &error))?.is_file() {
         return Err(refused("it is no plain file"));
     }
@@ -545,7 +545,7 @@ fn is_numbered(name: &str, prefix: &str) -> bool {
     name.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The value of `key` in lines of a key, a colon or white space, and a number.
+/// Returns the value of `key` from lines that hold a key, a colon or white space, and a number.
 pub fn field(text: &str, key: &str) -> Option<i64> {
     text.lines().find_map(|line| {
         let rest = line.trim_start().strip_prefix(key)?;
@@ -555,7 +555,7 @@ pub fn field(text: &str, key: &str) -> Option<i64> {
     })
 }
 
-/// The word in brackets: `always [madvise] never`.
+/// Returns the word in brackets: `always [madvise] never`.
 pub fn chosen(text: &str) -> Option<&str> {
     text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
 }

@@ -1,8 +1,8 @@
-//! What on a Linux host causes tails: found, explained, with what to do about it. For any server's process.
+//! Finds the causes of latency tails on a Linux host, explains them, and names the remedies. For any server's process.
 //!
 //! ```text
 //!   Host      files below a root: the machine's own, or a tree that was captured or written for a test
-//!     │          read once, twice some time apart (what is measured), or not there
+//!     │          read once, twice some time apart (counters), or absent
 //!     v
 //!   Check     data: what it reads, the mechanism, the remedy, its undo; and a probe: Host -> Seen
 //!     v
@@ -12,11 +12,12 @@
 //! ```
 //!
 //! Invariants:
-//! - What was not read is never fine: a file that is absent, refused or garbage makes its check "cannot tell", with the
-//!   file's name, and the other checks go on. A test runs every check on an empty tree.
-//! - Only [`tune`] and [`lab`] change anything, and nothing that was read is run. What is longer than
-//!   [`host::FILE_BYTES_MAX`] or has more than [`host::ENTRIES_MAX`] entries is not read in part, but told as not read.
-//! - Every check has a tree on which it is fine, one on which it is not, and one without its files (`tests/checks.rs`).
+//! - A file that was not read never counts as fine. If a file is absent, refused or garbage, its check has the verdict
+//!   "cannot tell" with the file's name, and the other checks go on. A test runs every check on an empty tree.
+//! - Only [`tune`] and [`lab`] change anything. Text that was read is never executed. A file longer than
+//!   [`host::FILE_BYTES_MAX`], or a folder with more than [`host::ENTRIES_MAX`] entries, is not read in part: it is
+//!   reported as not read.
+//! - Each check has a tree on which it is fine, one on which it is not, and one without its files (`tests/checks.rs`).
 #![forbid(unsafe_code)]
 
 pub mod bundle;

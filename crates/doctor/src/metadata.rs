@@ -1,4 +1,4 @@
-//! A cloud's metadata service: where this machine stands, as the machine itself may ask.
+//! A client of a cloud's metadata service: where this machine is placed, as the machine itself may query it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use crate::host::Unread;
 
-/// Its address on every cloud that is known here.
+/// The service's address on every cloud that the doctor knows.
 pub(crate) const ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(169, 254, 169, 254)), 80);
-/// It answers from the host below, at once.
+/// The time limit of each operation. The service replies from the physical host, at once.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Bytes of an answer at most.
+/// Maximum bytes of a reply.
 const ANSWER_BYTES_MAX: u64 = 16 << 10;
 
-/// One request: the status and the body.
+/// Sends one request and returns the status and the first line of the body.
 fn request(addr: SocketAddr, head: &str) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&addr, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -25,14 +25,14 @@ fn request(addr: SocketAddr, head: &str) -> std::io::Result<(u16, String)> {
     let invalid = || std::io::Error::from(std::io::ErrorKind::InvalidData);
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(invalid)?;
     let status = head.split_whitespace().nth(1).and_then(|word| word.parse().ok()).ok_or_else(invalid)?;
-    // Of a word that goes on in lines only the first counts.
+    // If the body has several lines, only the first counts.
     Ok((status, body.lines().next().unwrap_or_default().trim().to_owned()))
 }
 
-/// The zone and the placement group, a line each: `zone us-east-1a`, `group none`.
+/// Returns the zone and the placement group, one per line: `zone us-east-1a`, `group none`.
 ///
 /// # Errors
-/// [`Unread`]: nobody answers, or nobody that is known.
+/// [`Unread`]: if no service replies, or the service is of an unknown cloud.
 pub(crate) fn ask(addr: SocketAddr) -> Result<String, Unread> {
     let refused = |why: String| Unread::Refused("the cloud's metadata service".to_owned(), why);
     let failed = |error: std::io::Error| refused(error.to_string());
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// A service that answers `asked` requests, each by what its first line has.
+    /// Starts a service that answers `asked` requests, each according to its first line.
     fn service(
         answers: &'static [(&'static str, &'static str)],
         asked: usize,

@@ -1,4 +1,4 @@
-//! The kernel's generic netlink: a family by its name, questions and answers in attributes.
+//! A client of the kernel's generic netlink: looks a family up by name, sends requests and reads attributes.
 //!
 //! ```text
 //!   message   | length u32 | type u16 | flags u16 | sequence u32 | port u32 |
@@ -7,7 +7,8 @@
 //! ```
 //! All numbers are in the byte order of the machine. Source: linux/netlink.h, linux/genetlink.h.
 //!
-//! Invariants: an answer is taken only if it has the question's sequence; what is shorter than it says is no answer.
+//! Invariants: a reply counts only if it has the request's sequence number. Bytes shorter than their own length field
+//! are no reply.
 
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::OwnedFd;
@@ -15,33 +16,33 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with};
 
-/// A message's head, and that of generic netlink behind it.
+/// Bytes of a message's header, followed by the generic netlink header.
 const HEAD_BYTES: usize = 16;
 const GENERIC_BYTES: usize = 4;
 const ATTRIBUTE_BYTES: usize = 4;
-/// Bytes of an answer at most: none of what is asked here comes near.
+/// Maximum bytes of a reply. No reply to the requests made here comes near it.
 const ANSWER_BYTES_MAX: usize = 32 << 10;
-/// Messages that are passed over before the answer to a question, at most.
+/// Maximum number of unrelated messages to skip before the reply to a request.
 const OTHERS_MAX: u32 = 64;
-/// The kernel answers at once.
+/// The receive timeout. The kernel replies at once.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const REQUEST: u16 = 1;
-/// An answer also where there is nothing to tell.
+/// The flag that requests a reply even if there is nothing to report.
 const ACKNOWLEDGE: u16 = 4;
-/// The type of a message that tells an error, or 0 for none.
+/// The type of a message that reports an error; code 0 means success.
 const ERROR: u16 = 2;
-/// The family that knows the others by name.
+/// The family that resolves other families by name.
 const CONTROL: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
 const FAMILY_NAME: u16 = 2;
-/// What a kind says of its payload, beside its number.
+/// The bits of an attribute's type that hold its number. The other bits describe the payload.
 const KIND: u16 = 0x3fff;
-/// Attributes within an attribute.
+/// The flag of an attribute whose payload is attributes.
 pub const NESTED: u16 = 1 << 15;
 
-/// A family of messages, as `ethtool`.
+/// A family of generic netlink messages, for example `ethtool`.
 #[derive(Debug)]
 pub struct Family {
     socket: OwnedFd,
@@ -50,7 +51,7 @@ pub struct Family {
     buffer: Vec<u8>,
 }
 
-/// An attribute, padded.
+/// Returns an attribute, padded to 4 bytes.
 pub fn attribute(kind: u16, payload: &[u8]) -> Vec<u8> {
     let length = u16::try_from(ATTRIBUTE_BYTES + payload.len()).expect("what is asked is short");
     let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
@@ -59,7 +60,7 @@ pub fn attribute(kind: u16, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The attributes of a payload, by kind; it ends where one is torn.
+/// Returns the attributes of a payload with their kinds. The iterator ends at a torn attribute.
 pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16::from_ne_bytes(bytes.first_chunk().copied()?));
@@ -70,12 +71,12 @@ pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The payload of the first attribute of a kind.
+/// Returns the payload of the first attribute of a kind.
 pub fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes).find_map(|(known, payload)| (known == kind).then_some(payload))
 }
 
-/// A number of 32 bits by its attribute's kind.
+/// Returns the 32-bit number in the first attribute of a kind.
 pub fn number(bytes: &[u8], kind: u16) -> Option<u32> {
     find(bytes, kind)?.try_into().ok().map(u32::from_ne_bytes)
 }
@@ -85,10 +86,10 @@ fn garbage() -> Error {
 }
 
 impl Family {
-    /// The family of this name.
+    /// Opens the family of this name.
     ///
     /// # Errors
-    /// This kernel has none of the name, or sockets of the kind are not to be had.
+    /// If the kernel has no family of this name, or netlink sockets are not available.
     pub fn open(name: &str) -> Result<Self> {
         let socket =
             socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(netlink::GENERIC))?;
@@ -100,19 +101,19 @@ impl Family {
         Ok(family)
     }
 
-    /// Asks; the attributes of the answer.
+    /// Sends a request and returns the attributes of the reply.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// If the kernel returns an error or the reply cannot be parsed.
     pub fn ask(&mut self, command: u8, attributes: &[u8]) -> Result<&[u8]> {
         self.send(command, REQUEST, attributes)?;
         self.answer()
     }
 
-    /// Has something done.
+    /// Sends a command and waits for its acknowledgement.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// If the kernel returns an error or the reply cannot be parsed.
     pub fn tell(&mut self, command: u8, attributes: &[u8]) -> Result<()> {
         self.send(command, REQUEST | ACKNOWLEDGE, attributes)?;
         self.answer().map(drop)
@@ -130,7 +131,7 @@ impl Family {
         Ok(())
     }
 
-    /// The answer to the last question.
+    /// Receives the reply to the last request.
     fn answer(&mut self) -> Result<&[u8]> {
         for _ in 0..OTHERS_MAX {
             let (bytes, _) = recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
@@ -142,7 +143,7 @@ impl Family {
     }
 }
 
-/// Where in what was received the attributes of the answer are; `None` if it is an answer to something else.
+/// Returns the range of the reply's attributes within the received bytes; `None` if it replies to another request.
 fn answer_in(bytes: &[u8], sequence: u32) -> Result<Option<std::ops::Range<usize>>> {
     let word = |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).ok_or_else(garbage);
     let length = u32::from_ne_bytes(word(0)?) as usize;
@@ -177,7 +178,7 @@ mod tests {
             let count = attributes(&bytes[..end]).count();
             assert_eq!(count, usize::from(end >= 7), "{end}");
         }
-        // A length below that of its own head would go round for ever.
+        // A length below that of its own header would make the parser loop for ever.
         assert_eq!(attributes(&[0, 0, 1, 0, 0, 0, 1, 0]).count(), 0);
     }
 

@@ -1,6 +1,6 @@
-//! Words for a shell.
+//! Quoting of words for a shell.
 
-/// The word in quotes if a shell would take it apart: nothing in it is run or expanded.
+/// Returns the word as it is, or in quotes if a shell would split or expand it. The shell runs nothing in it.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-:,=@+".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {

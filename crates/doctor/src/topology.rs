@@ -1,4 +1,4 @@
-//! Which CPUs there are, what they share, which of them may be used, and where the network interfaces hang.
+//! The host's topology: its CPUs and what they share, which of them may be used, and the nodes of network interfaces.
 //!
 //! ```text
 //!   node 0                          node 1
@@ -21,13 +21,13 @@ pub struct Cpu {
     pub number: usize,
     /// The number of its package.
     pub package: usize,
-    /// The core that it is a part of: the lowest CPU number on that.
+    /// The core that it is a part of: the lowest CPU number on that core.
     pub core: usize,
-    /// The cache that it shares with other cores: the lowest CPU number on that, if the kernel tells.
+    /// The L3 cache that it shares with other cores: the lowest CPU number on that cache, if the kernel reports it.
     pub l3: Option<usize>,
-    /// The memory node that it is near to.
+    /// The memory node that is near to it.
     pub node: usize,
-    /// It may be used: by affinity and control group.
+    /// True if affinity and control group allow its use.
     pub is_allowed: bool,
 }
 
@@ -36,31 +36,31 @@ pub struct Cpu {
 pub struct Nic {
     /// Its name.
     pub name: String,
-    /// The memory node that it hangs on, if that is told.
+    /// The memory node that it is attached to, if the kernel reports it.
     pub node: Option<usize>,
-    /// Receive queues that it has now, if that is told.
+    /// Current number of receive queues, if the kernel reports it.
     pub queues: Option<usize>,
-    /// Queues that it may have, if that is told.
+    /// Maximum number of queues, if it is known.
     pub queues_max: Option<usize>,
 }
 
-/// What a plan is made from.
+/// The facts from which a plan is made.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Topology {
-    /// The CPUs that are on, ascending.
+    /// The online CPUs, ascending.
     pub cpus: Vec<Cpu>,
     /// The interfaces, by name.
     pub nics: Vec<Nic>,
-    /// CPUs that the control group pays for, if it limits them.
+    /// CPUs that the control group's quota allows, if there is one.
     pub quota_cpus: Option<f64>,
-    /// CPUs that the kernel leaves to whoever pins threads there (isolcpus).
+    /// CPUs on which the kernel runs only threads that are pinned there explicitly (isolcpus).
     pub isolated: Vec<usize>,
 }
 
 const CPUS: &str = "/sys/devices/system/cpu";
 const NODES: &str = "/sys/devices/system/node";
 
-/// A list as the kernel writes it; the empty one too.
+/// Returns the CPUs of a list in the kernel's format, which may be empty.
 pub(crate) fn cpu_list(path: &str, text: &str) -> Result<Vec<usize>, Unread> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -69,10 +69,11 @@ pub(crate) fn cpu_list(path: &str, text: &str) -> Result<Vec<usize>, Unread> {
 }
 
 impl Topology {
-    /// Reads it. Without a process the CPUs that this one may use count, in a tree without either all of them.
+    /// Reads the topology. Without a process, the CPUs count that this process may use; in a tree without either, all
+    /// of them.
     ///
     /// # Errors
-    /// [`Unread`]: not even the CPUs are told, or a file of theirs is garbage.
+    /// [`Unread`]: if not even the CPUs are listed, or one of their files is garbage.
     pub fn read(host: &Host, pid: Option<u32>) -> Result<Self, Unread> {
         let nodes = nodes(host)?;
         let allowed = allowed(host, pid)?;
@@ -94,25 +95,25 @@ impl Topology {
             });
         }
         cpus.sort_by_key(|cpu| cpu.number);
-        // A host without hardware interfaces is planned for all the same.
+        // A host without hardware interfaces can be planned for too.
         let nics = host.nics().unwrap_or_default().into_iter().map(|name| nic(host, name)).collect();
         let quota_cpus = crate::checks::cgroup::quota_cpus(host).ok().flatten();
         let isolated = optional(host, &format!("{CPUS}/isolated"))?.unwrap_or_default();
         Ok(Self { cpus, nics, quota_cpus, isolated })
     }
 
-    /// A CPU by its number.
+    /// Returns a CPU by its number.
     pub fn cpu(&self, number: usize) -> Option<&Cpu> {
         self.cpus.binary_search_by_key(&number, |cpu| cpu.number).ok().map(|at| &self.cpus[at])
     }
 
-    /// The interface that is planned for: the one that may have the most queues, of equals the first.
+    /// Returns the interface to plan for: the one that may have the most queues, among equals the first.
     pub fn nic(&self) -> Option<&Nic> {
         self.nics.iter().rev().max_by_key(|nic| nic.queues_max.or(nic.queues))
     }
 }
 
-/// A list that may be absent.
+/// Returns a list from a file that may be absent.
 fn optional(host: &Host, path: &str) -> Result<Option<Vec<usize>>, Unread> {
     match host.read(path) {
         Ok(text) => cpu_list(path, &text).map(Some),
@@ -121,7 +122,7 @@ fn optional(host: &Host, path: &str) -> Result<Option<Vec<usize>>, Unread> {
     }
 }
 
-/// The memory nodes, each with its CPUs.
+/// Returns the memory nodes, each with its CPUs.
 pub(crate) fn nodes(host: &Host) -> Result<Vec<(usize, Vec<usize>)>, Unread> {
     let mut nodes = Vec::new();
     for name in host.list(NODES).unwrap_or_default() {
@@ -131,7 +132,7 @@ pub(crate) fn nodes(host: &Host) -> Result<Vec<(usize, Vec<usize>)>, Unread> {
     Ok(nodes)
 }
 
-/// The CPUs that the process may run on, which the kernel makes of its affinity and its control group.
+/// Returns the CPUs that the process may run on. The kernel derives them from its affinity and its control group.
 fn allowed(host: &Host, pid: Option<u32>) -> Result<Option<Vec<usize>>, Unread> {
     let path = pid.map_or_else(|| "/proc/self/status".to_owned(), |pid| format!("/proc/{pid}/status"));
     let text = match host.read(&path) {
@@ -146,7 +147,7 @@ fn allowed(host: &Host, pid: Option<u32>) -> Result<Option<Vec<usize>>, Unread> 
 
 fn package(host: &Host, folder: &str) -> Result<usize, Unread> {
     match host.number(&format!("{folder}/topology/physical_package_id")) {
-        // Some virtual machines have none, and say -1.
+        // Some virtual machines have no package, and report -1.
         Ok(package) => Ok(usize::try_from(package).unwrap_or(0)),
         Err(Unread::Absent(_)) => Ok(0),
         Err(why) => Err(why),

@@ -1,6 +1,6 @@
 //! Memory that a device can be read into without a copy in between: it begins at a multiple of a page.
 
-/// What begins at a multiple of so many bytes suits every device.
+/// Alignment that suits every device, in bytes.
 pub(crate) const ALIGN: usize = 4096;
 
 /// Bytes that begin at a multiple of [`ALIGN`].

@@ -17,16 +17,16 @@ use crate::front;
 use crate::regions::Sizes;
 use crate::table::{DEVICES_MAX, Table};
 
-/// How a device was found.
+/// The state in which a device was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Begun {
     /// It is what the table is about.
     Known,
-    /// It is another one than the table is about, or somebody else has used it.
+    /// It is another device than the table describes, or another process has used it.
     Exchanged,
     /// The table is about none.
     New,
-    /// Whether it is what the table is about cannot be read.
+    /// It cannot be read, so it is not known whether it is the device that the table describes.
     Unread(String),
     /// It has no number, and cannot be given one.
     Unwritten(String),
@@ -35,7 +35,7 @@ pub(crate) enum Begun {
 }
 
 impl Begun {
-    /// What the table has of it is not there.
+    /// Returns whether the data that the table describes is no longer on the device.
     pub(crate) fn forgets(&self) -> bool {
         !matches!(self, Self::Known | Self::Unread(_))
     }

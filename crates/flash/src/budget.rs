@@ -7,11 +7,12 @@
 //!   others         no | as likely as it is full, up to half | yes .......
 //! ```
 //!
-//! An item is "read" that was read in memory, or asked for again after it had gone: its ghost was there when it was
-//! stored. So where the budget is short, what nobody has ever asked for twice is left out first, and what is left out
-//! comes in when it comes again. Over a longer time devices write what the budget says.
+//! An item counts as read if it was read in memory. It also counts if it was asked for again after it had gone: its
+//! ghost was there when it was stored. If the budget is short, items that were never asked for twice are left out
+//! first. An item that was left out is taken when it comes again. Over a longer time devices write what the budget
+//! says.
 //!
-//! The bytes left are kept in the tier's room: a restart is no new hour.
+//! The bytes left are persisted in the tier's room, so a restart does not grant a new hour's bytes.
 
 use base::clock::UnixMillis;
 use base::prng::Prng;
@@ -35,7 +36,7 @@ pub(crate) struct Budget {
 pub(crate) enum Short {
     /// The bucket is empty.
     Empty,
-    /// There is too little for what nobody has asked for twice.
+    /// The bucket has too little for an item that was never asked for twice.
     Unread,
 }
 
@@ -61,7 +62,7 @@ impl Budget {
         }
     }
 
-    /// Whether so many bytes are to be written; they are counted then.
+    /// Takes the bytes of a write from the budget, or returns why the write is not allowed.
     pub(crate) fn take(&mut self, bytes: usize, is_read: bool, random: &mut Prng) -> Result<(), Short> {
         if self.bytes_a_day == 0 {
             return Ok(());
@@ -77,7 +78,7 @@ impl Budget {
         Ok(())
     }
 
-    /// What was counted is not written.
+    /// Returns bytes to the budget that were taken but are not written.
     pub(crate) fn give_back(&mut self, bytes: usize) {
         self.left = self.left.saturating_add(bytes as u64).min(self.bytes_a_day / BUCKETS_A_DAY);
     }

@@ -7,7 +7,7 @@ macro_rules! counts {
         #[derive(Debug, Default)]
         pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* }
 
-        /// What a tier has done since the start.
+        /// Counts of a tier's work since the start.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct FlashCounts { $($(#[$doc])* pub $name: u64,)* }
 
@@ -66,7 +66,7 @@ impl FlashCounts {
         self.refusals().iter().map(|(_, items)| items).sum()
     }
 
-    /// The same, by reason.
+    /// Returns the number of refused items by reason.
     pub fn refusals(&self) -> [(&'static str, u64); 5] {
         [
             ("too_long", self.refused_too_long),
@@ -81,9 +81,9 @@ impl FlashCounts {
 /// A device's figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceCounts {
-    /// What it is called.
+    /// Name of the device.
     pub name: String,
-    /// What is used of it, in bytes.
+    /// Bytes of the device that the tier uses.
     pub bytes: u64,
     /// It has failed.
     pub lost: bool,

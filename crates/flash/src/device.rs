@@ -12,7 +12,7 @@ pub trait Device: std::fmt::Debug + Send + Sync {
     /// Reads and writes begin and end at multiples of so many bytes: 512 or 4096.
     fn block_bytes(&self) -> usize;
 
-    /// What it is called, for whoever has to replace it.
+    /// Returns the name of the device, for the operator who has to replace it.
     fn name(&self) -> String;
 
     /// The open file that it is, if reads may be asked of the kernel without a thread that waits.
@@ -23,22 +23,22 @@ pub trait Device: std::fmt::Debug + Send + Sync {
     /// Reads all of `into`, which begins at a multiple of a page.
     ///
     /// # Errors
-    /// Whatever the device says; also where less is there than was asked for.
+    /// If the device fails, or has fewer bytes than were asked for.
     fn read(&self, into: &mut [u8], at: u64) -> io::Result<()>;
 
     /// Writes all of `from`, which begins at a multiple of a page.
     ///
     /// # Errors
-    /// Whatever the device says.
+    /// If the device fails.
     fn write(&self, from: &[u8], at: u64) -> io::Result<()>;
 
-    /// Has stay what was written so far, whatever becomes of the machine.
+    /// Makes all writes so far durable, whatever becomes of the machine.
     ///
     /// # Errors
-    /// Whatever the device says.
+    /// If the device fails.
     fn sync(&self) -> io::Result<()>;
 
-    /// Tells the device that a range is of no use to anybody, which makes its own work less. Where it cannot be told,
-    /// nothing is lost.
+    /// Discards a range that is no longer needed, which reduces the device's own work. If the device does not support
+    /// it, nothing is lost.
     fn discard(&self, at: u64, bytes: u64);
 }

@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Items begin at multiples of so many bytes.
 pub const ALIGN: usize = 8;
-/// What every item has, in bytes.
+/// Bytes of the header that every item has.
 pub const HEADER_BYTES: usize = 24;
 /// The longest item, in bytes: above what a store keeps whole.
 pub const ENTRY_BYTES_MAX: usize = 256 << 10;
@@ -34,7 +34,7 @@ const TOKEN: u8 = 16;
 /// The namespace of a filler.
 const FILLER: u8 = 255;
 
-/// What a checksum is seeded with.
+/// The seed of a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed {
     /// Of this life of the region: a random number.
@@ -63,7 +63,7 @@ fn short(hash: u64) -> u32 {
     (hash ^ hash >> 32) as u32
 }
 
-/// How long an item is, in bytes.
+/// Returns the length of an item, in bytes.
 pub fn entry_bytes(item: &TierItem<'_>) -> usize {
     HEADER_BYTES
         + if item.client_flags != 0 { 4 } else { 0 }
@@ -109,7 +109,7 @@ pub fn write(item: &TierItem<'_>, seed: Seed, offset: usize, into: &mut [u8]) {
     into[..4].copy_from_slice(&check.to_le_bytes());
 }
 
-/// How long a filler is that stands at `used` of its chunk, so that what comes behind begins in another block.
+/// Returns the length of a filler that stands at `used` of its chunk, so that the next item begins in another block.
 pub fn filler_bytes(used: usize) -> usize {
     let left = FlashAddress::BLOCK_BYTES - used % FlashAddress::BLOCK_BYTES;
     if left < HEADER_BYTES { left + FlashAddress::BLOCK_BYTES } else { left }
@@ -125,14 +125,14 @@ pub fn write_filler(bytes: usize, seed: Seed, offset: usize, into: &mut [u8]) {
     into[..4].copy_from_slice(&check.to_le_bytes());
 }
 
-/// What stands at a place.
+/// The result of reading a place in a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// An item: its parts, and its length in bytes.
     Item(TierParts, usize),
     /// So many bytes that are no item.
     Filler(usize),
-    /// Nothing, up to the end of the chunk.
+    /// No item, up to the end of the chunk.
     End,
     /// An item, as it seems, of so many bytes, which are not all there.
     Longer(usize),
@@ -148,7 +148,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Where the fields of an item are, as its header says.
+/// Offsets of the fields of an item, as its header gives them.
 struct Shape {
     len: usize,
     flags: usize,
@@ -205,12 +205,12 @@ pub fn read(bytes: &[u8], base: usize, at: usize, seed: Seed) -> Entry {
     Entry::Item(parts, len)
 }
 
-/// What a block says of a hash.
+/// The result of a search for a hash in a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Search {
     /// An item with that hash, whose bytes are right.
     Item(TierParts),
-    /// More bytes have to be read to tell: so many in all.
+    /// More bytes have to be read before the search can end: so many in all.
     More(usize),
     /// Items, of which none has the hash.
     Other,
@@ -244,7 +244,7 @@ fn places(bytes: &[u8]) -> impl Iterator<Item = usize> + use<> {
     (0..FlashAddress::BLOCK_BYTES.min(bytes.len().saturating_sub(HEADER_BYTES - 1))).step_by(ALIGN)
 }
 
-/// What seems to stand at a place.
+/// The first impression of a place, before the item there is verified.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Is {
     It,

@@ -27,12 +27,12 @@ pub enum OpenError {
     Kind,
     /// A block device, or a file that is to be read alone, that has fewer bytes than were stated.
     Smaller {
-        /// What it has.
+        /// Bytes that it has.
         bytes: u64,
     },
     /// There is no room for a file of that size.
     Room(io::Error),
-    /// Somebody else has it.
+    /// It is in use elsewhere.
     Taken,
     /// The kernel uses the block device or a part of it: it is mounted, swap, or a member of a RAID, a volume group or
     /// a mapping.
@@ -91,7 +91,7 @@ impl FileDevice {
         Self::of(Arc::new(file), path, bytes, direct, Use::Own)
     }
 
-    /// Opens it after it has thrown away what it holds, whoever wrote that. A device in use is refused all the same.
+    /// Opens a device and discards its contents, whatever wrote them. A device in use is refused nevertheless.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -146,7 +146,7 @@ impl FileDevice {
         Ok(Self { file, path: path.to_owned(), bytes, block_bytes, is_file: kind.is_file(), direct, is_view })
     }
 
-    /// The open file that it is, for [`FileDevice::adopt`]: nobody else has the device while somebody has this.
+    /// Returns the open file of the device, for [`FileDevice::adopt`]. The device stays locked while this file is open.
     pub fn share(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }
@@ -160,7 +160,7 @@ impl FileDevice {
 /// The open file is what is at the path: the same file, or the same block device by whatever name.
 ///
 /// # Errors
-/// What `stat` answers.
+/// If `stat` fails.
 pub fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let (ours, theirs) = (rustix::fs::fstat(file)?, rustix::fs::stat(path)?);
     let is_block = |mode| FileType::from_raw_mode(mode) == FileType::BlockDevice;
@@ -183,7 +183,7 @@ fn lock(file: &File) -> bool {
 }
 
 fn try_lock(file: &File) -> bool {
-    // Where there are no locks, nobody is kept away.
+    // If the file system has no locks, no process is kept away.
     rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
 }
 
@@ -193,12 +193,12 @@ const LOCK_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
 /// Every device and every file takes reads and writes of such blocks.
 const BLOCK_BYTES: usize = 4096;
 
-/// How a device is used from its opening on.
+/// The use of a device from its opening on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     /// Read and written, if it is empty or a tier's.
     Own,
-    /// The same, whatever it holds.
+    /// Read and written, whatever it holds.
     Reset,
     /// Read and written by a process that another one gave it to.
     Adopted,
@@ -331,7 +331,8 @@ impl Device for FileDevice {
         if self.is_view {
             return;
         }
-        // Who cannot be told needs not know. A file's room is had again at once, while it is there.
+        // Errors are ignored: a discard is only a hint. The room of a file is reserved again at once, while it is
+        // available.
         let punched = fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes);
         if punched.is_ok() && self.is_file {
             let _ = fallocate(&self.file, FallocateFlags::KEEP_SIZE, at, bytes);

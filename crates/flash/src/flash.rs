@@ -42,9 +42,9 @@ const READS_A_LANE: usize = 64;
 /// A device that failed and is not used any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// What it is called.
+    /// Name of the device.
     pub device: String,
-    /// What it did.
+    /// Cause of the failure.
     pub why: String,
 }
 
@@ -54,24 +54,24 @@ pub type OnLost = Box<dyn Fn(&Lost) + Send + Sync>;
 /// Called when there is something for a lane, or for the background.
 pub type Wake = Box<dyn Fn(Option<usize>) + Send + Sync>;
 
-/// How a tier is made.
+/// Configuration of a tier.
 pub struct FlashConfig {
     /// The devices.
     pub devices: Vec<Box<dyn Device>>,
-    /// How they are cut.
+    /// Sizes of the regions and chunks into which they are cut.
     pub sizes: Sizes,
     /// Lanes of the store.
     pub lanes: usize,
-    /// What it keeps, made for [`Sizes::plan`].
+    /// Memory for the tier's state, made for [`Sizes::plan`].
     pub room: TierRoom,
     /// Seeds the numbers of devices and the salts of checksums: another one in each process, so that what an earlier
     /// one wrote is not taken for an item of this one's.
     pub seed: u64,
-    /// What all devices together may write a day, in bytes; 0: whatever there is.
+    /// Bytes that all devices together may write a day; 0 for no limit.
     pub writes_a_day_bytes: u64,
-    /// Is told of devices that fail.
+    /// Called when a device fails.
     pub on_lost: OnLost,
-    /// What is there is read, and nothing else is done: no item is taken, no region made free.
+    /// If true, the tier only reads what is there: it takes no item and makes no region free.
     pub is_view: bool,
 }
 
@@ -104,9 +104,9 @@ pub struct Flash {
     pub(crate) queues: Box<[Queue]>,
     /// The time of the last slice of the background, in ms since 1970.
     now_ms: AtomicU64,
-    /// When it was last looked whether devices answer.
+    /// Time of the last check for devices that do not answer.
     watched_ms: AtomicU64,
-    /// When it was looked again after nobody had for some time.
+    /// Time of the first check after this process had stood still.
     resumed_ms: AtomicU64,
     writes: Condvar,
     /// One for each lane, as is `done`.
@@ -114,7 +114,7 @@ pub struct Flash {
     done: Box<[Done]>,
     wake: OnceLock<Wake>,
     on_lost: OnLost,
-    /// How each device was found.
+    /// The state in which each device was found.
     begun: Vec<Begun>,
     is_view: bool,
     pub(crate) stopped: AtomicBool,
@@ -130,10 +130,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long a device may take for one request, in milliseconds: far above what one takes that is only busy, and below
-/// the time after which a kernel gives up.
+/// Longest time that a device may take for one request, in milliseconds. It is far above the time that a busy device
+/// takes, and below the time after which a kernel gives up.
 const SLOW_MS: u64 = 10_000;
-/// How often that is looked at.
+/// Least time between two checks for slow devices, in milliseconds.
 const WATCH_MS: u64 = 500;
 
 impl Flash {
@@ -185,7 +185,8 @@ impl Flash {
         flash
     }
 
-    /// Devices that are other ones than before, or were used by somebody else: what was there is gone.
+    /// Returns the names of the devices that were replaced, or that another process has used. Their earlier contents
+    /// are lost.
     pub fn exchanged(&self) -> Vec<String> {
         let all = self.regions.parts.iter().zip(&self.begun);
         all.filter(|(_, begun)| **begun == Begun::Exchanged).map(|(part, _)| part.device.name()).collect()
@@ -244,12 +245,12 @@ impl Flash {
         (Log::memory_bytes(&self.regions) + words + scratch + queues + rings + chunks) as u64
     }
 
-    /// What a thread needs to work, one that belongs to no device.
+    /// Returns the working state of a thread that belongs to no device.
     pub fn scratch(&self) -> Scratch {
         Scratch::new(self.regions.sizes)
     }
 
-    /// What a thread of a device needs.
+    /// Returns the working state of a thread of a device.
     pub(crate) fn scratch_of(&self, device: usize) -> Scratch {
         let scratch = self.scratch();
         lock(&self.queues[device].flights).push(Arc::clone(&scratch.flight));
@@ -267,7 +268,7 @@ impl Flash {
         (0..self.queues.len()).any(|device| self.work_at(device, 0, scratch))
     }
 
-    /// The same for the one at `place` of those that wait for a device: it ends reads in any order.
+    /// Does the work at `place` of those that wait for a device, so reads may end in any order; false if there is none.
     pub fn work_at(&self, device: usize, place: usize, scratch: &mut Scratch) -> bool {
         let work = lock(&self.queues[device].work).remove(place);
         match work {
@@ -308,12 +309,12 @@ impl Flash {
         *lock(&scratch.flight) = Flight::Out { since_ms: self.now_ms(), read };
     }
 
-    /// The device has answered; false if nobody waits for that any more.
+    /// Ends a thread's request, which the device has answered; false if the request was given up before.
     pub(crate) fn land(&self, scratch: &Scratch) -> bool {
         std::mem::take(&mut *lock(&scratch.flight)) != Flight::GivenUp
     }
 
-    /// Takes devices out that do not answer, and tells those who wait for them.
+    /// Takes devices that do not answer out of use, and fails the requests that wait for them.
     fn watch(&self, now: UnixMillis) {
         self.now_ms.store(now.0, Relaxed);
         let watched_ms = self.watched_ms.load(Relaxed);
@@ -352,7 +353,7 @@ impl Flash {
         self.lose(part, format!("no answer for {} seconds", SLOW_MS / 1000));
     }
 
-    /// What began before then and has no answer is slow; 0: nothing.
+    /// Returns the time before which a request that has no answer must have begun to be slow; 0 if none is slow.
     pub(crate) fn slow_before_ms(&self) -> u64 {
         let before = self.now_ms().saturating_sub(SLOW_MS);
         if self.resumed_ms.load(Relaxed) > before { 0 } else { before }

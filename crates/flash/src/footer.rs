@@ -20,15 +20,15 @@ const TAIL_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 10;
 const NAMED: u16 = 1 << 15;
 
-/// What a footer of so many entries takes of its chunk, in bytes, with the zeros in front of it.
+/// Returns the bytes of a chunk that a footer of so many entries takes, with the zeros in front of it.
 pub(crate) const fn footer_bytes(entries: usize) -> usize {
     HEADER_BYTES + ENTRY_BYTES * entries + TAIL_BYTES
 }
 
-/// The longest item that an entry can tell of, in bytes.
+/// The longest item that an entry can describe, in bytes.
 pub(crate) const LONGEST_BYTES: usize = (NAMED as usize - 1) * ALIGN;
 
-/// Where in a chunk of so many bytes an entry begins.
+/// Returns the offset at which an entry begins in a chunk of so many bytes.
 fn place(chunk_bytes: usize, number: usize) -> usize {
     chunk_bytes - TAIL_BYTES - (number + 1) * ENTRY_BYTES
 }
@@ -64,7 +64,7 @@ pub(crate) struct Entries {
     /// As they stand there: the first one is the last.
     bytes: Vec<u8>,
     next: usize,
-    /// Where in the chunk the next item begins.
+    /// Offset of the next item in the chunk.
     offset: usize,
 }
 
@@ -72,13 +72,13 @@ pub(crate) struct Entries {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) hash: u64,
-    /// Where in the chunk it begins.
+    /// Offset of the item in the chunk.
     pub(crate) offset: usize,
     /// In whole units.
     pub(crate) bytes: usize,
 }
 
-/// What the end of a chunk says.
+/// The result of reading the end of a chunk.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Footer {
     Entries(Entries),

@@ -66,7 +66,7 @@ const fn end(name: &'static str, back: u64, align: u64, plus: u64, magic: &'stat
     Signature { name, at: At::End { back, align, plus }, magic }
 }
 
-/// Where the signature of swap space ends, for pages of 4 KiB to 64 KiB.
+/// Offsets of the signature of swap space, which ends a page, for pages of 4 KiB to 64 KiB.
 const SWAP: &[u64] = &[0xff6, 0x1ff6, 0x3ff6, 0x7ff6, 0xfff6];
 const LUKS_SECOND: &[u64] = &[0x4000, 0x8000, 0x1_0000, 0x2_0000, 0x4_0000, 0x8_0000];
 const LVM: &[u64] = &[0x018, 0x218, 0x418, 0x618];
@@ -236,7 +236,7 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Whether no byte of a regular file is other than zero. Holes and space that was never written are not read.
+/// Returns whether a regular file has only zeros. Holes and space that was never written are not read.
 fn is_empty_file(file: &File, bytes: u64) -> io::Result<bool> {
     let mut window = Aligned::new(WINDOW_BYTES as usize);
     let mut at = 0;
@@ -264,7 +264,7 @@ fn is_empty_file(file: &File, bytes: u64) -> io::Result<bool> {
 /// The contents of a device of so many bytes, all of it, whatever part is to be used.
 ///
 /// # Errors
-/// Those of reading it.
+/// If it cannot be read.
 pub(crate) fn contents(file: &File, bytes: u64, is_file: bool) -> io::Result<Contents> {
     if bytes == 0 {
         return Ok(Contents::Nothing);
@@ -288,7 +288,7 @@ pub(crate) fn contents(file: &File, bytes: u64, is_file: bool) -> io::Result<Con
 /// Makes the start and the end of a block device zero, so that no owner's signature is left.
 ///
 /// # Errors
-/// Those of writing it.
+/// If it cannot be written.
 pub(crate) fn clear(file: &File, bytes: u64) -> io::Result<()> {
     let zeros = Aligned::new(WINDOW_BYTES as usize);
     let front = WINDOW_BYTES.min(bytes);

@@ -6,18 +6,18 @@
 //!                                  └──regions are short: the oldest is free at once, unread
 //! ```
 //!
-//! - It goes on while the store serves. What is not found yet is a miss.
-//! - A key has one copy that lives on flash, at most, at any instant: the old one is dead before the new one lives
-//!   ([`segment::Tier`]). So the order in which chunks are read decides nothing.
-//! - What is changed meanwhile is known by its hash ([`mod@crate::marks`]): nothing of a key that was changed is taken
-//!   from regions that were opened before this process. The graves stay until all is found: who goes on after a kill
-//!   adds its own to them, and they hold for all regions before it. So what was changed while flash was found, and went
-//!   there again, is a miss for who is killed before all is found, and never something older.
-//! - What is shown and left out is marked: graves end when all is found, marks last as long as the item.
-//! - A region that nobody looked at is named by no slot: it may be made free without a look at its items. It is free
-//!   before all is called found.
-//! - A chunk whose footer is not what was written is passed, with all its blocks marked: what was there is lost with
-//!   what tore it, whatever a later read gives.
+//! - The search goes on while the store serves. An item that is not found yet is a miss.
+//! - At any instant, a key has at most one copy on flash that lives: the old one is dead before the new one lives
+//!   ([`segment::Tier`]). So the order in which chunks are read does not matter.
+//! - A key that is changed meanwhile is known by its hash ([`mod@crate::marks`]): none of its items is taken from
+//!   regions that were opened before this process. The graves stay until all is found. If the process is killed before,
+//!   the next one adds its own graves, and they hold for all regions before it. So a key that was changed during the
+//!   search and went to flash again may be a miss after such a kill, but its older item is never returned.
+//! - An item that is shown and left out is marked. Graves end when all is found; marks last as long as the item.
+//! - No slot names a region that was not looked at yet. It may be made free without a look at its items, before all is
+//!   called found.
+//! - A chunk whose footer is not what was written is skipped, with all its blocks marked. Its items are lost with what
+//!   tore it, whatever a later read gives.
 //!
 //! Bounds: [`UNDER_WAY_MAX`] chunks are read or at hand.
 
@@ -35,25 +35,25 @@ use crate::regions::{self, Regions};
 
 /// Chunks that are read at once, or at hand.
 const UNDER_WAY_MAX: usize = 16;
-/// What of a chunk's end is read at first, in bytes: more than the footer of items of 150 bytes.
+/// Bytes of a chunk's end that are read at first: more than the footer of items of 150 bytes.
 const END_BYTES: usize = 64 << 10;
 
-/// A chunk whose items are told.
+/// A chunk whose footer was read.
 #[derive(Debug)]
 struct Page {
     region: u32,
     generation: u8,
-    /// Where in the region the chunk begins.
+    /// Offset of the chunk in the region.
     base: usize,
     entries: Entries,
 }
 
-/// What is to be found.
+/// The regions and chunks whose items are still to be found.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {
     /// Regions that were there at the start, the newest behind.
     waiting: Vec<u32>,
-    /// Of each region: nobody has looked at it. And how many these are.
+    /// For each region, whether it was not looked at yet; then the number of such regions.
     unseen: Vec<bool>,
     unseen_count: usize,
     /// Regions that are filled further, and where in them what this process has made begins.
@@ -96,7 +96,7 @@ impl Finder {
         self.unseen_count == 0 && self.filled.is_empty() && self.asking.is_none() && self.under_way.is_empty()
     }
 
-    /// Somebody looks at the region, or nobody will; false if that was so before.
+    /// Notes that a region is looked at, or never will be; false if that was so before.
     fn see(&mut self, region: u32) -> bool {
         let was = self.unseen.get_mut(region as usize).is_some_and(std::mem::take);
         self.unseen_count -= usize::from(was);
@@ -127,13 +127,13 @@ impl Finder {
         Some((region, from))
     }
 
-    /// A chunk of the region is done with; false if nobody waits for it.
+    /// Ends the work on a chunk of the region; false if none of its chunks is under way.
     fn end(&mut self, region: u32) -> bool {
         let place = self.under_way.iter().position(|other| *other == region);
         place.map(|place| self.under_way.swap_remove(place)).is_some()
     }
 
-    /// Nobody has looked at the region, so that no slot names anything there.
+    /// Returns whether the region was not looked at yet, so that no slot names anything there.
     pub(crate) fn waits(&self, region: u32) -> bool {
         self.unseen.get(region as usize).is_some_and(|unseen| *unseen)
     }
@@ -146,14 +146,14 @@ impl Finder {
             || self.filled.iter().any(is_it)
     }
 
-    /// Frees a region that nobody has looked at.
+    /// Frees a region that was not looked at yet.
     pub(crate) fn drop_unseen(&mut self, regions: &Regions, region: u32) {
         let was_unseen = self.see(region);
         debug_assert!(was_unseen, "nobody has looked at region {region}");
         regions.at(region).free();
     }
 
-    /// Nothing comes from these regions any more: those that are not all found are empty from now on.
+    /// Drops lost regions: nothing more is read from them, and those that are not all found are empty from now on.
     pub(crate) fn lose(&mut self, regions: &Regions, lost: std::ops::Range<u32>) {
         for region in lost.clone() {
             if self.see(region) || self.is_at(region) {
@@ -172,7 +172,8 @@ impl Flash {
         lock(&self.finder)
     }
 
-    /// Regions of an earlier process that nobody has looked at, and one more until all is found.
+    /// Returns the number of regions of an earlier process that were not looked at yet, and one more until all is
+    /// found.
     pub fn regions_unread(&self) -> usize {
         if self.finds.load(Acquire) { self.finder().unseen_count + 1 } else { 0 }
     }

@@ -7,8 +7,8 @@
 //!  +---------+---------+--------+--------------+---------+-----------------+-----------+
 //! ```
 //!
-//! The number is random, and written by each process that does not go on with what is on the device: so what goes on
-//! with it knows whether somebody else has used the device since, or it is another one.
+//! The number is random. A process that does not go on with what is on the device writes another one. So a process that
+//! goes on with it knows whether another process has used the device since, or it is another device.
 
 use std::io;
 
@@ -21,7 +21,7 @@ use crate::regions::Sizes;
 const MAGIC: u64 = u64::from_le_bytes(*b"GANNETFL");
 const VERSION: u64 = 1;
 
-/// What is kept free in front of the regions, in bytes, so that they begin at a multiple of what devices like.
+/// Returns the bytes that stay free in front of the regions, so that they begin at a multiple that suits devices.
 pub(crate) fn front_bytes(sizes: Sizes) -> u64 {
     sizes.region_bytes.min(1 << 20) as u64
 }
@@ -41,7 +41,7 @@ fn bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Whether the first bytes of a device are a tier's front, of any version and any cut.
+/// Returns whether the first bytes of a device are a tier's front, of any version and any cut.
 pub(crate) fn is_tier(first: &[u8]) -> bool {
     first.starts_with(&MAGIC.to_le_bytes())
 }
@@ -49,7 +49,7 @@ pub(crate) fn is_tier(first: &[u8]) -> bool {
 /// The number of a device that is cut in this way.
 ///
 /// # Errors
-/// The device's.
+/// If the device fails.
 pub(crate) fn read(device: &dyn Device, regions: u64, sizes: Sizes) -> io::Result<Option<u64>> {
     let mut page = Aligned::new(ALIGN);
     device.read(page.bytes_mut(), 0)?;
@@ -60,7 +60,7 @@ pub(crate) fn read(device: &dyn Device, regions: u64, sizes: Sizes) -> io::Resul
 /// Gives a device a number.
 ///
 /// # Errors
-/// The device's.
+/// If the device fails.
 pub(crate) fn write(device: &dyn Device, number: u64, regions: u64, sizes: Sizes) -> io::Result<()> {
     let mut page = Aligned::new(ALIGN);
     page.bytes_mut()[..64].copy_from_slice(&bytes(&words(number, regions, sizes)));

@@ -15,17 +15,16 @@
 //!   Free ──offer──> Open ──last chunk full──> Sealed ──chosen──> Reclaimed ──every item shown──> Free
 //! ```
 //!
-//! - An item's checksum is seeded with its region and a number that the region got when it was opened: bytes of an
+//! - An item's checksum is seeded with its region and a number that the region got when it was opened. So bytes of an
 //!   earlier life or another place never pass for an item ([`mod@entry`]).
-//! - What the log, the regions and the devices are is in words, and what is not written yet in chunks, that lie where
-//!   the store's memory lies ([`table`]): in a file they outlive the process, and the next one goes on with them.
-//! - The threads of this crate alone wait for devices ([`Flash::spawn`]); workers and background leave and fetch. Each
-//!   device has its own, so that one which is slow holds up nobody else. A worker with io_uring begins its reads itself
-//!   and is told by the kernel ([`mod@ring`]).
-//! - A device that fails, or does not answer for ten seconds, is left alone from then on: what was on it are misses
-//!   ([`Lost`]).
+//! - The state of the log, the regions and the devices is in words, and unwritten data is in chunks. Both lie where the
+//!   store's memory lies ([`table`]): in a file they outlive the process, and the next one goes on with them.
+//! - Only the threads of this crate wait for devices ([`Flash::spawn`]); workers and background leave requests and
+//!   fetch results. Each device has its own threads, so a slow device delays no other. A worker with io_uring begins
+//!   its reads itself, and the kernel notifies it ([`mod@ring`]).
+//! - A device that fails, or does not answer for ten seconds, is not used any more: its items are misses ([`Lost`]).
 //!
-//! Memory beyond the store's own: [`Flash::memory_bytes`], all of it had at start.
+//! Memory beyond the store's own: [`Flash::memory_bytes`], all of it allocated at start.
 //!
 //! Where the index is in the file too, slots name what is on flash, and nothing is read at a start. Where it is not,
 //! what is there is found again while the store serves ([`mod@found`]), and the file says what of it is dead

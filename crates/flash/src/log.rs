@@ -4,9 +4,9 @@
 //!   chunk:  Free ──a region needs one──> Filling ──full──> Queued ──a thread takes it──> Writing ──written──> Free
 //! ```
 //!
-//! A region's chunks are filled and written in order, by one thread at a time, so what is on the device of a region is
-//! all of it up to [`Region::written`], and the rest is in chunks that are read where they are. An item is where its
-//! address says before anybody is told the address.
+//! A region's chunks are filled and written in order, by one thread at a time. So a region is on the device up to
+//! [`Region::written`], and the rest is in chunks that are read where they are. An item is at its address before any
+//! caller receives the address.
 //!
 //! What is in a chunk is in the table too, and both lie in the store's file, if it has one: a process that goes on with
 //! it fills and writes the chunks as they were left, so nothing that a slot names is lost with the process before.
@@ -34,7 +34,8 @@ pub(crate) const OPEN_MAX: usize = 4;
 /// Chunks in memory: one for each open region, and those that are being written.
 pub(crate) const CHUNKS: usize = 12;
 
-/// What goes together, by the store's TTL class: without an end, up to some minutes, hours, days.
+/// Returns the group of items that go together, by the store's TTL class: without an end, up to some minutes, hours,
+/// days.
 fn group_of(class: u8, ends: bool) -> usize {
     match class {
         _ if !ends => 0,
@@ -46,14 +47,14 @@ fn group_of(class: u8, ends: bool) -> usize {
 
 #[derive(Debug)]
 struct Chunk {
-    /// What it is for, if for anything.
+    /// The region and the place in it for which the chunk is used, if it is in use.
     word: Option<ChunkWord>,
     used: usize,
-    /// Items that its footer tells of, if it has one.
+    /// Items in its footer, if it has one.
     items: usize,
     /// Tags of what begins in the block that was begun last.
     tags: Tags,
-    /// Of nobody else while it is filled.
+    /// Not shared while the chunk is filled.
     bytes: Arc<TierChunk>,
 }
 
@@ -94,12 +95,12 @@ impl Tags {
 }
 
 impl Chunk {
-    /// What has to be left free in front of an item with the tag, in bytes.
+    /// Returns the bytes that have to stay free in front of an item with the tag.
     fn gap(&self, tag: u16) -> usize {
         if self.tags.has(self.used, tag) { entry::filler_bytes(self.used) } else { 0 }
     }
 
-    /// Where in its region it begins.
+    /// Returns the offset of the chunk in its region.
     fn from(&self) -> usize {
         self.word.map_or(0, |word| word.number as usize * self.bytes.bytes().len())
     }
@@ -164,7 +165,7 @@ struct Unnamed {
     number: usize,
 }
 
-/// What is being written. One lock guards all of it, which nobody holds while a device is at work.
+/// The state of writing. One lock guards all of it, and no thread holds it while a device is at work.
 #[derive(Debug)]
 pub(crate) struct Log {
     chunks: Vec<Chunk>,
@@ -331,7 +332,7 @@ impl Log {
         footer::name(Arc::get_mut(bytes).expect("a chunk that is filled is nobody else's").bytes_mut(), number);
     }
 
-    /// Where there is room for an item of so many bytes. True beside it: a chunk waits to be written.
+    /// Returns an open chunk that has room for an item of so many bytes, and whether another chunk waits to be written.
     fn open_for(&mut self, regions: &Regions, item: &TierItem<'_>, bytes: usize) -> Result<(Open, bool), Refused> {
         let group = group_of(item.class, item.expire_at.is_some());
         let fits = |open: Open| {
@@ -395,7 +396,8 @@ impl Log {
         self.queue.push_back(open.chunk);
     }
 
-    /// What an earlier use left behind the last item is not to be taken for items.
+    /// Seals the footer of a chunk, or fills its rest with zeros, so that remains of an earlier use are not taken for
+    /// items.
     fn fill_up(&mut self, regions: &Regions, number: usize) {
         let chunk = &mut self.chunks[number];
         let (from, word) = (chunk.from(), chunk.word);
@@ -458,7 +460,7 @@ impl Log {
         true
     }
 
-    /// What a chunk in memory that begins at `from` of a region says of its items, if one does.
+    /// Reads the footer of the chunk in memory that begins at `from` of a region, if there is such a chunk.
     pub(crate) fn footer(&self, regions: &Regions, region: u32, from: usize) -> Option<Footer> {
         let holds = |chunk: &&Chunk| chunk.is_of(region) && chunk.from() == from;
         let chunk = self.chunks.iter().find(holds)?;
@@ -485,7 +487,7 @@ impl Log {
         self.free.push_back(region);
     }
 
-    /// Nothing more goes to these regions, nor comes from there.
+    /// Drops lost regions: nothing more goes to them or comes from them.
     pub(crate) fn lose(&mut self, regions: &Regions, lost: std::ops::Range<u32>) {
         self.unnamed.take_if(|unnamed| lost.contains(&unnamed.at.region()));
         self.free.retain(|region| !lost.contains(region));

@@ -23,7 +23,7 @@ const WORD_BITS: usize = u64::BITS as usize;
 /// Graves at least.
 const GRAVES_MIN: usize = 1 << 20;
 
-/// Where they lie among the words of a table.
+/// Positions of graves and marks among the words of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marks {
     graves_at: usize,
@@ -82,7 +82,7 @@ impl Table {
         }
     }
 
-    /// Nothing in the region is dead.
+    /// Clears the marks of a region, so that no item there is dead.
     pub(crate) fn clear_marks(&self, region: u32) {
         if let Some(marks) = &self.marks {
             let first = marks.marks_at + region as usize * marks.region_words;

@@ -1,12 +1,12 @@
-//! What waits for each device's threads, and what they are at.
+//! The work that waits for each device's threads, and what these threads are doing.
 //!
 //! ```text
 //!   thread:   Idle ──takes off──> Out ──the device answers──> Idle
 //!                                  └──no answer for too long──> Given up ──it answers all the same──> Idle
 //! ```
 //!
-//! Each device has threads of its own, so that one that does not answer holds up nobody else. What is given up is told
-//! as failed to who waits for it; what the device answers later is thrown away.
+//! Each device has threads of its own, so a device that does not answer delays no other. A request that is given up is
+//! reported as failed to its caller. If the device answers it later, the answer is discarded.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
@@ -18,31 +18,31 @@ use crate::entry::ENTRY_BYTES_MAX;
 use crate::flash::lock;
 use crate::regions::Sizes;
 
-/// What waits for a thread.
+/// A piece of work that waits for a thread.
 #[derive(Debug)]
 pub(crate) enum Work {
     Read(TierRead),
     /// The job wants its next chunk.
     Chunk,
-    /// Nothing names anything in this region.
+    /// Free this region, which no slot names any more.
     Free(u32),
-    /// What the chunk that begins there in a region says of its items.
+    /// Read the footer of the chunk that begins there in a region.
     Footer(u32, usize),
 }
 
-/// What a thread is at.
+/// The state of a thread's request to a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Flight {
     #[default]
     Idle,
     /// With a device since then, for the read of a lane or for none.
     Out { since_ms: u64, read: Option<(usize, u64, FlashAddress)> },
-    /// Nobody waits for it any more.
+    /// The request was given up: no caller waits for it any more.
     GivenUp,
 }
 
-/// What a thread works with: bytes to read into (no item, and no more than a chunk, is read at once), and a sign of
-/// what it is at.
+/// The working state of a thread: bytes to read into, and a sign of what it is doing. No item, and no more than a
+/// chunk, is read at once.
 #[derive(Debug)]
 pub struct Scratch {
     pub(crate) bytes: Aligned,
@@ -59,7 +59,7 @@ impl Scratch {
     }
 }
 
-/// What waits for the threads of one device that read.
+/// The work that waits for the reading threads of one device.
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) work: Mutex<VecDeque<Work>>,

@@ -13,11 +13,11 @@ use crate::entry::{self, Search, Seed};
 use crate::flash::{Flash, lock};
 use crate::queues::Scratch;
 
-/// Where to look for an item.
+/// The place where an item is looked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finding {
     pub(crate) region: u32,
-    /// Where in the region the item's block begins.
+    /// Offset of the item's block in the region.
     pub(crate) from: usize,
     /// Bytes from there on that are needed.
     pub(crate) bytes: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// What the bytes that were read say; `None`: more are needed, as `bytes` says then.
+    /// Looks for the item in the bytes that were read; `None` if more are needed, as `bytes` says then.
     pub(crate) fn look(&mut self, read: &TierRead) -> Option<Found> {
         let search = match read.by {
             ReadBy::Key => entry::search(&read.buffer, self.from, read.hash, self.seed),
@@ -48,7 +48,7 @@ impl Finding {
     }
 }
 
-/// Where bytes of a region are.
+/// The place where bytes of a region are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In memory, from where they were copied.
@@ -92,7 +92,7 @@ impl Flash {
         }
     }
 
-    /// Where the bytes are; from memory they are copied at once.
+    /// Returns the place of the bytes; if they are in memory, they are copied at once.
     pub(crate) fn place(&self, finding: &Finding, into: &mut Vec<u8>) -> Place {
         let Finding { region, from, bytes, .. } = *finding;
         let on_device = || self.regions.at(region).written() >= from + bytes;
@@ -107,7 +107,7 @@ impl Flash {
         if on_device() { Place::Device } else { Place::Nowhere }
     }
 
-    /// Where on its device the whole blocks around a part of a region are: from, bytes, and where in them it begins.
+    /// Returns the whole blocks around a part of a region: offset on its device, bytes, and offset of the part in them.
     pub(crate) fn blocks_around(&self, region: u32, from: usize, bytes: usize) -> (u64, usize, usize) {
         let (part, at) = self.regions.place(region);
         let block = part.device.block_bytes();

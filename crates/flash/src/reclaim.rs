@@ -2,11 +2,10 @@
 //!
 //! ```text
 //!   (none) ──free regions are few──> wanted ──read──> at hand ──all of the chunk shown──> wanted ...
-//!                              all of the region shown ──> freeing ──the device is told──> (none)
+//!                              all of the region shown ──> freeing ──discarded on device──> (none)
 //! ```
 //!
-//! A region of an earlier process that nobody has looked at yet ([`crate::found`]) is named by no slot: it is free at
-//! once.
+//! No slot names a region of an earlier process that was not looked at yet ([`crate::found`]): it is free at once.
 //!
 //! The region that goes is one whose items have all ended, or else one of which at most [`SPARSE_PER_MILLE`] is named,
 //! or else the one that was full first. What was read since it came is written once more by the store, at most as far
@@ -23,20 +22,20 @@ use crate::queues::{Scratch, Work};
 
 /// A region of which so much or less is named goes before those that were full earlier.
 const SPARSE_PER_MILLE: u64 = 250;
-/// How much of a region is written once more at most: with a quarter, four thirds of what is taken are written.
+/// Part of a region that is written once more at most: with a quarter, four thirds of what is taken are written.
 const AGAIN_PERCENT: usize = 25;
 
 /// A region that is to be free.
 #[derive(Debug)]
 pub(crate) struct Job {
     region: u32,
-    /// Where what was written of it ends.
+    /// Offset of the end of what was written of it.
     end: usize,
-    /// Where the chunk that is at hand or wanted begins.
+    /// Offset in the region of the chunk that is at hand or wanted.
     chunk: usize,
-    /// Where in it the next item is.
+    /// Offset in the chunk of the next item.
     at: usize,
-    /// What of it went on in other regions, in bytes.
+    /// Bytes of its items that went on in other regions.
     again_bytes: usize,
     bytes: Vec<u8>,
     state: State,
@@ -49,7 +48,7 @@ enum State {
     AtHand,
     /// It cannot be read.
     Failed,
-    /// All of it was shown, and it waits to be told to the device.
+    /// All of it was shown, and it waits to be discarded on the device.
     Freeing,
 }
 
@@ -201,7 +200,7 @@ impl Flash {
         self.wake(None);
     }
 
-    /// Nothing names anything in the region: the device is told, and it is free.
+    /// Discards a region on its device, and frees it. No slot names anything there.
     pub(crate) fn free(&self, region: u32, scratch: &mut Scratch) {
         let (part, at) = self.regions.place(region);
         if !part.is_lost() {

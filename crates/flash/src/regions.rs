@@ -24,7 +24,7 @@ const REGIONS_MIN: usize = 12;
 /// And so many where smaller regions can give as many.
 const REGIONS_WANTED: u64 = 32;
 
-/// How devices are cut. All are powers of two.
+/// Sizes of the parts into which devices are cut. All are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Bytes of a region.
@@ -38,7 +38,7 @@ pub struct Sizes {
 pub enum FlashSizeError {
     /// All together have to have so many bytes.
     TooSmall {
-        /// How many.
+        /// Number of bytes.
         least_bytes: u64,
     },
     /// An index names no more.
@@ -77,7 +77,7 @@ impl Sizes {
         if bytes > most_bytes { Err(FlashSizeError::TooLarge { most_bytes }) } else { Ok(sizes) }
     }
 
-    /// What a store has to be made for, to have a tier on devices of so many bytes, and so many slots there.
+    /// Returns the sizes that a store needs for a tier on devices of so many bytes, and so many slots there.
     pub fn plan(&self, devices: &[u64], index_slots: u64, index: IndexPlace) -> TierPlan {
         let (bytes, regions) = (devices.iter().sum(), self.regions(devices) as usize);
         let finds = index == IndexPlace::Dram;
@@ -133,7 +133,7 @@ impl Region<'_> {
         (self.life() % 128) as u8
     }
 
-    /// What the checksums of its items are seeded with.
+    /// Returns the seed of its items' checksums.
     pub(crate) fn seed(self) -> Seed {
         Seed { salt: self.word(SALT), region: self.number }
     }
@@ -147,7 +147,7 @@ impl Region<'_> {
         self.set(LIFE, self.word(LIFE) & !HALF | bytes as u64);
     }
 
-    /// When it was opened, as a number; 0: it is free.
+    /// Returns the number that orders regions by the time of their opening; 0 if the region is free.
     pub(crate) fn sequence(self) -> u64 {
         self.word(SEQUENCE)
     }
@@ -163,19 +163,19 @@ impl Region<'_> {
         self.set(SEQUENCE, self.table.next_sequence());
     }
 
-    /// Nothing names its items any more.
+    /// Frees the region. No slot names its items any more.
     pub(crate) fn free(self) {
         self.set(SEQUENCE, 0);
     }
 
-    /// What was there is gone: no address of this life means anything.
+    /// Forgets what was there: no address of this life is valid any more.
     pub(crate) fn forget(self) {
         self.free();
         self.set(LIFE, u64::from(self.life().wrapping_add(1)) << 32);
         self.set(ITEMS, 0);
     }
 
-    /// Its items are to be found, and are counted anew.
+    /// Sets the counts of its items and their blocks to zero, before its items are found.
     pub(crate) fn begin_count(self) {
         self.table.change_region(self.number, BLOCKS, |word| word & !HALF);
         self.set(ITEMS, 0);

@@ -23,7 +23,7 @@ use crate::reads::{Finding, Place};
 
 /// Reads under way at once: all that a lane has.
 pub(crate) const SLOTS: u16 = 64;
-/// What most items are read with: eight blocks of 512 bytes, wherever they lie in blocks of 4096.
+/// Bytes that most items are read with: eight blocks of 512 bytes, wherever they lie in blocks of 4096.
 pub(crate) const SLOT_BYTES: usize = 8192;
 
 /// A read that is under way.
@@ -31,7 +31,7 @@ pub(crate) const SLOT_BYTES: usize = 8192;
 struct Flying {
     read: TierRead,
     finding: Finding,
-    /// Where in the slot's bytes the wanted ones begin.
+    /// Offset of the wanted bytes in the slot's.
     begin: usize,
     since_ms: u64,
 }
@@ -40,7 +40,7 @@ struct Flying {
 #[derive(Debug, Default)]
 pub(crate) struct LaneReads {
     ring: OnceLock<Mutex<Reads>>,
-    /// How many there are, to be looked at without the lock.
+    /// Number of reads under way, which can be read without the lock.
     flying: AtomicUsize,
 }
 
@@ -49,12 +49,12 @@ struct Reads {
     ring: DiskRing,
     flying: Vec<Option<Flying>>,
     ended: Vec<DiskRead>,
-    /// How many were told since somebody looked.
+    /// Number of reads whose result was reported since the lane last looked.
     told: usize,
 }
 
 impl LaneReads {
-    /// From here on the lane's thread reads by itself, and is told by the ring's bell.
+    /// Gives the lane's thread a ring: from here on it reads by itself, and the ring's bell wakes it.
     pub(crate) fn read_by(&self, ring: DiskRing) {
         let flying = (0..SLOTS).map(|_| None).collect();
         let _ = self.ring.set(Mutex::new(Reads { ring, flying, ended: Vec::with_capacity(SLOTS.into()), told: 0 }));
@@ -104,7 +104,7 @@ impl LaneReads {
         self.flying.store(reads.ring.flying(), Relaxed);
     }
 
-    /// Takes devices out that do not answer; who waits for them is told.
+    /// Takes devices that do not answer out of use, and fails the reads that wait for them.
     pub(crate) fn give_up(&self, flash: &Flash) {
         if self.flying.load(Relaxed) == 0 {
             return;
@@ -128,7 +128,7 @@ pub(crate) enum Unasked {
 }
 
 impl Reads {
-    /// Has the bytes read, or takes them from memory; tells what was found where that needs no device.
+    /// Reads the bytes from the device or copies them from memory; reports the result at once if that needs no device.
     fn look_for(&mut self, flash: &Flash, slot: u16, mut read: TierRead, mut finding: Finding) {
         loop {
             match flash.place(&finding, &mut read.buffer) {
@@ -156,7 +156,7 @@ impl Reads {
     }
 
     fn end(&mut self, flash: &Flash, DiskRead { slot, result }: DiskRead) {
-        // What was given up is nobody's any more.
+        // A read that was given up has no owner any more.
         let Some(Flying { mut read, mut finding, begin, .. }) = self.flying[usize::from(slot)].take() else {
             return self.ring.give(slot);
         };

@@ -14,7 +14,7 @@ use base::prng::Prng;
 use crate::device::Device;
 use crate::flash::lock;
 
-/// How often what goes wrong, of a thousand requests.
+/// Rates of simulated failures, of a thousand requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// Writes of which some sectors stay as they were.
@@ -41,16 +41,16 @@ struct State {
     vanished: bool,
     torn: u64,
     block_bytes: usize,
-    /// Where was written since the last sync, and what was there.
+    /// Places of the writes since the last sync, and what was there before.
     unsynced: Vec<(usize, Vec<u8>)>,
 }
 
 /// Writes that a disk holds back at most.
 const UNSYNCED_MAX: usize = 32;
-/// What is written whole or not at all.
+/// Bytes that are written whole or not at all.
 const SECTOR_BYTES: usize = 512;
 
-/// A hand on a disk that somebody else uses.
+/// A control handle of a disk that is in use elsewhere.
 #[derive(Clone, Debug)]
 pub struct SimHand(std::sync::Arc<Mutex<State>>);
 
@@ -65,7 +65,8 @@ impl SimHand {
         lock(&self.0).vanished = true;
     }
 
-    /// A disk of its own with what this one holds, whole again: what is there when its machine begins anew.
+    /// Returns an independent disk with the contents of this one and no failures: its state when its machine starts
+    /// again.
     pub fn copy(&self, seed: u64) -> (SimDisk, SimHand) {
         let (contents, block_bytes) = {
             let state = lock(&self.0);
@@ -74,8 +75,8 @@ impl SimHand {
         SimDisk::of(contents, block_bytes, seed)
     }
 
-    /// The same for a disk that was cut off: of the writes since [`SimHand::sync`] any sector may be as it was before
-    /// them, so they may also have come in another order.
+    /// Returns a copy as after a power loss: any sector written since [`SimHand::sync`] may be as it was before. So the
+    /// writes may also have come in another order.
     pub fn copy_cut_off(&self, seed: u64) -> (SimDisk, SimHand) {
         let (disk, hand) = self.copy(seed);
         let mut state = lock(&hand.0);
@@ -91,7 +92,7 @@ impl SimHand {
         (disk, hand)
     }
 
-    /// What was written so far stays, whatever happens.
+    /// Makes all writes so far durable, whatever happens.
     pub fn sync(&self) {
         lock(&self.0).unsynced.clear();
     }

@@ -42,7 +42,7 @@ pub(crate) fn words_for(regions: usize) -> usize {
     REGIONS_AT + regions * REGION_WORDS
 }
 
-/// What is in a chunk.
+/// The use of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkWord {
     pub(crate) full: bool,
@@ -73,12 +73,12 @@ impl ChunkWord {
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) room: TierRoom,
-    /// Where the index is not beside it in the file.
+    /// Present if the index is not beside the table in the file.
     pub(crate) marks: Option<Marks>,
 }
 
 impl Table {
-    /// What an earlier process has left is a table.
+    /// Returns whether an earlier process has left a table.
     pub(crate) fn is_found(&self) -> bool {
         self.room.is_found() && self.room.load(0) == MAGIC
     }
@@ -96,7 +96,7 @@ impl Table {
         sequence
     }
 
-    /// What is left of the budget of writes, in bytes.
+    /// Returns the bytes that are left of the budget of writes.
     pub(crate) fn budget_left(&self) -> u64 {
         self.room.load(3)
     }
@@ -130,7 +130,7 @@ impl Table {
         self.room.store(4, finds.into());
     }
 
-    /// What a chunk is for, bytes in it, and items of which it says where they are.
+    /// Returns the use of a chunk, the bytes in it, and the number of items in its footer.
     pub(crate) fn chunk(&self, chunk: usize) -> Option<(ChunkWord, usize, usize)> {
         let word = ChunkWord::of(self.room.load(CHUNKS_AT + 2 * chunk))?;
         let used = self.room.load(CHUNKS_AT + 2 * chunk + 1);
@@ -163,7 +163,7 @@ impl Table {
     }
 }
 
-/// What the words say of what an earlier process has left, for who looks at them and has no devices.
+/// A summary of what an earlier process has left, read from the words alone, for a caller without devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOnFlash {
     /// Devices that it is on.

@@ -27,7 +27,7 @@ impl Flash {
     /// io_uring for it, each rung when there is something to collect.
     ///
     /// # Errors
-    /// When a thread is not to be had.
+    /// If a thread cannot be created.
     pub fn spawn(self: &Arc<Self>, bells: &[Waker]) -> std::io::Result<Threads> {
         let mut threads = Threads { flash: Arc::clone(self), handles: Vec::new(), refused: None };
         let devices = self.queues.len();

@@ -7,12 +7,12 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// CPU numbers are below this.
 pub const CPU_NUMBER_END: usize = 1024;
 
-/// Why CPUs can not be had.
+/// The reason why CPUs cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// What is wrong, as part of a sentence.
+    /// The cause, as part of a sentence.
     pub what: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -27,7 +27,7 @@ impl std::error::Error for Refused {}
 /// The CPUs that this thread may run on, ascending.
 ///
 /// # Errors
-/// When the system does not tell.
+/// If the system does not report them.
 pub fn usable_cpus() -> std::io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
@@ -36,7 +36,7 @@ pub fn usable_cpus() -> std::io::Result<Vec<usize>> {
 /// Keeps the calling thread on `cpu`.
 ///
 /// # Errors
-/// When that CPU does not exist or may not be used.
+/// If that CPU does not exist or may not be used.
 pub fn pin_this_thread(cpu: usize) -> std::io::Result<()> {
     if cpu >= CpuSet::MAX_CPU {
         return Err(std::io::ErrorKind::InvalidInput.into());
@@ -46,8 +46,8 @@ pub fn pin_this_thread(cpu: usize) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// How much a thread that gives way is nicer than the workers: enough for the scheduler to run a worker that wakes up
-/// at once, and a tenth of a CPU that both want.
+/// Niceness above the workers' of a thread that gives way: enough for the scheduler to run a worker that wakes up at
+/// once. Of a CPU that both want, the thread gets a tenth.
 const NICENESS: i32 = 10;
 
 /// Has the workers run before the calling thread where they share a CPU. On Linux niceness is a thread's own.
@@ -59,7 +59,7 @@ pub fn give_way() {
 /// Reads `0-3,8`: each CPU once, in the order given, never none.
 ///
 /// # Errors
-/// When the text is no such list.
+/// If the text is no such list.
 pub fn read_cpus(text: &str) -> Result<Vec<usize>, Refused> {
     let wrong = |what: String| Refused { what, remedy: "write CPU numbers and ranges, as in \"0-3,8\"".to_owned() };
     let number = |part: &str| match part.trim().parse::<usize>() {

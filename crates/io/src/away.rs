@@ -57,7 +57,7 @@ impl Away {
         Self { gaps_ns, total_ns }
     }
 
-    /// What was seen in two watches, as one.
+    /// Joins what was seen in two watches.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.gaps_ns.extend(other.gaps_ns);
@@ -77,8 +77,8 @@ impl Away {
         0
     }
 
-    /// How late a thread is on this CPU that waits for an instant by reading the clock, in nanoseconds: `quantile` of
-    /// all instants are met with at most that.
+    /// Returns the lateness, in nanoseconds, of a thread on this CPU that waits for an instant by reading the clock:
+    /// `quantile` of all instants are met with at most that.
     ///
     /// An instant is met later than `late` if it falls into the part of a gap that is further than `late` from its end:
     /// of a gap `g` that is `g - late`. The answer is where these parts are `1 - quantile` of the time.

@@ -4,13 +4,13 @@
 //!   slot:  Free ──take──> Mine ──read, submit──> Flying ──the bell rings; reap──> Mine ──read, or give──> ...
 //! ```
 //!
-//! A slot is a buffer with at most one read under way. Whoever has the ring looks at the bytes of a slot only while no
-//! read is under way there, which is asserted. No method waits: the bell is rung for each read that has ended, and who
-//! hears it reaps.
+//! A slot is a buffer with at most one read under way. The owner of the ring looks at the bytes of a slot only while no
+//! read is under way there, which is asserted. No method waits. The bell is rung for each read that has ended, and the
+//! thread that hears it reaps.
 //!
-//! Files are opened past the page cache by who opens them, and reads begin and end at their blocks: then a read that is
-//! submitted waits for the device alone, and many do at once from one thread. What of it the kernel does for the thread
-//! that submitted, it does when that thread waits for anything, its bell among it.
+//! The owner opens files past the page cache, and reads begin and end at their blocks. Then a read that is submitted
+//! waits for the device alone, and one thread can have many under way at once. The kernel does its part of the work for
+//! the thread that submitted when that thread waits for anything, its bell included.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -34,9 +34,9 @@ enum Slot {
 /// A read that has ended.
 #[derive(Debug)]
 pub struct DiskRead {
-    /// Where its bytes are.
+    /// The slot that has its bytes.
     pub slot: u16,
-    /// How many there are.
+    /// Number of bytes that were read.
     pub result: io::Result<usize>,
 }
 
@@ -66,7 +66,7 @@ impl DiskRing {
     /// A ring for these files, with so many slots of so many bytes, a multiple of a page; the kernel rings `bell`.
     ///
     /// # Errors
-    /// When the kernel has none, or refuses it: what was tried, its answer and a remedy.
+    /// If the kernel has none, or refuses it: what was tried, its answer and a remedy.
     pub fn open(files: &[BorrowedFd<'_>], bell: &Waker, slots: u16, slot_bytes: usize) -> Result<Self, Unavailable> {
         assert!(slots > 0 && slot_bytes.is_multiple_of(arena::PAGE_BYTES), "{slots} slots of {slot_bytes} bytes");
         let step = |step| move |error| Unavailable::new(step, error);
@@ -92,7 +92,7 @@ impl DiskRing {
         })
     }
 
-    /// A slot that nobody has.
+    /// Takes a free slot, if there is one.
     pub fn take(&mut self) -> Option<u16> {
         let slot = self.slots.iter().position(|slot| *slot == Slot::Free)?;
         self.slots[slot] = Slot::Mine;
@@ -115,7 +115,7 @@ impl DiskRing {
         self.flying
     }
 
-    /// What the last read of a slot left there.
+    /// Returns the bytes that the last read of a slot left there.
     pub fn bytes(&self, slot: u16) -> &[u8] {
         assert!(self.slots[usize::from(slot)] == Slot::Mine, "slot {slot} is the kernel's");
         let at = usize::from(slot) * self.slot_bytes;
@@ -146,7 +146,7 @@ impl DiskRing {
     /// rung.
     ///
     /// # Errors
-    /// When the kernel does not take the ring's entries any more.
+    /// If the kernel does not take the ring's entries any more.
     pub fn submit(&mut self) -> io::Result<()> {
         if self.ring.submission().is_empty() {
             return Ok(());

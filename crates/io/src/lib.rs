@@ -15,8 +15,8 @@
 //! Invariants: a back end holds no bytes of a connection that the worker could not bound, never blocks apart from
 //! `wait`, and allocates nothing after it was made.
 //!
-//! epoll makes a system call for each receive and send. io_uring has its bytes before the event is told, and takes over
-//! what is sent until the next `wait`; both show the same edges, so a worker can not tell which it has.
+//! epoll makes a system call for each receive and send. io_uring has the bytes before it reports the event, and takes
+//! over what is sent until the next `wait`. Both show the same edges, so a worker cannot see which it has.
 #![deny(unsafe_code)]
 
 pub mod affinity;
@@ -56,7 +56,7 @@ impl Token {
     }
 }
 
-/// What [`Backend::wait`] says about one connection.
+/// An event of one connection, as [`Backend::wait`] reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The token it was attached with.
@@ -69,13 +69,13 @@ pub struct Event {
     pub hangup: bool,
 }
 
-/// How a [`Backend::receive`] ended.
+/// The result of a [`Backend::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// So many bytes, at least 1, are in the buffer. Fewer than the buffer holds: nothing more is there now, and an
-    /// event will tell when there is (unless an event said `hangup`).
+    /// So many bytes, at least 1, are in the buffer. If these are fewer than the buffer holds, nothing more is there
+    /// now, and an event will report when there is (unless an event said `hangup`).
     Bytes(usize),
-    /// Nothing is there now; an event will tell.
+    /// The stream has no bytes now; an event will report when it has.
     Blocked,
     /// The peer has sent its last byte.
     Closed,
@@ -83,7 +83,7 @@ pub enum Received {
     Reset,
 }
 
-/// How a [`Backend::send`] ended.
+/// The result of a [`Backend::send`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// So many bytes, at least 1, are the back end's now; perhaps fewer than were given.
@@ -144,7 +144,7 @@ pub trait Backend {
     /// Says whether events of `stream` shall report that it can be written to.
     fn want_writable(&mut self, stream: &Self::Stream, token: Token, want: bool);
 
-    /// Tells the peer that nothing more will be sent.
+    /// Shuts down the sending side: the peer sees that nothing more will be sent.
     fn shutdown_send(&mut self, stream: &Self::Stream);
 
     /// The end of a batch. What was sent goes out with the next `wait` at the latest; where many sends have been taken

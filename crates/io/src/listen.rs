@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 /// Connections that the kernel completes before they are accepted.
 pub const BACKLOG: i32 = 1024;
 
-/// How long a start waits for an address that is in use: the kernel may still be taking down a process that was killed.
-/// As long as for a file that such a process had.
+/// Time for which a start waits for an address that is in use: the kernel may still be taking down a process that was
+/// killed. It is as long as for a file that such a process had.
 pub const ADDRESS_WAIT: Duration = Duration::from_secs(1);
 /// The time between two tries.
 const ADDRESS_TRY: Duration = Duration::from_millis(10);
@@ -23,7 +23,7 @@ const ADDRESS_TRY: Duration = Duration::from_millis(10);
 /// Binds by `bind`, and tries again for [`ADDRESS_WAIT`] while the address is in use.
 ///
 /// # Errors
-/// Those of `bind`.
+/// If `bind` fails.
 pub fn bind_patiently<T>(mut bind: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
     let end = Instant::now() + ADDRESS_WAIT;
     loop {
@@ -36,14 +36,14 @@ pub fn bind_patiently<T>(mut bind: impl FnMut() -> std::io::Result<T>) -> std::i
     }
 }
 
-/// Where a listener listens.
+/// The address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddr {
     /// A TCP address; port 0 takes a free one.
     Tcp(SocketAddr),
     /// A unix socket.
     Unix {
-        /// Where the socket file is made. A socket that is there and that no one listens on is replaced.
+        /// Path of the socket file. If a socket is there and no process listens on it, it is replaced.
         path: PathBuf,
         /// Permission bits of the socket file.
         mode: u32,
@@ -63,7 +63,7 @@ impl fmt::Display for ListenAddr {
 #[derive(Debug)]
 pub struct Stream {
     fd: OwnedFd,
-    /// Where the back end that it is attached to keeps its own notes; [`NO_SLOT`] if none does.
+    /// Index of the entry in which the attached back end has its own state; [`NO_SLOT`] if there is none.
     slot: Cell<u32>,
     peer: Option<SocketAddr>,
 }
@@ -78,7 +78,7 @@ impl Stream {
     /// A connection that another process accepted.
     ///
     /// # Errors
-    /// When it is none.
+    /// If it is none.
     pub fn adopt(fd: OwnedFd) -> std::io::Result<Self> {
         let peer = net::getpeername(&fd)?;
         Ok(Self::new(fd, peer.and_then(|peer| SocketAddr::try_from(peer).ok())))
@@ -150,7 +150,7 @@ fn file_id(path: &Path) -> std::io::Result<FileId> {
     Ok((meta.dev(), meta.ino()))
 }
 
-/// How an [`Listener::accept`] ended.
+/// The result of a [`Listener::accept`].
 #[derive(Debug)]
 pub enum Accepted {
     /// A new connection.
@@ -183,7 +183,7 @@ impl Listener {
     /// Binds. With `ipv6_only` an IPv6 address takes no IPv4 clients, so that both wildcards can be listened on.
     ///
     /// # Errors
-    /// The kernel's: address in use, permission denied, no such directory.
+    /// If the kernel reports an error: address in use, permission denied, no such directory.
     pub fn bind(addr: &ListenAddr, ipv6_only: bool) -> std::io::Result<Self> {
         match addr {
             ListenAddr::Tcp(addr) => {
@@ -198,7 +198,8 @@ impl Listener {
     /// Begins to listen. At most `backlog` connections wait to be accepted.
     ///
     /// # Errors
-    /// `AddrInUse` if another process bound the same address at the same time and listens now; else the kernel's.
+    /// If another process bound the same address at the same time and listens now: `AddrInUse`. If not, the kernel's
+    /// error.
     pub fn listen(&mut self, backlog: i32) -> std::io::Result<()> {
         if !self.listens && !self.has_its_file() {
             return Err(std::io::ErrorKind::AddrInUse.into());
@@ -208,8 +209,8 @@ impl Listener {
         Ok(())
     }
 
-    /// True if the file of a unix socket is still the one that this process made. Another process that starts at the
-    /// same time may have replaced it, because nobody listened on it yet.
+    /// Returns true if the file of a unix socket is still the one that this process made. Another process that starts
+    /// at the same time may have replaced it, because no process listened on it yet.
     fn has_its_file(&self) -> bool {
         match (&self.addr, self.file) {
             (ListenAddr::Unix { path, .. }, Some(made)) => file_id(path).is_ok_and(|there| there == made),
@@ -239,7 +240,7 @@ impl Listener {
         Self { fd, addr, file: None, listens: true, is_shared: true }
     }
 
-    /// Whether another process has it too: then dropping it leaves the file of a unix socket.
+    /// Sets whether another process has it too: then dropping it leaves the file of a unix socket.
     pub fn share(&mut self, is_shared: bool) {
         self.is_shared = is_shared;
     }
@@ -275,7 +276,7 @@ impl AsFd for Listener {
 /// Creates a TCP socket that is bound to an address and does not listen yet.
 ///
 /// # Errors
-/// The kernel's: address in use, permission denied, no such address.
+/// If the kernel reports an error: address in use, permission denied, no such address.
 pub fn bind_tcp(addr: SocketAddr, ipv6_only: bool) -> std::io::Result<OwnedFd> {
     let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = socket(family)?;
@@ -293,7 +294,7 @@ pub fn bind_tcp(addr: SocketAddr, ipv6_only: bool) -> std::io::Result<OwnedFd> {
 /// Begins to listen on a socket that is bound.
 ///
 /// # Errors
-/// `AddrInUse` if another socket listens on that address since.
+/// If another socket listens on that address since: `AddrInUse`.
 pub fn listen(fd: BorrowedFd<'_>, backlog: i32) -> std::io::Result<()> {
     Ok(net::listen(fd, backlog)?)
 }

@@ -35,10 +35,10 @@ pub const MESSAGE_BYTES_MAX: usize = 96 << 10;
 pub const DESCRIPTORS_MAX: usize = 64;
 /// The longest name.
 pub const NAME_BYTES_MAX: usize = 107;
-/// How long a send rests that found no room, or too many descriptors on their way, in all that this user does.
+/// Pause of a send that found no room, or too many descriptors on their way, in all that this user does.
 const CROWDED_REST: Duration = Duration::from_millis(1);
 
-/// Where processes of the same user connect.
+/// A listener to which processes of the same user connect.
 #[derive(Debug)]
 pub struct PassListener(OwnedFd);
 
@@ -81,7 +81,7 @@ impl PassListener {
     /// Listens under a name.
     ///
     /// # Errors
-    /// The kernel's: above all that a process has that name.
+    /// If the kernel reports an error: above all that a process has that name.
     pub fn bind(name: &[u8]) -> Result<Self> {
         let fd = socket()?;
         net::bind(&fd, &address(name)?)?;
@@ -97,7 +97,7 @@ impl PassListener {
     /// Waits for who connects.
     ///
     /// # Errors
-    /// The kernel's; `PermissionDenied` when it was another user.
+    /// If the kernel reports an error; `PermissionDenied` if it was another user.
     pub fn accept(&self) -> Result<Pass> {
         let fd = loop {
             match net::accept_with(&self.0, SocketFlags::CLOEXEC) {
@@ -110,10 +110,10 @@ impl PassListener {
     }
 }
 
-/// Waits until somebody connects to one of them: to which; `None`: `waker` was rung.
+/// Waits until a process connects to one of them, and returns which one; `None` if `waker` was rung.
 ///
 /// # Errors
-/// The kernel's.
+/// If the kernel reports an error.
 pub fn wait(listeners: &[&PassListener], waker: &Waker) -> Result<Option<usize>> {
     loop {
         let mut fds: Vec<PollFd<'_>> = listeners.iter().map(|listener| PollFd::new(*listener, PollFlags::IN)).collect();
@@ -135,10 +135,11 @@ impl AsFd for PassListener {
 }
 
 impl Pass {
-    /// Connects to who listens under a name.
+    /// Connects to the process that listens under a name.
     ///
     /// # Errors
-    /// The kernel's: `ConnectionRefused` when nobody does; `PermissionDenied` when it is another user.
+    /// If the kernel reports an error: `ConnectionRefused` if no process listens; `PermissionDenied` if it is another
+    /// user's.
     pub fn connect(name: &[u8]) -> Result<Self> {
         let fd = socket()?;
         net::connect(&fd, &address(name)?)?;
@@ -149,7 +150,8 @@ impl Pass {
     /// Sends a message. It waits for room, since a peer that is stopped takes nothing.
     ///
     /// # Errors
-    /// The kernel's; `BrokenPipe` when the other end is gone, `TimedOut` when there is no room for so long.
+    /// If the kernel reports an error; `BrokenPipe` if the other end is gone, `TimedOut` if there is no room for so
+    /// long.
     pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>], patience: Duration) -> Result<()> {
         assert!(!bytes.is_empty() && bytes.len() <= MESSAGE_BYTES_MAX, "a message of {} bytes", bytes.len());
         assert!(descriptors.len() <= DESCRIPTORS_MAX, "{} descriptors", descriptors.len());
@@ -173,7 +175,7 @@ impl Pass {
     /// The next message; `None`: the other end is gone.
     ///
     /// # Errors
-    /// `TimedOut` when there is none for so long; `InvalidData` when it is longer than may be; else the kernel's.
+    /// If there is none for so long (`TimedOut`), if it is too long (`InvalidData`), or if the kernel reports an error.
     pub fn receive(&self, patience: Duration) -> Result<Option<Message>> {
         if !readable(self.0.as_fd(), patience)? {
             return Err(ErrorKind::TimedOut.into());
@@ -228,7 +230,7 @@ impl Process {
     /// This one, to be handed to another.
     ///
     /// # Errors
-    /// `ENOSYS` on kernels before 5.3.
+    /// If the kernel reports an error: `ENOSYS` on kernels before 5.3.
     pub fn this() -> Result<Self> {
         use rustix::process::{PidfdFlags, getpid, pidfd_open};
         Ok(Self(pidfd_open(getpid(), PidfdFlags::empty())?))
@@ -247,7 +249,7 @@ impl Process {
     /// Waits for its end for so long, and then ends it. When this returns without an error it runs no more.
     ///
     /// # Errors
-    /// When it may not be ended, or its descriptor is none of a process.
+    /// If it may not be ended, or its descriptor is none of a process.
     pub fn end(&self, patience: Duration) -> Result<()> {
         if readable(self.0.as_fd(), patience)? {
             return Ok(());
@@ -257,7 +259,7 @@ impl Process {
     }
 }
 
-/// How long a process may take to end that was killed.
+/// Longest time that a killed process may take to end.
 const KILL_PATIENCE: Duration = Duration::from_secs(20);
 
 impl AsFd for Process {
@@ -302,7 +304,7 @@ mod tests {
         assert_eq!(Pass::connect(&name("nobody")).expect_err("nobody").kind(), ErrorKind::ConnectionRefused);
     }
 
-    /// A server would stand still for good behind a new process that somebody has stopped.
+    /// Without the limit, a server would wait for ever for a new process that was stopped.
     #[test]
     fn a_peer_that_takes_nothing_is_not_waited_for_for_ever() {
         let listener = PassListener::bind(&name("stopped")).expect("a free name");

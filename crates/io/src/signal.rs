@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use signal_hook::consts::{SIGBUS, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals as Queue};
 
-/// What the operator asks for.
+/// A request of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGTERM, SIGINT or SIGUSR1: stop gracefully.
@@ -32,7 +32,7 @@ impl SignalsHandle {
     }
 }
 
-/// What a bus error ends the process with: a line, and an exit code.
+/// The line that is written and the exit code when a bus error ends the process.
 static BUS_ERROR: OnceLock<(Vec<u8>, i32)> = OnceLock::new();
 
 /// From here on the process ends with exit code `code` when it touches mapped memory behind which there is nothing
@@ -40,7 +40,7 @@ static BUS_ERROR: OnceLock<(Vec<u8>, i32)> = OnceLock::new();
 /// first call counts.
 ///
 /// # Errors
-/// What `sigaction` answers.
+/// If `sigaction` fails.
 #[allow(unsafe_code)]
 pub fn end_on_bus_error(line: &str, code: i32) -> io::Result<()> {
     let _ = BUS_ERROR.set((format!("{line}\n").into_bytes(), code));

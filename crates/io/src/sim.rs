@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How unpleasant the network is.
+/// The faults of the simulated network.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
     /// Longest fragment in which bytes arrive.
@@ -36,7 +36,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Nothing bad happens.
+    /// A network without faults.
     pub const NONE: Self = Self {
         fragment_bytes_max: usize::MAX,
         delay_ns_max: 0,
@@ -119,7 +119,7 @@ impl SimDialler {
         self.net.borrow().received_bytes
     }
 
-    /// Whether a worker has nothing more to wait for: no byte is on its way to it and no event is due.
+    /// Returns whether a worker has nothing more to wait for: no byte is on its way to it and no event is due.
     pub fn is_quiet(&self) -> bool {
         let net = self.net.borrow();
         net.wires.iter().all(|wire| wire.coming.is_empty() && !wire.edge_in && !wire.edge_out)
@@ -163,7 +163,7 @@ impl SimClient {
         taken
     }
 
-    /// Whether the server has closed this connection or said that it will send nothing more.
+    /// Returns whether the server has closed this connection or said that it will send nothing more.
     pub fn is_closed(&self) -> bool {
         self.net.borrow().wires[self.wire].server_closed
     }

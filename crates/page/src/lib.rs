@@ -1,4 +1,4 @@
-//! What reports are made of, whoever measured: one HTML file that needs nothing but itself.
+//! The parts of reports on measurements: one HTML file that needs no other file.
 //!
 //! ```text
 //!   whole(title, section + section + <svg>)      svg      charts, drawn without a script

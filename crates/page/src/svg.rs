@@ -24,7 +24,7 @@ const RIGHT: f64 = 18.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 42.0;
 
-/// How values lie on an axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Evenly, from 0.
@@ -39,15 +39,15 @@ pub enum Scale {
 
 /// An axis.
 pub struct Axis {
-    /// What it shows, with its unit.
+    /// The quantity that it shows, with its unit.
     pub label: String,
-    /// How.
+    /// The scale on which it shows it.
     pub scale: Scale,
     /// A value in words.
     pub show: fn(f64) -> String,
 }
 
-/// How a series is drawn.
+/// The way in which a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// A line through the points.
@@ -62,11 +62,11 @@ pub enum Mark {
 
 /// Points that belong together.
 pub struct Series {
-    /// What they are.
+    /// Name of the series.
     pub name: String,
     /// Which of the page's colours: 0 to 5.
     pub colour: usize,
-    /// How they are drawn.
+    /// The way in which the points are drawn.
     pub mark: Mark,
     /// x and y. Where y is not a number a line is broken.
     pub points: Vec<(f64, f64)>,
@@ -74,13 +74,13 @@ pub struct Series {
 
 /// A chart.
 pub struct Chart {
-    /// What it says, for those who do not see it.
+    /// The description of the chart, for readers who do not see it.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// What is drawn.
+    /// The series that are drawn.
     pub series: Vec<Series>,
     /// A horizontal line with its name.
     pub limit: Option<(f64, String)>,
@@ -113,7 +113,7 @@ struct Range {
 }
 
 impl Scale {
-    /// Where `value` lies before it is fitted to the axis; `None` if it has no place.
+    /// Returns the position of `value` before it is fitted to the axis; `None` if it has none.
     fn place(self, value: f64) -> Option<f64> {
         let place = match self {
             Self::Linear | Self::Span => value,
@@ -298,7 +298,7 @@ impl Chart {
         self.render_as(USUAL)
     }
 
-    /// The same for a place of about two thirds the width.
+    /// Renders the chart for a place of about two thirds the width.
     pub fn render_small(&self) -> String {
         self.render_as(SMALL)
     }

@@ -104,7 +104,7 @@ pub const fn pair(number: u8) -> [u8; 2] {
     [PAIRS[2 * number as usize], PAIRS[2 * number as usize + 1]]
 }
 
-/// How many digits `value` has.
+/// Returns the number of digits of `value`.
 #[inline]
 pub const fn digits_in(value: u64) -> usize {
     match value {

@@ -45,7 +45,7 @@ impl<const N: usize> Fixed<N> {
         Self { bytes: [0; N], len: 0 }
     }
 
-    /// What was put so far.
+    /// Returns the bytes that were put so far.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

@@ -110,7 +110,7 @@ impl<'v> Coded<'v> {
         usize::from(self.head_len) + self.tail.len()
     }
 
-    /// Whether `bytes` begin with this value.
+    /// Returns whether `bytes` begin with this value.
     #[inline]
     pub(crate) fn begins(&self, bytes: &[u8]) -> bool {
         // The first byte differs mostly, and texts differ in their tails.
@@ -131,7 +131,7 @@ impl<'v> Coded<'v> {
     }
 }
 
-/// How many bytes a value has by its first one; 0 where that one does not say it, or begins no value.
+/// Lengths in bytes of values, by their first byte; 0 if that byte does not give the length, or begins no value.
 const LENS: [u8; 256] = {
     let mut lens = [0; 256];
     let mut first = 0;
@@ -149,13 +149,13 @@ const LENS: [u8; 256] = {
     lens
 };
 
-/// How many bytes the value has that `bytes` begin with; it may be that so many are not there.
+/// Returns the length in bytes of the value that `bytes` begin with; `bytes` may be shorter than that.
 #[inline]
 pub(crate) fn len(bytes: &[u8]) -> Result<usize, Damaged> {
     len_at(bytes, 0)
 }
 
-/// The same, of the value that begins at `at`.
+/// Returns the length of the value that begins at `at`, as [`len`] does.
 #[inline]
 pub(crate) fn len_at(bytes: &[u8], at: usize) -> Result<usize, Damaged> {
     match LENS[usize::from(*bytes.get(at).ok_or(Damaged)?)] {
@@ -164,7 +164,7 @@ pub(crate) fn len_at(bytes: &[u8], at: usize) -> Result<usize, Damaged> {
     }
 }
 
-/// The same, where more than the first byte says it.
+/// Returns the length of a value of which the first byte alone does not give it.
 fn len_behind(bytes: &[u8]) -> Result<usize, Damaged> {
     match bytes[0] {
         first @ TEXT_12..NUMBER => Ok(2 + (usize::from(first & 0xf) << 8 | usize::from(*bytes.get(1).ok_or(Damaged)?))),

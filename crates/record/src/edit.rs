@@ -4,8 +4,8 @@
 //!   old bytes ──copy, without what has ended──> bytes ──set, remove, set_end──> finish ──> stored in its place
 //! ```
 //!
-//! Bins keep their places; a new one is behind all others. Whoever makes many bins at once gives them to
-//! [`Edit::set_all`], whose work does not grow with their number times that of the bins that are there.
+//! Bins keep their places; a new one is behind all others. A caller that makes many bins at once gives them to
+//! [`Edit::set_all`]. Its work does not grow with the number of new bins times the number of those that are there.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -23,7 +23,7 @@ const MANY: usize = 12;
 #[derive(Debug)]
 pub struct Edit<'e> {
     to: &'e mut Vec<u8>,
-    /// Where all of it begins in `to`, its revision, and its first bin.
+    /// Offsets in `to` of the record, its revision, and its first bin.
     start: usize,
     head: usize,
     body: usize,
@@ -92,7 +92,7 @@ impl Body<'_> {
     }
 }
 
-/// What a bin takes of a record that has this name and this text and may have an end, in bytes at most.
+/// Returns the bytes, at most, of a record's bin that has this name and this text and may have an end.
 pub fn bin_bytes_max(name: &[u8], text: &[u8]) -> usize {
     END_BYTES + Name::new(name).coded.len() + Coded::of(&Value::of_text(text)).len()
 }
@@ -108,7 +108,7 @@ impl<'e> Edit<'e> {
         Self::in_set(old, set, now_ms, to)
     }
 
-    /// The same with the set that it shall be of, which is that of `old` if there is one.
+    /// Begins as [`Edit::of`] does, with the set that the record shall be of, which is that of `old` if there is one.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -122,7 +122,7 @@ impl<'e> Edit<'e> {
         Self::with(revision, old, set, now_ms, to)
     }
 
-    /// The same for a later part of a change that is made in several: the revision stays.
+    /// Begins a later part of a change that is made in several: the revision stays.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -191,7 +191,7 @@ impl<'e> Edit<'e> {
         Ok(())
     }
 
-    /// What the revision will be.
+    /// Returns the revision that the new record will have.
     pub fn revision(&self) -> u32 {
         self.revision
     }
@@ -385,7 +385,7 @@ impl<'e> Edit<'e> {
     }
 }
 
-/// How many bins there are, and when the first one ends.
+/// Returns the number of bins, and the time at which the first one ends.
 pub(crate) fn tally(bins: &[u8]) -> Result<(u64, u64), Damaged> {
     let (mut at, mut count, mut first_end) = (0, 0, NO_END);
     while at < bins.len() {

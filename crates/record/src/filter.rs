@@ -32,9 +32,9 @@ pub struct Filter<'f>(Node<'f>);
 /// Why a text is no filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterError {
-    /// Where, in bytes from the text's first.
+    /// Offset of the fault, in bytes from the text's first.
     pub at: usize,
-    /// What should be there.
+    /// The text that should be there.
     pub wanted: &'static str,
 }
 
@@ -99,7 +99,7 @@ impl<'f> Filter<'f> {
         Ok(Self(node))
     }
 
-    /// Whether it holds for the bins that are there at `now_ms`.
+    /// Returns whether it holds for the bins that are there at `now_ms`.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -145,7 +145,7 @@ fn holds<'v>(node: &Node<'_>, bins: &mut Bins<'_, 'v>) -> Result<bool, Damaged> 
     })
 }
 
-/// How two values compare, if they do.
+/// Compares two values, if they can be compared.
 fn order(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
     match (a, b) {
         (Value::Integer(a), Value::Integer(b)) => Some(a.cmp(b)),
@@ -307,7 +307,7 @@ impl<'f> Reader<'f> {
         Ok(Constant::Plain(number))
     }
 
-    /// What is between quotes; one within stands twice.
+    /// Reads the text between quotes; a quote within it stands twice.
     fn quoted(&mut self, quote: u8) -> Result<Cow<'f, [u8]>, FilterError> {
         self.at += 1;
         let begun = self.at;

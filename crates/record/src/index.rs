@@ -19,18 +19,18 @@ const PAGE_MIN: usize = PAGE / 4;
 /// Bytes of a page, its count and its place in the directory and among those that are free.
 const PAGE_BYTES: usize = PAGE * size_of::<Entry>() + 2 + 4 + 4;
 
-/// Where the value of a record's bin stands in an index.
+/// The place of the value of a record's bin in an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     /// The order of the value.
     pub order: u64,
-    /// What tells texts of one order apart.
+    /// A number that distinguishes texts of one order.
     pub more: u64,
     /// The hash of the record's key.
     pub key: u64,
 }
 
-/// What values an index has.
+/// The type of the values in an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexType {
     /// Whole numbers.
@@ -40,7 +40,8 @@ pub enum IndexType {
 }
 
 impl IndexType {
-    /// Order and what tells values of one order apart; `None`: the value is of another type.
+    /// Returns the order of a value and the number that distinguishes values of one order; `None` if it is of another
+    /// type.
     pub fn place(self, value: &Value<'_>) -> Option<(u64, u64)> {
         match (self, value) {
             (Self::Integer, Value::Integer(number)) => Some(((*number as u64) ^ (1 << 63), 0)),
@@ -92,7 +93,7 @@ impl Index {
         }
     }
 
-    /// How many entries it has.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.len
     }

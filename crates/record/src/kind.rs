@@ -3,7 +3,7 @@
 
 use crate::{Damaged, NoParts, Record, Sets};
 
-/// What a value with parts is. The number is the type byte in the item, and never changes its meaning.
+/// The type of a value with parts. The number is the type byte in the item, and never changes its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -11,7 +11,7 @@ pub enum Kind {
     Hash = 1,
     /// A record of a set ([`crate::Set`]): a hash, too.
     InSet = 2,
-    /// A record of no set that is kept in parts: its number tells the store so.
+    /// A record of no set that is kept in parts, which its number shows to the store.
     Large = PARTS | 1,
     /// A record of a set that is kept in parts.
     LargeInSet = PARTS | 2,
@@ -49,9 +49,9 @@ impl Kind {
         }
     }
 
-    /// Whether a value of this type has nothing in it any more at `now_ms`: each part had an end, and it has come,
-    /// or its set was truncated. A client sees no such value. Of a large record whose
-    /// first bin has ended it is not known.
+    /// Returns whether a value of this type has nothing in it any more at `now_ms`: each part had an end that has come,
+    /// or its set was truncated. A client sees no such value. Of a large record whose first bin has ended it is not
+    /// known.
     ///
     /// # Errors
     /// [`Damaged`].

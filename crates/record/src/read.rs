@@ -27,7 +27,7 @@ pub(crate) const END_BYTES: usize = 7;
 /// The bytes of a head at most: 6 and 4 times 7 bits hold 32.
 pub(crate) const HEAD_BYTES_MAX: usize = 5;
 
-/// What a client is told of one byte of a bin, at most, in bytes: a byte in a set stands for a name of 63 with the
+/// Bytes of an answer to a client for one byte of a bin, at most: a byte in a set stands for a name of 63 with the
 /// lines around it, a value of one for a number, or a truth with its type's name.
 pub const ANSWER_BYTES_A_BYTE: usize = 80;
 
@@ -48,9 +48,9 @@ pub struct Record<'r> {
 pub struct Bin<'r> {
     /// A text or a whole number.
     pub name: Value<'r>,
-    /// What it holds.
+    /// The value of the bin.
     pub value: Value<'r>,
-    /// When it ends, in ms since the epoch: it is not there at or after that.
+    /// Time at which it ends, in ms since the epoch: it is not there at or after that.
     pub end_ms: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Bin<'_> {
     }
 }
 
-/// Where the parts of a bin lie, in bytes from the first bin.
+/// Offsets of the parts of a bin, in bytes from the first bin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) start: usize,
@@ -144,7 +144,7 @@ pub(crate) fn find(body: &[u8], name: &Coded<'_>, now_ms: u64) -> Result<Option<
     find_between(body, 0..body.len(), name, now_ms)
 }
 
-/// The same, among those that begin within `bounds`, at whose start one does.
+/// Finds such a bin among those that begin within `bounds`, at whose start one does.
 #[inline]
 fn find_between(body: &[u8], bounds: Range<usize>, name: &Coded<'_>, now_ms: u64) -> Result<Option<Place>, Damaged> {
     let mut at = bounds.start;
@@ -223,7 +223,7 @@ impl<'r> Record<'r> {
         Ok(Self { body: &bytes[at..], revision, has_ends: first & ENDS != 0, set: None, tree: None })
     }
 
-    /// How often it was written, from 1; it begins again after 2^32 - 1.
+    /// Returns how often the record was written, from 1; the count begins again after 2^32 - 1.
     pub fn revision(&self) -> u32 {
         self.revision
     }
@@ -250,8 +250,8 @@ impl<'r> Record<'r> {
         Bins { body: self.body, at: 0, now_ms, set: self.set, leaves }
     }
 
-    /// All bins as texts or typed values take at most so many bytes in an answer; `None`: not known without a look at
-    /// each of them. Of each byte here a client is told [`ANSWER_BYTES_A_BYTE`] at most.
+    /// Returns the bytes, at most, of all bins as texts or typed values in an answer; `None`: not known without a look
+    /// at each of them. For each byte here the answer has [`ANSWER_BYTES_A_BYTE`] at most.
     pub fn answer_bytes_max(&self) -> Option<usize> {
         self.tree.is_none().then_some(self.body.len() * ANSWER_BYTES_A_BYTE)
     }
@@ -284,8 +284,8 @@ impl<'r> Record<'r> {
         self.find_behind(&mut 0, name, now_ms)
     }
 
-    /// The same, for one name after another: `at` is 0 at first, and where the last one was found from then on, since
-    /// names are mostly asked for in the order in which they were stored.
+    /// Finds one name after another. `at` is 0 at first, and then the end of the last bin that was found. Names are
+    /// mostly asked for in the order in which they were stored.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -322,7 +322,8 @@ impl<'r> Record<'r> {
         self.tree.map_or_else(|| self.count(now_ms), |tree| Ok(tree.count as usize))
     }
 
-    /// How many bins are there at `now_ms`. Of a large record it looks at those leaves alone in which some have ended.
+    /// Returns the number of bins that are there at `now_ms`. In a large record it reads only the leaves in which some
+    /// have ended.
     ///
     /// # Errors
     /// [`Damaged`].

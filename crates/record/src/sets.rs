@@ -11,7 +11,8 @@
 //! - A name that finds no room is refused from then on for ever, so a bin has its number in all records of a set or its
 //!   text in all. Bounds: [`SETS_MAX`], [`BIN_NAMES_MAX`] in a set and [`BIN_NAMES_ALL_MAX`] in all sets; 4 MiB.
 //! - Numbers alone point from one part to another.
-//! - What outlives the process is told to a [`Keeper`] before anybody can name it, in the order of its numbers.
+//! - An addition that outlives the process is passed to a [`Keeper`] before any record can name it, in the order of its
+//!   numbers.
 
 use std::sync::atomic::{
     AtomicU16, AtomicU32, AtomicUsize,
@@ -21,11 +22,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::{BIN_NAME_BYTES_MAX, Name};
 
-/// How many sets there may be, over all namespaces.
+/// Number of sets at most, over all namespaces.
 pub const SETS_MAX: usize = 1023;
 /// Bins of different names in one set that are kept by number; further ones are kept by name, in each record.
 pub const BIN_NAMES_MAX: usize = 1008;
-/// The same over all sets.
+/// Number of names of bins at most, over all sets.
 pub const BIN_NAMES_ALL_MAX: usize = 32 << 10;
 /// The longest name of a set, in bytes.
 pub const SET_NAME_BYTES_MAX: usize = 63;
@@ -75,7 +76,7 @@ pub struct Set {
     chains: [AtomicU16; CHAINS],
     chunks: [OnceLock<Box<[OnceLock<Cell>]>>; CHUNKS],
     names: AtomicUsize,
-    /// Changes that who keeps indexes of the set has to be told of; see [`Set::mark`].
+    /// Changes of which the owner of the set's indexes has to be notified; see [`Set::mark`].
     marks: AtomicU32,
 }
 
@@ -108,7 +109,7 @@ impl Set {
         self.namespace
     }
 
-    /// What its records have to say of themselves to be there: another after each truncation.
+    /// Returns the generation that its records must have to be there: another after each truncation.
     pub fn generation(&self) -> u32 {
         self.generation.load(Acquire)
     }
@@ -153,14 +154,14 @@ impl Set {
     }
 }
 
-/// What was added to the sets.
+/// An addition to the sets, or a change of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added<'n> {
     /// A set, whose number is one more than that of the one before.
     Set {
         /// The namespace that it is in.
         namespace: u8,
-        /// What it is called.
+        /// Name of the set.
         name: &'n [u8],
     },
     /// A name of a bin, whose number is one more than that of the one before in its set.
@@ -179,7 +180,7 @@ pub enum Added<'n> {
     },
 }
 
-/// Whoever keeps what is added beyond the process.
+/// A keeper of additions that outlive the process.
 pub trait Keeper: std::fmt::Debug + Send + Sync {
     /// Keeps it; false if it cannot, and then it is not added.
     fn keep(&self, added: &Added<'_>) -> bool;
@@ -191,7 +192,7 @@ pub struct Sets {
     keeper: Option<Box<dyn Keeper>>,
     chains: [AtomicU16; CHAINS],
     sets: Box<[OnceLock<Box<Set>>]>,
-    /// How many there are, and names of bins in all of them.
+    /// Number of sets, and of names of bins in all of them.
     counts: Mutex<Counts>,
 }
 
@@ -222,7 +223,7 @@ impl Sets {
         }
     }
 
-    /// From here on what is added is told to `keeper`.
+    /// Passes additions to `keeper` from here on.
     pub fn keep_by(&mut self, keeper: Box<dyn Keeper>) {
         self.keeper = Some(keeper);
     }

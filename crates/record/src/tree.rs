@@ -26,7 +26,7 @@ use crate::{Damaged, Digits};
 pub const LARGE_BYTES: usize = 4096;
 /// The longest leaf with names of different hashes, in bytes.
 const LEAF_BYTES_MAX: usize = 1024;
-/// What leaves are cut to, in bytes.
+/// Bytes to which leaves are cut.
 const LEAF_BYTES: usize = 640;
 /// A leaf that has become as short is put to the one before it, in bytes.
 const LEAF_BYTES_MIN: usize = 256;
@@ -39,10 +39,10 @@ const FLAT_AGAIN_BINS: u64 = 32;
 pub const ENTRY_BYTES: usize = 18;
 /// No bin of the tree has an end.
 pub(crate) const NO_END: u64 = u64::MAX;
-/// The same in an entry: as late as an end can be.
+/// [`NO_END`] in an entry: as late as an end can be.
 const ENTRY_NO_END: u64 = crate::END_MS_MAX;
 
-/// What keeps the parts of large records.
+/// A source of the parts of large records.
 pub trait Source: std::fmt::Debug {
     /// The bytes of a part of a tree; `None`: it is lost, and with it the record.
     fn part(&self, object: u64, number: u64) -> Option<&[u8]>;
@@ -152,7 +152,7 @@ impl Entry {
     }
 }
 
-/// When the first of all that entries name ends.
+/// Returns the time of the first end among all that the entries name.
 fn first_end(entries: &[Entry]) -> u64 {
     entries.iter().map(|entry| entry.first_end).min().unwrap_or(NO_END)
 }
@@ -203,12 +203,12 @@ impl<'r> Tree<'r> {
         self.source.part(self.object, number).ok_or(Damaged)
     }
 
-    /// Something is left that has not ended, as far as the entries of the head tell.
+    /// Returns whether something is left that has not ended, as far as the entries of the head show.
     pub(crate) fn has_lasting(&self, now_ms: u64) -> bool {
         self.root.iter().any(|entry| !entry.is_due(now_ms)) && self.count > 0
     }
 
-    /// How many bins have ended that the count has still.
+    /// Returns the number of bins that have ended and are still counted.
     pub(crate) fn ended(&self, now_ms: u64) -> Result<u64, Damaged> {
         let mut ended = 0;
         for leaf in self.due(now_ms) {
@@ -363,7 +363,7 @@ impl Leaf {
     }
 }
 
-/// What a tree that was changed has become.
+/// The result of a change of a tree.
 pub(crate) enum Finished {
     /// The tree's part of a head is written.
     Tree { count: u64, first_end: u64 },
@@ -404,7 +404,7 @@ impl<'e> TreeEdit<'e> {
         }
     }
 
-    /// The same, to be changed: what has ended is left out.
+    /// Returns the leaf of a hash, to be changed: what has ended is left out.
     pub(crate) fn leaf_mut(&mut self, hash: u32, now_ms: u64) -> Result<&mut Vec<u8>, Damaged> {
         let (page, from, part) = self.place(hash)?;
         if !self.changed.contains_key(&(page, from)) {

@@ -1,4 +1,4 @@
-//! What a bin holds, and how it is told as text.
+//! The value of a bin, and its form as text.
 
 use crate::coding::Coded;
 use crate::{List, Map};
@@ -22,7 +22,7 @@ pub enum Value<'v> {
     Map(Map<'v>),
 }
 
-/// What type a bin's value has.
+/// The type of a bin's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueType {
     /// See [`Value::Integer`].
@@ -65,9 +65,10 @@ impl ValueType {
 }
 
 impl<'v> Value<'v> {
-    /// What a client has given without a type: a number if it is the text of one, else that text.
+    /// Returns the value of a text that a client gave without a type: a number if it is the text of one, else that
+    /// text.
     pub fn of_text(text: &'v [u8]) -> Self {
-        // No number is longer than this, and most texts are told from one by their length or first byte.
+        // No number is longer than this. The length or the first byte of most texts shows that they are no number.
         let may_be = matches!(text.first(), Some(b'-' | b'0'..=b'9')) && text.len() <= Digits::MAX;
         match base::decimal::parse_signed(text) {
             Some(number) if may_be => Self::Integer(number),

@@ -1,11 +1,12 @@
-//! Memory got from the kernel ahead of its use, and what is left over given back, on a thread that nobody waits for.
+//! Memory that is obtained from the kernel before it is needed, and returned if left over, on a thread that nothing
+//! waits for.
 //!
 //! ```text
-//!   background: how far is memory wanted?  ──> Ahead <── how far is it had?   Populator, a step at a time
+//!   background: how far is memory wanted?  ──> Ahead <── how far is it obtained?   Populator, a step at a time
 //! ```
 //!
-//! The kernel takes as long as it takes to clear a huge page, or to have one from the machine below it: milliseconds. A
-//! store whose background has no such thread beside it takes the steps itself.
+//! The kernel may take milliseconds to clear a huge page, or to obtain one from the machine below it. A store whose
+//! background has no such thread beside it takes the steps itself.
 //!
 //! Bounds: a step gets or gives back at most [`STEP_BYTES`], so one huge page; segments are populated at most
 //! [`AHEAD_BYTES`] ahead of their use.
@@ -21,7 +22,8 @@ const AHEAD_BYTES: usize = 64 << 20;
 /// And this much of it in one step.
 const STEP_BYTES: usize = 2 << 20;
 
-/// How far memory is wanted and had, in bytes from the start of each map. Shared by the background and a [`Populator`].
+/// The amounts of memory that are wanted and obtained, in bytes from the start of each map. Shared by the background
+/// and a [`Populator`].
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     state: Mutex<State>,
@@ -40,33 +42,35 @@ struct State {
     refused_segments: usize,
 }
 
-/// The end of a step that goes from `at` towards `to`: at the next whole step, so that it touches one huge page.
+/// Returns the end of a step that goes from `at` towards `to`: at the next whole step, so that it touches one huge
+/// page.
 fn step_up(at: usize, to: usize) -> usize {
     ((at / STEP_BYTES + 1) * STEP_BYTES).min(to)
 }
 
-/// The same, downwards.
+/// Returns the end of a step downwards from `at` towards `to`.
 fn step_down(at: usize, to: usize) -> usize {
     ((at - 1) / STEP_BYTES * STEP_BYTES).max(to)
 }
 
 impl Ahead {
-    /// Tells for how many groups the index needs memory (what it has beyond is given back), and how many segments there
-    /// are to be. While a step is under way nothing is told: the caller comes by again.
+    /// Sets the number of groups that the index needs memory for, and the number of segments that there are to be.
+    /// Memory of the index beyond that is given back. While a step is under way nothing is set: the caller tries again
+    /// later.
     pub(crate) fn want(&self, groups: usize, segments: usize) {
         if let Ok(mut state) = self.state.try_lock() {
             (state.index_wanted, state.segments_wanted) = (groups * GROUP_BYTES, segments);
         }
     }
 
-    /// The index has memory for so many groups, and none of it is being given back.
+    /// Returns true if the index has memory for so many groups, and none of it is being given back.
     pub(crate) fn has_groups(&self, groups: usize) -> bool {
         let bytes = groups * GROUP_BYTES;
         self.state.try_lock().is_ok_and(|state| state.index_done >= bytes && state.index_wanted >= bytes)
     }
 
-    /// Lets more segments be taken that never were, up to the number that is wanted, but for those that are withheld;
-    /// false if there are none, or a step is under way: it might be giving their memory back.
+    /// Allows more fresh segments to be taken, up to the wanted number, except those that are withheld. Returns false
+    /// if there are none, or if a step is under way, which might be giving their memory back.
     pub(crate) fn add_fresh(&self, store: &Store) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
         let segments = &store.segments;
@@ -84,7 +88,8 @@ impl Ahead {
         true
     }
 
-    /// The same, unless it was refused before: for a background that has other things to do.
+    /// Adds fresh segments like [`Ahead::add_fresh`], unless that was refused before: for a background with other work
+    /// to do.
     pub(crate) fn add_fresh_unrefused(&self, store: &Store) -> bool {
         let refused = self.state.try_lock().is_ok_and(|state| state.refused_segments == state.segments_wanted);
         !refused && self.add_fresh(store)
@@ -95,7 +100,8 @@ impl Ahead {
         self.state.try_lock().is_ok_and(|mut state| std::mem::take(&mut state.short_of_space))
     }
 
-    /// For a store that is in a file: what is in use has its space, and what is behind it gives its back.
+    /// Prepares the memory of a store in a file: what is in use has its space, and what is behind it gives its space
+    /// back.
     pub(crate) fn begin_in_file(&self, store: &Store) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (index, heap) = (store.index.map(), store.segments.heap.map());
@@ -109,7 +115,7 @@ impl Ahead {
         let _ = heap.release(state.heap_done, heap.bytes() - state.heap_done);
     }
 
-    /// One step; false if there is nothing to do.
+    /// Runs one step. Returns false if there is nothing to do.
     pub(crate) fn step(&self, store: &Store) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.step_index(store) || state.step_segments(store) || state.step_heap(store)
@@ -168,8 +174,8 @@ impl State {
 }
 
 impl Store {
-    /// The memory file's space was refused, so that segments or index are smaller than they might be, since this was
-    /// asked last.
+    /// Returns true if the memory file's space was refused, so that segments or index are smaller than they might be,
+    /// since this was asked last.
     pub fn takes_short_of_space(&self) -> bool {
         self.ahead.takes_short_of_space()
     }
@@ -186,8 +192,8 @@ impl Populator {
         Self { store }
     }
 
-    /// One step, which lasts as long as the kernel takes; false if there is nothing to do. Then ask again in a few
-    /// milliseconds.
+    /// Runs one step, which lasts as long as the kernel takes. Returns false if there is nothing to do; then call again
+    /// in a few milliseconds.
     pub fn step(&mut self) -> bool {
         self.store.ahead.step(&self.store)
     }

@@ -8,7 +8,7 @@
 //!   abandon   the space is handed back if nothing came behind it, else it is dead bytes
 //! ```
 //!
-//! - Nobody can name the item before it is committed: the bytes are its owner's alone.
+//! - No other thread can name the item before it is committed: the bytes are its owner's alone.
 //! - A segment with arrivals may be sealed, but the background neither drains nor frees it, so that what is committed
 //!   always lies in a segment that readers and the background treat as any other. None begins in a sealed segment.
 //! - A flush that comes meanwhile is before the commit: then the value is stored once more, by a copy, in a segment of
@@ -42,17 +42,17 @@ pub struct Arriving {
 }
 
 impl Arriving {
-    /// Bytes that are still to be received, the tail's with them.
+    /// Returns the bytes that are still to be received, the tail's with them.
     pub fn left(&self) -> usize {
         self.bytes - self.received
     }
 
-    /// Bytes that were received.
+    /// Returns the bytes that were received.
     pub fn received(&self) -> usize {
         self.received
     }
 
-    /// The first `bytes` of [`Store::room_of`] were received.
+    /// Records that the first `bytes` of [`Store::room_of`] were received.
     pub fn receive(&mut self, bytes: usize) {
         assert!(bytes <= self.left(), "more was received than there was room for");
         self.received += bytes;
@@ -73,7 +73,7 @@ impl Drop for Arriving {
 }
 
 impl Store {
-    /// Where the next bytes go: as many as are left.
+    /// Returns the room for the next bytes: as many as are left.
     pub fn room_of<'a>(&'a self, arriving: &'a mut Arriving) -> &'a mut [u8] {
         let (at, left) = (arriving.received, arriving.left());
         let draft = arriving.draft.as_mut().expect("it is neither committed nor abandoned");
@@ -81,7 +81,7 @@ impl Store {
         draft.reserved.bytes_mut(&self.segments.heap, value + at, left)
     }
 
-    /// What was received so far.
+    /// Returns the bytes that were received so far.
     pub fn received_of<'a>(&'a self, arriving: &'a Arriving) -> &'a [u8] {
         let draft = arriving.draft();
         self.segments.heap.bytes(draft.layout.value_address(draft.address()), arriving.received)
@@ -92,8 +92,9 @@ impl Store {
         assert!(before > 0, "an arrival ends once");
     }
 
-    /// Turns what the tail took beyond the item into a filler, and only then the item into one of its own length: what
-    /// is walked follows without a gap at every instant. Nobody can name the item yet. May be done again.
+    /// Turns the space that the tail took beyond the item into a filler, and only then the item into one of its own
+    /// length. So a walk follows without a gap at every instant. No other thread can name the item yet. May be
+    /// repeated.
     fn fill_slack(&self, draft: &Draft) {
         if draft.reserved.len() > draft.layout.size {
             let heap = &self.segments.heap;
@@ -217,13 +218,13 @@ impl<'l> Turn<'l> {
         self.store.arrival_ends(header);
     }
 
-    /// Its namespace was flushed since its space was reserved.
+    /// Returns true if its namespace was flushed since its space was reserved.
     fn was_flushed(&self, arriving: &Arriving) -> bool {
         let header = self.store.segments.header_of(arriving.draft().address());
         header.sequence() < self.store.flushed_before(header.namespace())
     }
 
-    /// The value without its tail. It stays until the arrival is given up.
+    /// Returns the value without its tail. It stays until the arrival is given up.
     fn value_of(&self, arriving: &Arriving) -> &'l [u8] {
         let draft = arriving.draft();
         draft.layout.value(&self.store.segments.heap, draft.address())

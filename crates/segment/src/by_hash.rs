@@ -45,7 +45,7 @@ impl Sought<'_> {
         }
     }
 
-    /// The item in memory of a slot, if it is the key's.
+    /// Returns the item in memory of a slot, if it is the key's.
     pub(crate) fn seen_at<'s>(self, store: &Store, word: &'s Word64, slot: Slot) -> Option<Seen<'s>> {
         match self {
             Self::Key(key) => store.seen_at(key, word, slot),
@@ -56,7 +56,7 @@ impl Sought<'_> {
         }
     }
 
-    /// What was read, of a key with the hash, is the key's.
+    /// Returns true if what was read of a key with the hash is the key's.
     pub(crate) fn is(self, read: &TierRead, parts: &Parts) -> bool {
         let same = |key: &Key<'_>| read.buffer[parts.key.clone()] == *key.bytes;
         parts.namespace == self.namespace() && if let Self::Key(key) = self { same(key) } else { true }
@@ -64,7 +64,7 @@ impl Sought<'_> {
 }
 
 impl Turn<'_> {
-    /// The item in memory whose key has this hash ([`Key::hash`]), without counting an access.
+    /// Returns the item in memory whose key has this hash ([`Key::hash`]), without counting an access.
     pub fn by_hash(&self, namespace: Namespace, hash: u64) -> Option<Item<'_>> {
         let (store, hash) = (self.store, Hash(hash));
         let found = store.index.find(hash, |slot| store.item_of_hash(slot, namespace.0, false, hash))?;
@@ -73,14 +73,14 @@ impl Turn<'_> {
         Some(store.item(&seen))
     }
 
-    /// The key with this hash, which is not in memory, may be on flash.
+    /// Returns true if the key with this hash, which is not in memory, may be on flash.
     pub fn hash_may_be_on_flash(&self, hash: u64) -> bool {
         self.tiered && self.store.index.find_tiered(Hash(hash), |_, slot| slot.is_flash().then_some(())).is_some()
     }
 
-    /// Visits the live item whose key has this hash, wherever it is; false: there is none. Where it has to be read, the
-    /// items of those `ahead` are read meanwhile, as far as there is room: whoever asks for them in that order waits
-    /// for one read where there are many.
+    /// Visits the live item whose key has this hash, wherever it is; false: there is none. If it has to be read, the
+    /// items of those `ahead` are read meanwhile, as far as there is room. A caller that asks for them in that order
+    /// waits for one read instead of many.
     ///
     /// # Errors
     /// [`OpError::Parked`] while it is being read: call again in a later turn.

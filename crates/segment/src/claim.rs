@@ -1,12 +1,13 @@
-//! Claims: how several keys are read and changed as one toward all other lanes.
+//! Claims: several keys are read and changed as one, as seen by all other lanes.
 //!
-//! A key's hash says which of 4096 claim words stands for it, whatever the index does. Who wants several keys as one:
+//! A key's hash selects one of 4096 claim words, whatever the index does. A caller that wants several keys as one does
+//! this:
 //!
 //! ```text
 //!   announce   one more is in flight: from here on every turn that begins tests the words of the keys it touches
-//!   claim      its keys' words, in the order of their numbers; one that another has: park, and go on there
-//!   wait       for the end of every turn that was under way when the last word was had (park, look again)
-//!   act        no one else reads or changes these keys now: the operations, over as many turns as they take
+//!   claim      its keys' words, in the order of their numbers; if another holds a word: park, and go on there
+//!   wait       for the end of every turn that was under way when the last word was acquired (park, look again)
+//!   act        no other lane reads or changes these keys now: the operations, over as many turns as they take
 //!   let go     the words, then the announcement
 //! ```
 //!
@@ -19,12 +20,12 @@
 //! - While nothing is in flight a turn pays one load at its beginning, and its operations a test of what it found.
 //! - A turn either sees the announcement, and then every word that was claimed before it began, or the claimant sees
 //!   the turn and waits for its end: both sides store, pass a `SeqCst` fence, and then load (see [`crate::epoch`]).
-//! - Words are claimed in ascending order and kept while the next one is waited for, so there is no circle of waits;
-//!   who has all waits for turns alone, which wait for nothing.
-//! - A word keeps clients away from a key, not the background: it moves, expires and evicts items as ever, so whoever
-//!   acts may lack memory for a while and still gets it. An eviction under a claim is a miss like any other.
-//! - The hidden keys of pieces are not claimed: no one reaches them but by their head.
-//! - In a memory file, what is changed for one claim outlives a crash all together or not at all: [`crate::undo`].
+//! - Words are claimed in ascending order and held while the claim waits for the next one, so there is no circle of
+//!   waits. A claim that holds all its words waits only for turns, and turns wait for nothing.
+//! - A word keeps clients away from a key, not the background, which moves, expires and evicts items as ever. So an
+//!   acting claim may lack memory for a while and still gets it. An eviction under a claim is a miss like any other.
+//! - The hidden keys of pieces are not claimed: they are reached only through their head.
+//! - In a memory file, the changes for one claim outlive a crash all together or not at all: [`crate::undo`].
 //!
 //! Bounds: [`CLAIMS_MAX`] in flight, each with a bit for each word and a number for each lane.
 
@@ -38,22 +39,22 @@ use crate::raw::{Word32, Word64};
 use crate::store::{Seen, Store};
 use crate::undo::Group;
 
-/// How many words the keys share.
+/// Number of words that the keys share.
 const WORDS: usize = 4096;
-/// Claims in flight at once, over all lanes; who comes then parks.
+/// Claims in flight at once, over all lanes; a further claim parks.
 pub const CLAIMS_MAX: u64 = 1024;
 
-/// The word of a key: by bits that neither the group nor the index bucket nor the tag is made of.
+/// Returns the word of a key: by bits that neither the group nor the index bucket nor the tag is made of.
 #[inline(always)]
 fn word_of(hash: Hash) -> usize {
     (hash.0 >> 20) as usize % WORDS
 }
 
-/// What the store knows of claims.
+/// The store's state of claims.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Claims {
-    /// How many are announced. On lines of its own: every turn loads it.
+    /// Number of claims that are announced. On cache lines of its own, because every turn loads it.
     in_flight: Word64,
     rest: Box<Rest>,
 }
@@ -72,7 +73,7 @@ impl Claims {
         Self { in_flight: Word64::new(0), rest: Box::new(Rest { numbers: Word32::new(0), words }) }
     }
 
-    /// Whether any are in flight: the first thing that a turn asks.
+    /// Returns whether any claims are in flight. Every turn checks this first.
     #[inline(always)]
     pub(crate) fn any(&self) -> bool {
         self.in_flight.load(SeqCst) != 0
@@ -89,7 +90,7 @@ impl Claims {
         false
     }
 
-    /// A number that no claim in flight has: they come round after 2^32, and there are never so many.
+    /// Returns a number that no claim in flight has: they come round after 2^32, and there are never so many.
     fn number(&self) -> u32 {
         loop {
             let number = self.rest.numbers.fetch_add(1, Relaxed).wrapping_add(1);
@@ -114,12 +115,12 @@ pub struct Claim {
     /// 0 before it is announced.
     number: u32,
     wanted: [u64; WORDS / 64],
-    /// All wanted words below this one are had.
+    /// Word below which the claim holds all wanted words.
     had_below: usize,
     /// The turns that were under way when the last word was had and have not been seen to end; `None` before that.
     met: Option<usize>,
     turns: Box<[Met]>,
-    /// What was changed for it.
+    /// Changes that were made for it.
     changes: Group,
     #[cfg(all(test, shuttle))]
     waits_for_nobody: bool,
@@ -139,12 +140,12 @@ impl Claim {
         self.wanted.fill(u64::MAX);
     }
 
-    /// It was begun, and not let go.
+    /// Returns true if it was begun, and not let go.
     pub fn is_begun(&self) -> bool {
         self.number != 0
     }
 
-    /// The lowest word that is wanted and not below `from`.
+    /// Returns the lowest word that is wanted and not below `from`.
     fn next_word(&self, from: usize) -> Option<usize> {
         let mut at = from;
         while at < WORDS {
@@ -164,7 +165,7 @@ impl Claim {
 }
 
 impl Store {
-    /// A claim of nothing yet.
+    /// Returns a claim of nothing yet.
     pub fn claim(&self) -> Claim {
         Claim {
             number: 0,
@@ -178,8 +179,8 @@ impl Store {
         }
     }
 
-    /// Gives back what a claim has, whether all of it was had or not: what was changed for it stands. It is a claim of
-    /// nothing then, to be made anew.
+    /// Releases what a claim holds, whether it holds all its words or not; its changes stand. Afterwards it is a claim
+    /// of nothing, to be begun again.
     pub fn let_go(&self, claim: &mut Claim) {
         if claim.number != 0 {
             self.close_group(&mut claim.changes);
@@ -203,26 +204,28 @@ impl Store {
 }
 
 impl<'l> Turn<'l> {
-    /// Claims are in flight, so that a key has to be asked for ([`Turn::is_kept_away`]) before it is read.
+    /// Returns true if claims are in flight, so that a key has to be asked for ([`Turn::is_kept_away`]) before it is
+    /// read.
     #[inline(always)]
     pub fn is_contended(&self) -> bool {
         self.contended
     }
 
-    /// Something may keep this turn away from keys: claims, or that they are on flash.
+    /// Returns true if something may keep this turn away from keys: claims, or that they are on flash.
     #[inline(always)]
     pub fn is_guarded(&self) -> bool {
         self.contended | self.tiered
     }
 
-    /// Whether another's claim keeps this turn away from the key, or that it is on flash, from where it is asked for:
-    /// what wants to read it parks. Changes ask themselves.
+    /// Returns whether another's claim keeps this turn away from the key, or the key is on flash; a read is then
+    /// requested. A caller that wants to read the key parks. Changes check this themselves.
     #[inline(always)]
     pub fn is_kept_away(&self, key: &Key<'_>) -> bool {
         self.is_guarded() && (self.is_claimed_by_other(key) || self.awaits_flash(key))
     }
 
-    /// Whether another's claim keeps this turn away from the key, for a plain read, which looks on flash itself.
+    /// Returns whether another's claim keeps this turn away from the key, for a plain read, which looks on flash
+    /// itself.
     #[inline(always)]
     pub fn is_claimed_by_other(&self, key: &Key<'_>) -> bool {
         self.contended && self.is_claimed(key)
@@ -234,13 +237,13 @@ impl<'l> Turn<'l> {
         number != 0 && number != self.acting && !key.piece
     }
 
-    /// An operation that may come to an end without a lock asks this first.
+    /// Admits an operation to the key, before it may complete without a lock.
     #[inline(always)]
     pub(crate) fn admit(&self, key: &Key<'_>) -> Result<(), OpError> {
         if self.is_kept_away(key) { Err(self.parked()) } else { Ok(()) }
     }
 
-    /// The live item of a key that an operation may come to an end with: where there is none, it is nowhere.
+    /// Returns the live item of a key that an operation may come to an end with: where there is none, it is nowhere.
     #[inline(always)]
     pub(crate) fn find_admitted(&self, key: &Key<'_>) -> Result<Option<Seen<'l>>, OpError> {
         self.admit(key)?;
@@ -261,7 +264,7 @@ impl<'l> Turn<'l> {
         self.store.index.lock(key.hash).ok_or_else(|| self.parked())
     }
 
-    /// The same for a change that does not depend on what is there, on flash or in memory.
+    /// Takes the lock for a change that does not depend on what is there, on flash or in memory.
     #[inline(always)]
     pub(crate) fn lock_over(&self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
         if self.is_guarded() {
@@ -272,7 +275,8 @@ impl<'l> Turn<'l> {
 
     #[cold]
     fn lock_guarded(&self, key: &Key<'_>, over: bool) -> Result<Locked<'l>, OpError> {
-        // What is there before a change of several keys is kept, which on flash cannot be told from other keys' items.
+        // A change of several keys retains what was there before; on flash it is indistinguishable from other keys'
+        // items.
         let over = over && !(self.acting != 0 && self.store.undo.is_some());
         if over && self.is_claimed_by_other(key) {
             return Err(self.parked());
@@ -294,7 +298,7 @@ impl<'l> Turn<'l> {
         Ok(locked)
     }
 
-    /// Goes on with a claim until all of it is had. [`Turn::act_for`] then acts for it.
+    /// Goes on with a claim until it holds all its words. [`Turn::act_for`] then acts for it.
     ///
     /// # Errors
     /// [`OpError::Parked`]: again in a later turn. What was had until then is kept.
@@ -346,8 +350,8 @@ impl<'l> Turn<'l> {
         if met == 0 { Ok(()) } else { Err(self.parked()) }
     }
 
-    /// From here on the turn acts for the claim, all of which has to be had, until [`Turn::act_for_none`]: its keys are
-    /// not kept away from it.
+    /// Lets the turn act for the claim until [`Turn::act_for_none`]: the claim's keys are not kept away from it. The
+    /// claim has to hold all its words.
     pub fn act_for(&mut self, claim: &mut Claim) {
         assert!(claim.number != 0 && claim.met == Some(0) || cfg!(all(test, shuttle)), "all of it has to be had");
         assert!(self.acting == 0, "a turn acts for one claim at a time");
@@ -357,7 +361,7 @@ impl<'l> Turn<'l> {
         self.bring_together();
     }
 
-    /// The turn acts for no claim any more. `claim` is the one that it acted for, if it acted for one.
+    /// Ends acting for a claim. `claim` is the one that the turn acted for, if it acted for one.
     pub fn act_for_none(&mut self, claim: &mut Claim) {
         if self.acting != 0 {
             assert!(self.acting == claim.number, "a turn acted for another claim");
@@ -366,7 +370,7 @@ impl<'l> Turn<'l> {
         }
     }
 
-    /// The turn acts for a claim.
+    /// Returns true if the turn acts for a claim.
     pub fn acts(&self) -> bool {
         self.acting != 0
     }

@@ -4,7 +4,7 @@ use crate::index::{GROUP_BYTES, GROUP_SLOTS, Index};
 use crate::item::KEY_BYTES_MAX;
 use crate::slot::HEAP_BYTES_MAX;
 
-/// How a store is made.
+/// Sizes and settings of a store.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
     /// Segments, their headers and the index together, in bytes. A promise: the store never uses more, and comes under
@@ -17,7 +17,7 @@ pub struct StoreConfig {
     pub segment_bytes: Option<u32>,
     /// Key and value of one item, in bytes.
     pub item_bytes_max: u64,
-    /// How many threads will open a lane.
+    /// Number of threads that will open a lane.
     pub lanes_max: usize,
     /// Makes the places of keys unpredictable.
     pub hash_seed: u64,
@@ -30,9 +30,9 @@ pub struct StoreConfig {
 pub enum StartError {
     /// The memory is too small for the segments that lanes, classes and the reserve need.
     MemoryTooSmall {
-        /// What was asked for, in bytes.
+        /// Memory that was asked for, in bytes.
         memory_bytes: u64,
-        /// What it has to be at least, in bytes.
+        /// Least memory that works, in bytes.
         least_bytes: u64,
     },
     /// The memory is larger than the index can name.
@@ -51,9 +51,9 @@ pub enum StartError {
     Map(std::io::Error),
     /// The file that the store was to be in is not taken.
     File {
-        /// Where it is.
+        /// Path of the file.
         path: std::path::PathBuf,
-        /// Why not.
+        /// Reason why the file cannot be used.
         fault: crate::file::FileFault,
     },
 }
@@ -97,7 +97,7 @@ pub(crate) const HEADER_BYTES: u64 = 128;
 /// The sizes that follow from a [`StoreConfig`] and stay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
-    /// What a resize may go up to, in bytes.
+    /// Upper bound of a resize, in bytes.
     pub(crate) memory_bytes_max: u64,
     pub(crate) segment_bytes: usize,
     pub(crate) segment_shift: u32,
@@ -106,9 +106,9 @@ pub(crate) struct Geometry {
     pub(crate) groups_start: usize,
     /// Index groups that address space is reserved for.
     pub(crate) groups_max: usize,
-    /// The index has so many, whatever the memory.
+    /// Number of groups that the index has, whatever the memory.
     pub(crate) groups_fixed: Option<usize>,
-    /// What a second tier keeps in the file, in bytes.
+    /// Room of a second tier in the file, in bytes.
     pub(crate) tier_bytes: u64,
     /// The largest item that is stored whole, header included; above it, pieces.
     pub(crate) item_whole_max: usize,
@@ -130,7 +130,7 @@ pub(crate) struct Limits {
     pub(crate) free_reserve: usize,
     /// Open segments a lane may have; the background's count is the same.
     pub(crate) open_max: usize,
-    /// How many groups the index may have.
+    /// Largest number of groups of the index.
     pub(crate) groups_max: usize,
 }
 
@@ -139,7 +139,8 @@ impl Geometry {
         Self::sized(config, None)
     }
 
-    /// With an index that has so many groups, and keeps them, and so many bytes of a second tier in its file.
+    /// Returns the geometry with an index of so many groups that keeps its size, and so many bytes of a second tier in
+    /// its file.
     pub(crate) fn with_index(config: &StoreConfig, groups: usize, tier_bytes: u64) -> Result<Self, StartError> {
         Ok(Self { tier_bytes, ..Self::sized(config, Some(groups))? })
     }
@@ -190,30 +191,30 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// How many segments there may be in so much memory beside an index of so many groups.
+    /// Returns the number of segments that fit into so much memory beside an index of so many groups.
     pub(crate) fn segments_for(&self, memory_bytes: u64, groups: usize) -> usize {
         let fixed = groups as u64 * GROUP_BYTES as u64 + Index::stripes_bytes() as u64;
         (memory_bytes.saturating_sub(fixed) / (self.segment_bytes as u64 + HEADER_BYTES)) as usize
     }
 
-    /// The segments that lanes and background have open at once, and some to evict from.
+    /// Returns the segments that lanes and background have open at once, and some to evict from.
     fn segments_min(&self) -> usize {
         SEGMENTS_MIN as usize + 2 * OPEN_MIN * (self.lanes_max + 1)
     }
 
-    /// The least quota of a namespace, in segments: what lanes and background have open for it, some that are kept
-    /// free, and some to evict from.
+    /// Returns the least quota of a namespace, in segments: what lanes and background have open for it, some that are
+    /// kept free, and some to evict from.
     pub(crate) fn quota_segments_min(&self) -> usize {
         self.segments_min() + self.lanes_max
     }
 
-    /// The same in bytes, and large enough for the largest item.
+    /// Returns the least quota in bytes, which is also large enough for the largest item.
     pub(crate) fn least_quota_bytes(&self) -> u64 {
         let for_items = (3 * self.item_bytes_max).div_ceil(self.segment_bytes as u64);
         (self.quota_segments_min() as u64).max(for_items) * (self.segment_bytes as u64 + HEADER_BYTES)
     }
 
-    /// The least memory that a store can begin with, in bytes. The index is a twentieth of it or less.
+    /// Returns the least memory that a store can begin with, in bytes. The index is a twentieth of it or less.
     fn least_start_bytes(&self) -> u64 {
         let segments = self.segments_min() as u64 * (self.segment_bytes as u64 + HEADER_BYTES);
         if let Some(groups) = self.groups_fixed {
@@ -222,25 +223,25 @@ impl Geometry {
         (segments + Index::stripes_bytes() as u64) * 105 / 100 + GROUP_BYTES as u64
     }
 
-    /// The least memory in which the store can go on with an index of so many groups, in bytes.
+    /// Returns the least memory in which the store can go on with an index of so many groups, in bytes.
     pub(crate) fn least_bytes(&self, groups: usize) -> u64 {
         let for_items = (2 * self.item_bytes_max).div_ceil(self.segment_bytes as u64);
         self.bytes_of(for_items.max(self.segments_min() as u64) as usize, groups)
     }
 
-    /// The least memory that a resize may ask for, in bytes: its index has its first size again.
+    /// Returns the least memory that a resize may ask for, in bytes: its index has its first size again.
     pub(crate) fn least_resize_bytes(&self) -> u64 {
         let index_share = START_ITEM_BYTES * GROUP_SLOTS as u64 / GROUP_BYTES as u64;
         (self.least_bytes(2)).div_ceil(index_share - 1) * index_share
     }
 
-    /// What so many segments and index groups take, in bytes.
+    /// Returns the bytes that so many segments and index groups take.
     pub(crate) fn bytes_of(&self, segments: usize, groups: usize) -> u64 {
         let fixed = groups as u64 * GROUP_BYTES as u64 + Index::stripes_bytes() as u64;
         fixed + segments as u64 * (self.segment_bytes as u64 + HEADER_BYTES)
     }
 
-    /// What follows from `memory_bytes`.
+    /// Returns the limits that follow from `memory_bytes`.
     pub(crate) fn limits(&self, memory_bytes: u64) -> Limits {
         let segments = self.segments_for(memory_bytes, self.groups_fixed.unwrap_or(groups_for(memory_bytes)));
         let free_reserve = 2 + segments / 200;
@@ -255,7 +256,7 @@ impl Geometry {
     }
 }
 
-/// The groups of an index that has a slot for every item of [`START_ITEM_BYTES`].
+/// Returns the groups of an index that has a slot for every item of [`START_ITEM_BYTES`].
 pub(crate) fn groups_for(memory_bytes: u64) -> usize {
     (memory_bytes / START_ITEM_BYTES).div_ceil(GROUP_SLOTS as u64).max(1) as usize
 }

@@ -27,7 +27,7 @@ macro_rules! counters {
         #[repr(align(128))]
         pub(crate) struct Counters {
             $($(#[$doc])* pub(crate) $name: Counter,)*
-            /// What of that other namespaces than the default one have done.
+            /// Part of that which namespaces other than the default one have done.
             spaces: [SpaceCounters; Namespace::MAX],
         }
 
@@ -43,7 +43,7 @@ macro_rules! counters {
     };
 }
 
-/// What is counted by namespace, but for the default one: that has what the others leave of the sums.
+/// The counters by namespace, except the default one: that has what the others leave of the sums.
 #[derive(Debug, Default)]
 struct SpaceCounters {
     items_added: Counter,
@@ -64,7 +64,7 @@ impl Counters {
         (namespace != Namespace::DEFAULT.0).then(|| &self.spaces[usize::from(namespace)])
     }
 
-    /// An item was published.
+    /// Records that an item was published.
     #[inline(always)]
     pub(crate) fn note_added(&self, namespace: u8, bytes: usize) {
         self.items_added.add(1);
@@ -75,7 +75,7 @@ impl Counters {
         }
     }
 
-    /// Items were found when the store was opened.
+    /// Records that items were found when the store was opened.
     pub(crate) fn note_found(&self, namespace: u8, items: u64, hidden: u64, bytes: u64) {
         self.items_added.add(items);
         self.hidden_added.add(hidden);
@@ -87,7 +87,7 @@ impl Counters {
         }
     }
 
-    /// So many items of those that were counted are not there (modulo 2^64).
+    /// Records that so many of the counted items are not there (modulo 2^64).
     pub(crate) fn note_lost(&self, namespace: u8, items: u64, bytes: u64) {
         self.items_removed.add(items);
         self.bytes_removed.add(bytes);
@@ -97,7 +97,7 @@ impl Counters {
         }
     }
 
-    /// An item died.
+    /// Records that an item died.
     #[inline(always)]
     pub(crate) fn note_removed(&self, namespace: u8, bytes: usize) {
         self.items_removed.add(1);
@@ -108,7 +108,7 @@ impl Counters {
         }
     }
 
-    /// The item that was published is hidden.
+    /// Records that the item that was published is hidden.
     pub(crate) fn note_hidden_added(&self, namespace: u8) {
         self.hidden_added.add(1);
         if let Some(space) = self.space(namespace) {
@@ -116,7 +116,7 @@ impl Counters {
         }
     }
 
-    /// The item that died was hidden.
+    /// Records that the item that died was hidden.
     #[cold]
     pub(crate) fn note_hidden_removed(&self, namespace: u8) {
         self.hidden_removed.add(1);
@@ -125,7 +125,7 @@ impl Counters {
         }
     }
 
-    /// The second tier has so many items more.
+    /// Records that the second tier has so many items more.
     pub(crate) fn note_flash_taken(&self, namespace: u8, items: u64) {
         self.flash_taken.add(items);
         if let Some(space) = self.space(namespace) {
@@ -133,7 +133,7 @@ impl Counters {
         }
     }
 
-    /// An item of the second tier has lost its slot.
+    /// Records that an item of the second tier has lost its slot.
     pub(crate) fn note_flash_removed(&self, namespace: u8) {
         self.flash_removed.add(1);
         if let Some(space) = self.space(namespace) {
@@ -141,7 +141,7 @@ impl Counters {
         }
     }
 
-    /// An item was evicted.
+    /// Records that an item was evicted.
     pub(crate) fn note_evicted(&self, namespace: u8, layout: &Layout, fetched: bool) {
         self.evicted.add(1);
         self.evicted_unread.add(u64::from(!fetched));
@@ -151,7 +151,7 @@ impl Counters {
         }
     }
 
-    /// An item was removed whose time had come.
+    /// Records that an item was removed whose time had come.
     pub(crate) fn note_expired(&self, namespace: u8, fetched: bool) {
         self.expired.add(1);
         self.expired_unread.add(u64::from(!fetched));
@@ -160,7 +160,7 @@ impl Counters {
         }
     }
 
-    /// An item was removed that a flush ended.
+    /// Records that an item was removed that a flush ended.
     pub(crate) fn note_flushed(&self, namespace: u8) {
         self.flushed.add(1);
         if let Some(space) = self.space(namespace) {
@@ -169,7 +169,7 @@ impl Counters {
     }
 }
 
-/// What is counted by namespace, summed over all threads.
+/// The counters by namespace, summed over all threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SpaceTotals {
     items_added: u64,
@@ -202,7 +202,7 @@ impl SpaceTotals {
         self.flash_removed = self.flash_removed.wrapping_add(space.flash_removed.read());
     }
 
-    /// What all namespaces have done, less `self`.
+    /// Returns the counts of all namespaces, less `self`.
     pub(crate) fn left_of(&self, all: &Totals) -> Self {
         Self {
             items_added: all.items_added.saturating_sub(self.items_added),
@@ -219,39 +219,40 @@ impl SpaceTotals {
         }
     }
 
-    /// Items that are on flash, as far as is known whose they are: where others' were counted as gone, fewer than none.
+    /// Returns the number of items that are on flash, as far as is known whose they are: where others' were counted as
+    /// gone, fewer than none.
     pub(crate) fn flash_counted(&self) -> i64 {
         self.flash_taken.wrapping_sub(self.flash_removed) as i64
     }
 
-    /// Items that are there.
+    /// Returns the number of items that are there.
     pub(crate) fn items(&self) -> u64 {
         self.items_added.saturating_sub(self.items_removed)
     }
 
-    /// Of those, items under hidden keys.
+    /// Returns the number of those items that are under hidden keys.
     pub(crate) fn hidden(&self) -> u64 {
         self.hidden_added.saturating_sub(self.hidden_removed)
     }
 
-    /// Bytes of the items that are there.
+    /// Returns the bytes of the items that are there.
     pub(crate) fn item_bytes(&self) -> u64 {
         self.bytes_added.saturating_sub(self.bytes_removed)
     }
 
-    /// What an item that is there takes on the mean, in bytes, header and padding included; 0 without items.
+    /// Returns the mean bytes of an item in the store, header and padding included; 0 without items.
     pub(crate) fn item_bytes_mean(&self) -> usize {
         self.item_bytes().checked_div(self.items()).unwrap_or(0) as usize
     }
 }
 
 impl Totals {
-    /// Items that are there.
+    /// Returns the number of items that are there.
     pub(crate) fn items(&self) -> u64 {
         self.items_added.saturating_sub(self.items_removed)
     }
 
-    /// Bytes of the items that are there.
+    /// Returns the bytes of the items that are there.
     pub(crate) fn item_bytes(&self) -> u64 {
         self.bytes_added.saturating_sub(self.bytes_removed)
     }
@@ -314,7 +315,7 @@ counters! {
     flash_evicted,
     /// Items that went on in another region there.
     flash_again,
-    /// Values told from there.
+    /// Values served from there.
     flash_hits,
     /// Items that came back to memory.
     flash_back,

@@ -8,8 +8,8 @@
 //!   unlock, and only then reply
 //! ```
 //!
-//! Where an opening finds items by DEAD and not by slots ([`crate::rebuild`]), DEAD of the old is set before the slot
-//! is stored: who has seen the new item does not see the old one after a crash.
+//! If an opening finds items by DEAD and not by slots ([`crate::rebuild`]), DEAD of the old is set before the slot is
+//! stored. So a client that has seen the new item does not see the old one after a crash.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
@@ -80,19 +80,19 @@ impl Draft {
 }
 
 impl<'v> Plan<'v> {
-    /// A new item with neither flags nor an end, and a token that no client knows.
+    /// Returns a new item with neither flags nor an end, and a token that no client knows.
     pub(crate) fn bare(kind: Kind, content: Content<'v>) -> Self {
         let (expire, queue) = (Expire::Never, Queue::Small);
         Self { kind, content, client_flags: 0, expire, token: None, taken: false, meta: None, queue }
     }
 
-    /// A new item as a put asks for it, whatever is there.
+    /// Returns a new item as a put asks for it, whatever is there.
     pub(crate) fn of(put: &Put<'_>, kind: Kind, content: Content<'v>) -> Self {
         let Put { client_flags, expire, token, want_token: taken, .. } = *put;
         Self { kind, content, client_flags, expire, token, taken, meta: None, queue: Queue::Small }
     }
 
-    /// The object that this item is the head of.
+    /// Returns the object that this item is the head of.
     pub(crate) fn object(&self) -> Option<u64> {
         match (self.kind, self.content) {
             (Kind::Head, Content::Bytes(value, _)) => Some(large_ref(value).object),
@@ -101,7 +101,7 @@ impl<'v> Plan<'v> {
         }
     }
 
-    /// Bytes behind the item for a tail that its padding does not hold: one filler, or none.
+    /// Returns the bytes behind the item for a tail that its padding does not hold: one filler, or none.
     fn slack(&self, layout: &Layout) -> usize {
         let Content::Room { bytes, tail } = self.content else { return 0 };
         debug_assert!(tail <= FILLER_BYTES);
@@ -109,7 +109,7 @@ impl<'v> Plan<'v> {
         if padding < tail { FILLER_BYTES } else { 0 }
     }
 
-    /// Where everything will stand.
+    /// Returns the layout of the item.
     pub(crate) fn layout(&self, key_len: usize) -> Layout {
         let bit = |on: bool, bit: u32| if on { bit } else { 0 };
         let bits = bit(self.client_flags != 0, CLIENT_FLAGS)
@@ -254,7 +254,7 @@ impl Store {
         Slot::item(key.hash.tag(), 0, header.slot_generation(), address)
     }
 
-    /// An item may not take the place of the one that it would have to in an overfull index bucket.
+    /// Returns true if an item may not take the place of the one that it would have to in an overfull index bucket.
     #[cold]
     fn is_to_wait(&self, namespace: u8, holds: Slot) -> bool {
         let of = self.segments.named(holds).map(SegmentHeader::namespace);
@@ -267,7 +267,7 @@ impl Store {
         self.keeps(Namespace(namespace)) || self.is_rebuilding() || self.index_can_grow()
     }
 
-    /// Whether a thread whose item has no place in the index will have none.
+    /// Returns whether an item that has no place in the index will get none.
     #[cold]
     pub(crate) fn no_place(&self, namespace: u8) -> bool {
         let crowded = self.index_crowded.load(Relaxed);
@@ -275,14 +275,15 @@ impl Store {
         (crowded || self.keeps(Namespace(namespace))) && !grows
     }
 
-    /// The index is over its load or growing already, so that an overfull index bucket will have room soon.
+    /// Returns true if the index is over its load or growing already, so that an overfull index bucket will have room
+    /// soon.
     pub(crate) fn index_can_grow(&self) -> bool {
         self.call_background();
         self.index.is_growing() || self.index_is_loaded(&self.totals())
     }
 
     pub(crate) fn undead(&self, draft: &Draft) {
-        // A plain store: whoever changes a header holds the stripe lock.
+        // A plain store: every thread that changes a header holds the stripe lock.
         self.segments.heap.word32(draft.address()).store(draft.layout.header & !DEAD, Release);
     }
 
@@ -304,7 +305,7 @@ impl Store {
         self.orphan_at(address, layout)
     }
 
-    /// What the item at an address is the head of.
+    /// Returns what the item at an address is the head of.
     pub(crate) fn orphan_at(&self, address: usize, layout: &Layout) -> Option<Orphan> {
         let (heap, namespace) = (&self.segments.heap, self.segments.header_of(address).namespace());
         match layout.kind() {
@@ -320,7 +321,7 @@ impl Store {
         }
     }
 
-    /// An item is to lose its slot to another key.
+    /// Marks an item as dead before it loses its slot to another key.
     #[cold]
     pub(crate) fn slot_dies_first(&self, slot: Slot) {
         if let Some((_, address, _)) = self.item_of(slot) {
@@ -328,7 +329,7 @@ impl Store {
         }
     }
 
-    /// An item that lost its slot to another key.
+    /// Counts an item that lost its slot to another key as evicted.
     pub(crate) fn evict_slot(&self, counters: &Counters, slot: Slot) -> Option<Orphan> {
         let (namespace, address, layout) = self.item_of(slot)?;
         let meta = layout.has(META).then(|| layout.meta(&self.segments.heap, address).load(Relaxed));
@@ -338,7 +339,7 @@ impl Store {
         self.kill(counters, address, &layout)
     }
 
-    /// Counts why an item that is being replaced or removed had ended already, if it had, and says whether.
+    /// Counts why an item that is being replaced or removed had ended already, if it had. Returns whether it had.
     pub(crate) fn note_ended(&self, counters: &Counters, seen: Option<&Seen<'_>>, now: UnixMillis) -> bool {
         let Some(seen) = seen else { return false };
         let ended = self.ended(seen, now);
@@ -354,7 +355,7 @@ impl Store {
     }
 }
 
-/// The item that was published is a piece or a part.
+/// Records that the item that was published is a piece or a part.
 #[cold]
 #[inline(never)]
 fn note_hidden(header: &SegmentHeader, counters: &Counters, namespace: u8) {
@@ -362,6 +363,6 @@ fn note_hidden(header: &SegmentHeader, counters: &Counters, namespace: u8) {
     counters.note_hidden_added(namespace);
 }
 
-/// The frequency that a key whose ghost was found begins with: enough to be promoted when the small queue ends, but for
-/// a long item.
+/// The frequency that a key whose ghost was found begins with: enough to be promoted when the small queue ends, except
+/// for a long item.
 pub(crate) const GHOST_FREQ: u64 = crate::background::PROMOTE_FREQ;

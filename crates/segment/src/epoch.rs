@@ -1,4 +1,4 @@
-//! Epochs: how the background knows that nobody reads a segment any more.
+//! Epochs: they show the background that no thread reads a segment any more.
 //!
 //! A lane enters the current epoch once a turn and leaves it at the turn's end. The global epoch advances only when
 //! every lane that is inside is inside the current one. A segment that no slot names any more since epoch `e` can
@@ -20,8 +20,8 @@
 //! of other words behind it, and AArch64 need not. The store is `Release`, so that a thread that sees a turn also sees
 //! the end of the turn before it. Loom explores this over the executions of the C++ model (`tests/loom.rs`).
 //!
-//! Beside its epoch each lane counts the turns that it has ended, so that one turn can be told from the next: see
-//! [`crate::claim`].
+//! Beside its epoch each lane counts the turns that it has ended, so that one turn is distinguishable from the next:
+//! see [`crate::claim`].
 //!
 //! Bound: two words for each lane, made at start. An idle lane is outside and holds nothing up.
 
@@ -74,7 +74,7 @@ impl Epochs {
     #[inline]
     pub(crate) fn leave(&self, lane: usize) {
         let lane = &self.lanes[lane];
-        // Whoever sees either store knows that the turn has ended, and sees what it did.
+        // A thread that sees either store knows that the turn has ended, and sees what it did.
         lane.turns.store(lane.turns.load(Relaxed) + 1, Release);
         lane.entered.store(0, Release);
     }
@@ -83,14 +83,14 @@ impl Epochs {
         self.lanes.len()
     }
 
-    /// To be called before [`Epochs::turn_of`] is first asked: a turn that it does not see, or that begins later, sees
-    /// all that the caller stored before.
+    /// Orders the caller's stores before [`Epochs::turn_of`], whose first call has to follow. A turn that it does not
+    /// see, or that begins later, sees all that the caller stored before.
     pub(crate) fn before_turns(&self) {
         fence(SeqCst);
     }
 
-    /// Which turn `lane` is in; `None`: it is in none. Two answers differ if a turn ended between them, and then the
-    /// caller sees what that turn did.
+    /// Returns the turn that `lane` is in, or `None` if it is in none. Two results differ if a turn ended between them,
+    /// and then the caller sees what that turn did.
     pub(crate) fn turn_of(&self, lane: usize) -> Option<u64> {
         let lane = &self.lanes[lane];
         (lane.entered.load(Acquire) != 0).then(|| lane.turns.load(Acquire))

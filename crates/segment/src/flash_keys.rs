@@ -1,22 +1,22 @@
-//! How many keys each namespace has on flash, as far as the counters of threads cannot know it.
+//! Counts the keys that each namespace has on flash, as far as the counters of threads cannot know them.
 //!
 //! ```text
 //!   region    | its life | last block taken | for each namespace: items named less those gone, flushed before block |
 //!
-//!   taken    one more of whose it is
-//!   gone     one less of whose it is, or, unread, of who stores in its place
+//!   taken    one more of the item's namespace
+//!   gone     one less of the item's namespace, or, if unread, of the namespace that stores in its place
 //!   the next life begins: all of the one before are gone. What is left was counted for the wrong one: mended
 //! ```
 //!
-//! A slot does not say whose its item is, and who stores in its place does not read it: now and then it is another
-//! namespace's ([decision 0013](../../../docs/decisions/0013-flash-tier.md)), and is counted as gone for the wrong one.
-//! And a flush ends items whose slots stay: where such a slot goes, its place says whether its item was one of them,
-//! since a region is filled from its front.
+//! A slot does not name its item's namespace, and a store in its place does not read the item. Now and then it is
+//! another namespace's ([decision 0013](../../../docs/decisions/0013-flash-tier.md)), and is counted as gone for the
+//! wrong one. A flush ends items whose slots stay. When such a slot goes, its place shows whether its item was one of
+//! them, since a region is filled from its front.
 //!
-//! - A count is off by what was stored over since the regions' lives began, and in no other way: where all have one
-//!   namespace it is exact but for items that share a block with the last one before a flush.
+//! - A count is off by what was stored over since the regions' lives began, and in no other way. If all items
+//!   have one namespace, it is exact, except for items that share a block with the last one before a flush.
 //! - Regions of an earlier process are one, which ends when the last of them begins its next life.
-//! - Who takes items in is one thread, the background's: it alone begins lives.
+//! - One thread takes items in, the background's: it alone begins lives.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,7 +27,8 @@ use crate::raw::Array;
 use crate::tier::FlashAddress;
 
 const SPACES: usize = Namespace::MAX;
-/// The life of a region that an earlier process began, or nobody: all others are one more than addresses say.
+/// Number of the life of a region that an earlier process began, or that none began. All other lives are one more than
+/// addresses say.
 const UNKNOWN: u8 = 0;
 
 /// One region, in its life. All zero is one whose life is unknown.
@@ -64,7 +65,7 @@ pub(crate) struct FlashKeys {
 }
 
 impl FlashKeys {
-    /// For so many regions.
+    /// Creates the counts for so many regions.
     ///
     /// # Errors
     /// When there is no address space.
@@ -79,7 +80,7 @@ impl FlashKeys {
         self.regions.get(at.region() as usize).filter(|region| region.life.load(Relaxed) == life_of(at))
     }
 
-    /// An item is to be named there.
+    /// Records that a slot will name an item there.
     pub(crate) fn taken(&self, at: FlashAddress, namespace: u8) {
         let Some(region) = self.regions.get(at.region() as usize) else { return };
         let life = region.life.load(Relaxed);
@@ -93,7 +94,7 @@ impl FlashKeys {
         region.balance[usize::from(namespace)].fetch_add(1, Relaxed);
     }
 
-    /// Items of an earlier process are counted for a namespace.
+    /// Counts items of an earlier process for a namespace.
     pub(crate) fn found(&self, namespace: u8, items: u64) {
         self.earlier.balance[usize::from(namespace)].fetch_add(items as i64, Relaxed);
     }
@@ -112,7 +113,7 @@ impl FlashKeys {
         }
     }
 
-    /// So many that are counted for a namespace are gone.
+    /// Records that so many that are counted for a namespace are gone.
     fn mend(&self, namespace: usize, left: i64, was_flushed: bool) {
         self.wrong[namespace].fetch_add(left, Relaxed);
         if was_flushed {
@@ -127,8 +128,8 @@ impl FlashKeys {
         }
     }
 
-    /// The item there has lost its slot, and is counted as gone for that namespace. `lived`: no flush had ended it, if
-    /// that is known.
+    /// Records that the item there has lost its slot, and counts it as gone for that namespace. `lived`: no flush had
+    /// ended it, if that is known.
     pub(crate) fn gone(&self, at: FlashAddress, namespace: u8, lived: Option<bool>) {
         let space = usize::from(namespace);
         let was_flushed = match self.region(at) {
@@ -151,7 +152,8 @@ impl FlashKeys {
         }
     }
 
-    /// All that a namespace has there, by so many that are counted, is flushed. Nothing is taken in meanwhile.
+    /// Records that all that a namespace has there, by so many that are counted, is flushed. Nothing is taken in
+    /// meanwhile.
     pub(crate) fn flush(&self, namespace: u8, counted: i64) {
         let space = usize::from(namespace);
         self.flushed[space].store(self.items(namespace, counted), Relaxed);
@@ -162,12 +164,12 @@ impl FlashKeys {
         }
     }
 
-    /// Items of a namespace that slots name, by so many that are counted.
+    /// Returns the number of items of a namespace that slots name, by so many that are counted.
     pub(crate) fn items(&self, namespace: u8, counted: i64) -> u64 {
         (counted - self.wrong[usize::from(namespace)].load(Relaxed)).max(0) as u64
     }
 
-    /// Those of them that no flush has ended.
+    /// Returns those of them that no flush has ended.
     pub(crate) fn keys(&self, namespace: u8, counted: i64) -> u64 {
         self.items(namespace, counted).saturating_sub(self.flushed[usize::from(namespace)].load(Relaxed))
     }

@@ -5,10 +5,11 @@
 //!                      └──the others──> the queue ──> the background, a few a slice
 //! ```
 //!
-//! - Whoever ends a head does a bounded number of steps, whatever its length, unless the queue is full: then all.
+//! - A thread that ends a head does a bounded number of steps, whatever the value's length. If the queue is full, it
+//!   does all.
 //! - A grave names objects and parts by numbers that are never used again, so nothing that is stored later is taken for
 //!   what is to go, and it may be gone already.
-//! - What is in the queue when a server ends is in memory that ends with it, or in a memory file is evicted in time.
+//! - What is in the queue when a server ends lies in memory that ends with it; in a memory file it is evicted in time.
 //!
 //! Bounds: see [`QUEUE_BYTES_MAX`].
 
@@ -26,14 +27,14 @@ use crate::store::Store;
 
 /// Pieces and parts that go at once.
 const AT_ONCE: usize = 32;
-/// How often one goes on behind a lock that was not had, where the queue is full.
+/// Number of tries to pass a lock that is held, if the queue is full.
 const LOCK_TRIES: usize = 1000;
-/// Those that a slice of the background removes.
+/// Number of pieces or parts that a slice of the background removes.
 const A_SLICE: usize = 256;
-/// What the queue takes of memory at most, in bytes: the parts of some 50,000,000 fields of hashes.
+/// Most memory that the queue takes, in bytes: the parts of some 50,000,000 fields of hashes.
 pub(crate) const QUEUE_BYTES_MAX: u64 = 8 << 20;
 
-/// What is left of one value.
+/// The rest of one value.
 #[derive(Debug)]
 pub(crate) struct Grave {
     namespace: u8,
@@ -45,7 +46,8 @@ pub(crate) struct Grave {
 enum Left {
     /// Pieces from `next` to `end`.
     Pieces { next: u32, end: u32 },
-    /// What the head named, from `next` on: parts, or pages of parts, of which the first `within` of the next are gone.
+    /// The parts that the head named, from `next` on, or pages of parts. Of the next page, the first `within` parts are
+    /// gone.
     Parts { paged: bool, root: Vec<u64>, next: usize, within: usize },
     /// Parts of a value that goes on without them.
     Loose { parts: Vec<u64> },
@@ -55,14 +57,14 @@ enum Left {
 #[derive(Debug, Default)]
 pub(crate) struct Graves {
     queue: Mutex<Queue>,
-    /// What they take, in bytes.
+    /// Bytes that they take.
     bytes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     graves: VecDeque<Grave>,
-    /// What they are of.
+    /// Objects that they belong to.
     objects: HashSet<u64>,
 }
 
@@ -82,17 +84,17 @@ impl Grave {
         }
     }
 
-    /// Parts that were written and that no head ever named.
+    /// Returns a grave of parts that were written and that no head ever named.
     pub(crate) fn of_parts(namespace: u8, object: u64, paged: bool, root: Vec<u64>) -> Self {
         Self { namespace, object, left: Left::Parts { paged, root, next: 0, within: 0 } }
     }
 
-    /// Parts that the head of their object does not name any more.
+    /// Returns a grave of parts that the head of their object does not name any more.
     pub(crate) fn of_loose(namespace: u8, object: u64, parts: Vec<u64>) -> Self {
         Self { namespace, object, left: Left::Loose { parts } }
     }
 
-    /// The object of which nothing is to be left.
+    /// Returns the object of which nothing is to be left.
     fn ends(&self) -> Option<u64> {
         (!matches!(self.left, Left::Loose { .. })).then_some(self.object)
     }
@@ -107,7 +109,8 @@ impl Grave {
         (size_of::<Self>() + (parts + 3) * size_of::<u64>()) as u64
     }
 
-    /// Removes what comes next, up to `most`; true if nothing is left, false also where a lock was not had.
+    /// Removes what comes next, up to `most`. Returns true if nothing is left, and false also if a lock could not be
+    /// taken.
     fn dig(&mut self, store: &Store, counters: &Counters, most: usize) -> bool {
         let (namespace, object) = (self.namespace, self.object);
         for _ in 0..most {
@@ -153,7 +156,8 @@ impl Graves {
         Ok(())
     }
 
-    /// Keeps room in the queue for one that is to come; false where that is full. From here on it is one that waits.
+    /// Reserves room in the queue for a grave that is to come. Returns false if the queue is full. From here on it
+    /// waits.
     pub(crate) fn reserve(&self, grave: &Grave) -> bool {
         let bytes = grave.bytes();
         if self.bytes.fetch_add(bytes, Relaxed) + bytes > QUEUE_BYTES_MAX {
@@ -186,24 +190,24 @@ impl Graves {
 }
 
 impl Store {
-    /// Has the pieces or parts of a value go that has lost its head.
+    /// Removes the pieces or parts of a value that has lost its head.
     pub(crate) fn bury(&self, counters: &Counters, orphan: Orphan) {
         self.bury_grave(counters, Grave::of(self, orphan));
     }
 
-    /// The same, of what is known.
+    /// Removes the rest of a value, given as a grave.
     pub(crate) fn bury_grave(&self, counters: &Counters, mut grave: Grave) {
         if grave.dig(self, counters, AT_ONCE) {
             return;
         }
         if let Err(mut grave) = self.graves.push(grave) {
-            // What a lock that is not had stands before stays until it is evicted: nothing names it.
+            // What lies behind a lock that cannot be taken stays until it is evicted: nothing names it.
             (0..LOCK_TRIES).find(|_| grave.dig(self, counters, usize::MAX));
         }
         self.call_background();
     }
 
-    /// Removes a piece or a part, if it is there; `None`: its lock was not had.
+    /// Removes a piece or a part, if it is there. Returns `None` if its lock could not be taken.
     pub(crate) fn remove_hidden(&self, counters: &Counters, key: &Key<'_>) -> Option<()> {
         let locked = self.index.lock(key.hash)?;
         if let Some(seen) = self.find_locked(&locked, key) {
@@ -215,7 +219,7 @@ impl Store {
 }
 
 impl Orphan {
-    /// The object whose parts they are.
+    /// Returns the object whose parts they are.
     pub(crate) fn object(&self, store: &Store) -> Option<u64> {
         match self {
             Self::Pieces { large, .. } => Some(large.object),
@@ -227,7 +231,7 @@ impl Orphan {
 }
 
 impl Background {
-    /// What is left of an object waits in a grave.
+    /// Returns true if the rest of an object waits in a grave.
     pub(crate) fn will_dig(&self, store: &Store, object: u64) -> bool {
         let waits = || store.graves.bytes.load(Relaxed) > 0 && store.graves.lock().objects.contains(&object);
         self.digging.as_ref().is_some_and(|grave| grave.ends() == Some(object)) || waits()

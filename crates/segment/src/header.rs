@@ -30,11 +30,11 @@ use base::clock::UnixMillis;
 use crate::raw::{Word32, Word64};
 use crate::slot::slot_generation;
 
-/// Where a segment is in its life.
+/// The state of a segment in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum State {
-    /// Nothing in it; on the free list.
+    /// Empty, and on the free list.
     Free = 0,
     /// One lane appends to it.
     Open = 1,
@@ -52,7 +52,7 @@ pub(crate) enum State {
 pub(crate) const STATES: [State; 6] =
     [State::Free, State::Open, State::Sealed, State::Draining, State::Limbo, State::Withheld];
 
-/// The edges of the picture, and no others.
+/// Returns true for the edges of the picture, and no others.
 pub(crate) fn can(from: State, to: State) -> bool {
     use State::{Draining, Free, Limbo, Open, Sealed, Withheld};
     matches!(
@@ -115,7 +115,7 @@ const UNVERIFIED: u32 = 1 << 15;
 /// The bits of a namespace beside that mark.
 const NAMESPACE_MASK: u8 = 0x7f;
 
-/// What a segment is, in one word: whose items it takes, and whether lookups verify them from the first on.
+/// Returns the kind of a segment in one word: whose items it takes, and whether lookups verify them from the first on.
 pub(crate) fn kind_of(class: u8, namespace: u8, queue: Queue, is_unverified: bool) -> u32 {
     let mark = if is_unverified { UNVERIFIED } else { 0 };
     u32::from(class) | u32::from(namespace) << 8 | (queue as u32) << 16 | mark
@@ -146,24 +146,24 @@ impl SegmentHeader {
         self.go(State::Open);
     }
 
-    /// It was never taken.
+    /// Returns true if it was never taken.
     pub(crate) fn is_pristine(&self) -> bool {
         self.state() == State::Free && self.generation.load(Relaxed) == 0
     }
 
-    /// All that is 0 in a segment without items.
+    /// Returns all words that are 0 in a segment without items.
     fn counts(&self) -> [&Word32; 6] {
         [&self.written, &self.items, &self.dead_items, &self.dead_bytes, &self.hidden, &self.dead_hidden]
     }
 
-    /// Its state is one of those that there are, its namespace too.
+    /// Returns true if its state is one of those that there are, its namespace too.
     pub(crate) fn has_state(&self) -> bool {
         (self.state.load(Acquire) as usize) < STATES.len()
             && usize::from(self.namespace()) < crate::Namespace::MAX
             && self.class() <= crate::ttl::CLASS_NEVER
     }
 
-    /// It is the segment that a checkpoint has under this sequence; 0: it has none.
+    /// Returns true if it is the segment that a checkpoint has under this sequence; 0: the checkpoint has none.
     pub(crate) fn is_sealed_as(&self, sequence: u64) -> bool {
         sequence != 0
             && self.sequence() == sequence
@@ -171,7 +171,7 @@ impl SegmentHeader {
             && matches!(self.state(), State::Sealed | State::Draining)
     }
 
-    /// That it is what a process can have left.
+    /// Checks that it is what a process can have left.
     pub(crate) fn check(&self, segment_bytes: usize, sequence_next: u64) -> Result<(), &'static str> {
         let (written, kind) = (self.written.load(Relaxed) as usize, self.kind.load(Relaxed));
         let faults = [
@@ -191,19 +191,19 @@ impl SegmentHeader {
         if matches!(self.state(), State::Free | State::Withheld) && written > 0 {
             return Err("it is free and was written to");
         }
-        // No items, but counts: they are made anew from the items.
+        // No items, but counts: they are counted again from the items.
         if holds && (self.live_items() as usize * 4 > segment_bytes || self.dead_bytes() as usize > segment_bytes) {
             self.walk_again();
         }
         Ok(())
     }
 
-    /// A process that is gone was writing to it, or received into it.
+    /// Returns true if a process that is gone was writing to it, or received into it.
     pub(crate) fn was_written_to(&self) -> bool {
         self.state() == State::Open || (self.state() == State::Sealed && self.arrivals.load(Relaxed) > 0)
     }
 
-    /// Its items are to be looked at again: their slots have changed while nobody had it.
+    /// Requests another walk over its items: their slots have changed while it had no owner.
     pub(crate) fn walk_again(&self) {
         self.arrivals.store(1, Relaxed);
         if matches!(self.state(), State::Draining | State::Limbo) {
@@ -211,7 +211,8 @@ impl SegmentHeader {
         }
     }
 
-    /// What is left of a process that is gone: it has no readers and receivers any more, and its walk begins anew.
+    /// Removes the traces of a process that is gone: there are no readers and receivers any more, and its walk starts
+    /// again.
     pub(crate) fn reopen(&self) {
         self.pins.store(0, Relaxed);
         self.arrivals.store(0, Relaxed);
@@ -228,7 +229,7 @@ impl SegmentHeader {
         }
     }
 
-    /// Nothing of it is believed: another life begins, whatever is here.
+    /// Discards its contents, whatever they are: another life begins.
     pub(crate) fn empty(&self) {
         for word in self.counts().into_iter().chain([&self.pins, &self.arrivals, &self.kind, &self.link]) {
             word.store(0, Relaxed);
@@ -251,13 +252,13 @@ impl SegmentHeader {
         self.state.store(State::Sealed as u32, Release);
     }
 
-    /// The same of one whose items are still to be found: nothing of it is known to live. Each that is, is added by
-    /// [`SegmentHeader::note_found`].
+    /// Ends the open time of a segment whose items are still to be found: none is known to live. Each one that lives is
+    /// added by [`SegmentHeader::note_found`].
     pub(crate) fn reopen_unknown(&self, segment_bytes: usize) {
         self.reopen_sealed(0, 0, segment_bytes as u32);
     }
 
-    /// So many items were found in it, of so many bytes.
+    /// Records that so many items were found in it, of so many bytes.
     pub(crate) fn note_found(&self, items: u32, hidden: u32, bytes: u32) {
         self.items.fetch_add(items, Release);
         self.hidden.fetch_add(hidden, Release);
@@ -280,7 +281,7 @@ impl SegmentHeader {
         slot_generation(self.generation.load(Relaxed))
     }
 
-    /// Unlike any other life of any segment.
+    /// Returns the sequence, which differs from that of any other life of any segment.
     #[inline(always)]
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence.load(Relaxed)
@@ -301,13 +302,13 @@ impl SegmentHeader {
         (self.kind.load(Relaxed) >> 8) as u8 & NAMESPACE_MASK
     }
 
-    /// The namespace, or a number that no namespace has while the segment is marked unverified.
+    /// Returns the namespace, or a number that no namespace has while the segment is marked unverified.
     #[inline(always)]
     pub(crate) fn namespace_if_verified(&self) -> u8 {
         (self.kind.load(Relaxed) >> 8) as u8
     }
 
-    /// Lookups verify its items.
+    /// Returns true if lookups verify its items.
     #[inline]
     pub(crate) fn is_unverified(&self) -> bool {
         self.kind.load(Relaxed) & UNVERIFIED != 0
@@ -326,7 +327,7 @@ impl SegmentHeader {
         if self.kind.load(Relaxed) >> 16 == 0 { Queue::Small } else { Queue::Main }
     }
 
-    /// Items follow each other up to here, bytes from the segment's start.
+    /// Records that items follow each other up to here, in bytes from the segment's start.
     #[inline(always)]
     pub(crate) fn reach(&self, written: usize) {
         self.written.store(written as u32, Release);
@@ -339,23 +340,23 @@ impl SegmentHeader {
         }
     }
 
-    /// Every item in it has ended.
+    /// Returns true if every item in it has ended.
     pub(crate) fn is_past(&self, now: UnixMillis) -> bool {
         self.latest_ms.load(Relaxed) <= now.0
     }
 
-    /// One item of `bytes` died. Called once for each item, under its stripe lock.
+    /// Records that one item of `bytes` died. Called once for each item, under its stripe lock.
     pub(crate) fn note_dead(&self, bytes: usize) {
         self.dead_bytes.fetch_add(bytes as u32, Relaxed);
         self.dead_items.fetch_add(1, Relaxed);
     }
 
-    /// Bytes that never were an item: a filler, or a reservation that was given up.
+    /// Counts bytes that never were an item: a filler, or a reservation that was given up.
     pub(crate) fn note_waste(&self, bytes: usize) {
         self.dead_bytes.fetch_add(bytes as u32, Relaxed);
     }
 
-    /// So many more items and bytes are dead than were counted (modulo 2^32).
+    /// Counts so many more items and bytes as dead than were counted (modulo 2^32).
     pub(crate) fn correct(&self, dead_items: u32, dead_bytes: u32) {
         self.dead_items.fetch_add(dead_items, Relaxed);
         self.dead_bytes.fetch_add(dead_bytes, Relaxed);
@@ -365,12 +366,12 @@ impl SegmentHeader {
         self.dead_bytes.load(Relaxed)
     }
 
-    /// That item was a hidden one.
+    /// Records that the item that died was a hidden one.
     pub(crate) fn note_dead_hidden(&self) {
         self.dead_hidden.fetch_add(1, Relaxed);
     }
 
-    /// Items that are there under keys of clients.
+    /// Returns the number of items that are there under keys of clients.
     pub(crate) fn live_keys(&self) -> u32 {
         let hidden = self.hidden.load(Acquire).saturating_sub(self.dead_hidden.load(Acquire));
         self.live_items().saturating_sub(hidden)

@@ -42,7 +42,7 @@ pub(crate) const META_WON: u32 = 1 << 4;
 pub(crate) const META_FETCHED: u32 = 1 << 3;
 const META_SECS_SHIFT: u32 = 6;
 
-/// What an item is to the store.
+/// The role of an item in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Key and value.
@@ -55,7 +55,7 @@ pub(crate) enum Kind {
     Typed = 3,
 }
 
-/// Where everything in one item stands, in bytes from its start.
+/// The positions of all parts of one item, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) header: u32,
@@ -71,7 +71,7 @@ pub(crate) struct Layout {
     pub(crate) size: usize,
 }
 
-/// The item begins at a multiple of 8.
+/// Returns true if the item begins at a multiple of 8.
 #[inline(always)]
 pub(crate) fn needs_align8(header: u32) -> bool {
     header & (NUM | CAS_FIELD) != 0
@@ -80,8 +80,8 @@ pub(crate) fn needs_align8(header: u32) -> bool {
 /// The bits that give an item more than a header, a key and a value, or make it something else than a plain one.
 const SHAPE: u32 = KIND_MASK | META | EXT_LEN | NUM | EXPIRY | CLIENT_FLAGS | CAS_FIELD;
 
-/// Key and value of the item at `address` if it has nothing else: what most items are, read with less ado than a
-/// [`Layout`].
+/// Returns key and value of the item at `address` if it has nothing else: what most items are, read with less ado than
+/// a [`Layout`].
 #[inline(always)]
 pub(crate) fn bare(heap: &Heap, address: usize) -> Option<(&[u8], &[u8])> {
     let header = heap.word32(address).load(Ordering::Acquire);
@@ -112,7 +112,7 @@ impl Layout {
         Self::of(header, key_len, value_len)
     }
 
-    /// The same for an item that may have [`FILLER_BYTES`] of slack behind it: one whose length has room for them.
+    /// Plans an item that may have [`FILLER_BYTES`] of slack behind it: its length has room for them.
     pub(crate) fn plan_with_slack(kind: Kind, bits: u32, key_len: usize, value_len: usize) -> Self {
         let plan = Self::plan(kind, bits, key_len, value_len);
         if plan.has(EXT_LEN) || value_len + FILLER_BYTES <= VALUE_MAX_SHORT {
@@ -121,7 +121,7 @@ impl Layout {
         Self::of(kind as u32 | bits | EXT_LEN, key_len, value_len)
     }
 
-    /// What stands in the item's place while slack behind it belongs to it: one that is longer by as much.
+    /// Returns the layout that stands in the item's place while slack behind it belongs to it: longer by as much.
     #[inline(always)]
     pub(crate) fn with_slack(&self, slack: usize) -> Self {
         if slack == 0 { *self } else { self.longer(slack) }
@@ -158,7 +158,7 @@ impl Layout {
         Self { header, key_len, value_len, meta, flags, expiry, cas, key, value, size }
     }
 
-    /// The same in a heap whose items have sums behind them.
+    /// Returns the layout in `heap`, which adds room for the sum if the heap's items have sums behind them.
     #[inline(always)]
     pub(crate) fn in_heap(self, heap: &Heap) -> Self {
         if heap.has_sums() { self.with_sum() } else { self }
@@ -169,13 +169,13 @@ impl Layout {
         Self { size: self.size + if is_filler { 0 } else { SUM_BYTES }, ..self }
     }
 
-    /// Where the sum of the item is that is at `address`.
+    /// Returns the address of the sum of the item at `address`.
     pub(crate) fn sum_address(&self, address: usize) -> usize {
         address + self.size - SUM_BYTES
     }
 
-    /// Key and value, and all else of the item that never changes once it is published, as a number. The value is
-    /// left out where it is one that changes in place.
+    /// Returns key and value, and all else of the item that never changes once it is published, as a number. The value
+    /// is left out where it is one that changes in place.
     pub(crate) fn frozen<'h>(&self, heap: &'h Heap, address: usize) -> (&'h [u8], u64) {
         let value_len = if self.has(NUM) { 0 } else { self.value_len };
         let bytes = heap.bytes(address + self.key as usize, self.key_len + value_len);
@@ -197,7 +197,7 @@ impl Layout {
         Self::of(header, key_len, value_len).in_heap(heap)
     }
 
-    /// The same of what may be none: `left` bytes from `address` on can be an item's.
+    /// Reads the layout at an address that may hold no item: `left` bytes from `address` on can be an item's.
     pub(crate) fn read_within(heap: &Heap, address: usize, left: usize) -> Option<Self> {
         if left < FILLER_BYTES {
             return None;
@@ -225,7 +225,7 @@ impl Layout {
         self.header & KIND_MASK == kind as u32
     }
 
-    /// It may name other items: a head, or a typed value.
+    /// Returns true if it may name other items: a head, or a typed value.
     #[inline(always)]
     pub(crate) fn may_be_head(&self) -> bool {
         self.header & KIND_MASK & 1 != 0
@@ -236,13 +236,14 @@ impl Layout {
         self.header & bit != 0
     }
 
-    /// Two or more of the item's words change in place, so that loads of them may belong to different instants.
+    /// Returns true if two or more of the item's words change in place, so that loads of them may belong to different
+    /// instants.
     #[inline(always)]
     pub(crate) fn has_several_words(&self) -> bool {
         (self.header & (NUM | EXPIRY | CAS_FIELD | META)).count_ones() > 1
     }
 
-    /// The layout of the same item with CAS_TAKEN set.
+    /// Returns the layout of the same item with CAS_TAKEN set.
     pub(crate) fn taken(self) -> Self {
         Self { header: self.header | CAS_TAKEN, ..self }
     }
@@ -252,19 +253,19 @@ impl Layout {
         heap.bytes(address + self.key as usize, self.key_len)
     }
 
-    /// The value's bytes; not for NUM items, whose value is a shared word.
+    /// Returns the value's bytes; not for NUM items, whose value is a shared word.
     #[inline(always)]
     pub(crate) fn value<'h>(&self, heap: &'h Heap, address: usize) -> &'h [u8] {
         debug_assert!(!self.has(NUM));
         heap.bytes(address + self.value as usize, self.value_len)
     }
 
-    /// Where the value's bytes begin in the heap.
+    /// Returns the address of the value's bytes in the heap.
     pub(crate) fn value_address(&self, address: usize) -> usize {
         address + self.value as usize
     }
 
-    /// The number of a NUM item.
+    /// Returns the number of a NUM item.
     #[inline(always)]
     pub(crate) fn number<'h>(&self, heap: &'h Heap, address: usize) -> &'h crate::raw::Word64 {
         debug_assert!(self.has(NUM));
@@ -330,13 +331,13 @@ impl Layout {
     }
 }
 
-/// A META word for an item accessed at `secs` (counted from the store's start).
+/// Returns a META word for an item accessed at `secs` (counted from the store's start).
 pub(crate) fn meta_word(secs: u32, bits: u32) -> u32 {
     debug_assert!(bits & !(META_STALE | META_WON | META_FETCHED) == 0);
     (secs << META_SECS_SHIFT) | bits
 }
 
-/// The last access of a META word, in seconds from the store's start (modulo 2^26).
+/// Returns the last access of a META word, in seconds from the store's start (modulo 2^26).
 pub(crate) fn meta_secs(meta: u32) -> u32 {
     meta >> META_SECS_SHIFT
 }
@@ -346,7 +347,7 @@ pub(crate) fn meta_secs(meta: u32) -> u32 {
 pub(crate) const FILLER: u32 = DEAD | Kind::Head as u32;
 /// The size of [`FILLER`] in bytes.
 pub(crate) const FILLER_BYTES: usize = 4;
-/// What the sum of an item takes.
+/// Bytes of an item's sum.
 pub(crate) const SUM_BYTES: usize = 4;
 
 const _: () = assert!(KEY_BYTES_MAX == 0xffff && VALUE_MAX_SHORT == 0x3fff);

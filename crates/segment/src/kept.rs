@@ -37,7 +37,7 @@ pub(crate) struct Kept {
     pub(crate) flush_at_ms: [Word64; Namespace::MAX],
     /// And the flush sequence that there was when it was asked for.
     pub(crate) flush_behind: [Word64; Namespace::MAX],
-    /// The next sequence when the index began to be made anew from the segments; 0: it is whole. See
+    /// Next sequence at the start of the index rebuild from the segments; 0: the index is whole. See
     /// [`crate::rebuild`].
     pub(crate) rebuilding: Word64,
     /// Segments with a smaller sequence are in no checkpoint: a sync that failed may have lost changes of them.
@@ -55,7 +55,7 @@ pub(crate) struct Kept {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Moving {
-    /// Where it is in memory, plus 1; 0: none.
+    /// Address of the copy in memory, plus 1; 0: none.
     pub(crate) memory: Word64,
     /// The slot that names it on flash.
     pub(crate) flash: Word64,
@@ -73,7 +73,7 @@ const AHEAD: u64 = 1 << 32;
 const _: () = assert!(size_of::<Kept>() == 4096);
 
 impl Kept {
-    /// The words of an empty store with an index of so many groups and so many segments.
+    /// Sets the words of an empty store with an index of so many groups and so many segments.
     fn begin(&self, growth: u64, groups: usize, segments: usize) {
         self.sequence.store(1, Relaxed);
         self.objects.store(1, Relaxed);
@@ -86,7 +86,7 @@ impl Kept {
         [&self.sequence, &self.objects, &self.growth, &self.groups_next, &self.end, &self.clock_ms, &self.notes]
     }
 
-    /// What a checkpoint has of it.
+    /// Returns the words that a checkpoint holds of it.
     pub(crate) fn words(&self) -> [u64; CHECKPOINT_WORDS] {
         let all = self.single().into_iter().chain(&self.flushed).chain(&self.flush_at_ms).chain(&self.flush_behind);
         let mut words = [0; CHECKPOINT_WORDS];
@@ -123,17 +123,17 @@ impl Kept {
 pub(crate) struct KeptPage(Arc<Array<Kept>>);
 
 impl KeptPage {
-    /// The page that is there.
+    /// Returns the page that is there.
     pub(crate) fn of(page: Array<Kept>) -> Self {
         Self(Arc::new(page))
     }
 
-    /// That of a store in private memory.
+    /// Returns the page of a store in private memory.
     pub(crate) fn private() -> std::io::Result<Self> {
         Ok(Self::of(Array::reserve(1, false)?))
     }
 
-    /// The same for an empty store.
+    /// Begins the page for an empty store and returns it.
     pub(crate) fn begun(self, growth: u64, groups: usize, segments: usize) -> Self {
         self.begin(growth, groups, segments);
         self

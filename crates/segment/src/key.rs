@@ -9,7 +9,7 @@ pub struct Namespace(pub u8);
 impl Namespace {
     /// The one that listeners use when nothing else is said.
     pub const DEFAULT: Self = Self(0);
-    /// How many namespaces a store has room for.
+    /// Number of namespaces that a store has room for.
     pub const MAX: usize = 16;
 }
 
@@ -31,7 +31,7 @@ pub struct KeyHash {
 }
 
 impl KeyHash {
-    /// The key that this is the hash of, whose bytes are at hand again.
+    /// Returns the key that this is the hash of, whose bytes are at hand again.
     #[inline]
     pub fn key(self, bytes: &[u8]) -> Key<'_> {
         Key { bytes, hash: self.hash, namespace: self.namespace, piece: false }
@@ -39,24 +39,24 @@ impl KeyHash {
 }
 
 impl Key<'_> {
-    /// The hash alone, for when the bytes cannot be kept at hand. The keys of clients only.
+    /// Returns the hash alone, for when the bytes cannot be kept at hand. The keys of clients only.
     #[inline]
     pub fn key_hash(&self) -> KeyHash {
         debug_assert!(!self.piece, "a hidden key");
         KeyHash { hash: self.hash, namespace: self.namespace }
     }
 
-    /// The key's bytes.
+    /// Returns the key's bytes.
     pub fn bytes(&self) -> &[u8] {
         self.bytes
     }
 
-    /// Where the key is.
+    /// Returns the key's namespace.
     pub fn namespace(&self) -> Namespace {
         Namespace(self.namespace)
     }
 
-    /// The hash: equal keys of one namespace have equal hashes for the life of the store, and no other meaning.
+    /// Returns the hash: equal keys of one namespace have equal hashes for the life of the store, and no other meaning.
     pub fn hash(&self) -> u64 {
         self.hash.0
     }

@@ -21,7 +21,7 @@ pub struct Lane {
     own: Own,
 }
 
-/// What a lane alone uses.
+/// State that a lane alone uses.
 #[derive(Debug)]
 pub(crate) struct Own {
     pub(crate) id: usize,
@@ -31,9 +31,9 @@ pub(crate) struct Own {
     pub(crate) scratch: Vec<u8>,
     /// The value that [`Turn::change`] is to store.
     pub(crate) change: Vec<u8>,
-    /// What was changed for the claim that the turn acts for.
+    /// Changes made for the claim that the turn acts for.
     pub(crate) group: RefCell<Group>,
-    /// What a second tier was asked for.
+    /// Reads that the lane requested from a second tier.
     pub(crate) reads: Reads,
     /// Large values that are put together over several turns.
     pub(crate) unfinished: Unfinished,
@@ -42,7 +42,7 @@ pub(crate) struct Own {
 /// No lane is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneError {
-    /// How many there are.
+    /// Number of lanes.
     pub lanes_max: usize,
 }
 
@@ -83,7 +83,7 @@ impl Lane {
         Self { store, own: Own { id, open, tokens: Tokens::default(), scratch, change, group, reads, unfinished } }
     }
 
-    /// Its number: lanes are numbered from 0 in the order in which they are opened.
+    /// Returns the lane's number: lanes are numbered from 0 in the order in which they are opened.
     pub fn number(&self) -> usize {
         self.own.id
     }
@@ -104,8 +104,8 @@ impl Lane {
         turn
     }
 
-    /// Appends the hashes of the keys whose reads have come, of those that [`Turn::awaited`] told of, as far as turns
-    /// that have begun have taken them in.
+    /// Appends the hashes of keys whose reads have completed, of those reads that [`Turn::awaited`] reported. A read
+    /// counts as complete once a turn that has begun has taken it in.
     pub fn take_landed(&mut self, into: &mut Vec<u64>) {
         if self.store.tier.is_some() {
             self.own.reads.with(|reads| reads.take_landed(into));
@@ -159,19 +159,19 @@ pub struct Turn<'l> {
 }
 
 impl<'l> Turn<'l> {
-    /// The turn's time.
+    /// Returns the turn's time.
     pub fn now(&self) -> UnixMillis {
         self.now
     }
 
-    /// Begins a visit of a requester, who repeats a request until it is answered: what it copies at most in this turn
-    /// is `bytes`, and what takes more is parked and goes on where it was ([`Turn::is_paused`]).
+    /// Begins a visit of a requester, which repeats a request until it is answered. The request copies at most `bytes`
+    /// in this turn. If it needs more, it is parked and goes on later where it was ([`Turn::is_paused`]).
     #[inline(always)]
     pub fn serve(&mut self, requester: u64, bytes: u64) {
         self.own.unfinished.begin(requester, bytes);
     }
 
-    /// Whether the last operation was parked only because its share of the turn is used up.
+    /// Returns whether the last operation was parked only because its share of the turn is used up.
     pub fn is_paused(&self) -> bool {
         self.own.unfinished.is_paused()
     }
@@ -189,7 +189,7 @@ impl<'l> Turn<'l> {
         self.store.index.prefetch(key.hash);
     }
 
-    /// The same for a key that is to be changed: both of its index buckets, and what is written beside them.
+    /// Prefetches a key that is about to be changed: both of its index buckets, and what is written beside them.
     #[inline]
     pub fn prefetch_change(&self, key: &Key<'_>) {
         self.store.index.prefetch_change(key.hash);

@@ -44,33 +44,33 @@ pub struct LargeWriter {
 }
 
 impl LargeWriter {
-    /// The whole value's length, in bytes.
+    /// Returns the whole value's length, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// When its pieces end.
+    /// Returns the expiry of its pieces.
     pub(crate) fn expire(&self) -> Expire {
         self.expire
     }
 
-    /// How many bytes are written.
+    /// Returns the number of bytes written.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// The value, all of whose pieces are written.
+    /// Returns the value, all of whose pieces are written.
     pub(crate) fn whole(&self) -> LargeRef {
         assert!(self.written == self.bytes, "{} of {} bytes are written", self.written, self.bytes);
         LargeRef { object: self.object, bytes: self.bytes }
     }
 
-    /// The hidden key of the next piece.
+    /// Returns the hidden key of the next piece.
     pub(crate) fn next_name(&self, store: &Store) -> [u8; 12] {
         piece_name(self.object, (self.written / store.geometry.piece_bytes as u64) as u32)
     }
 
-    /// The next piece, as an item.
+    /// Returns the next piece, as an item.
     pub(crate) fn piece_plan<'v>(&self, content: Content<'v>) -> Plan<'v> {
         Plan {
             kind: Kind::Piece,
@@ -85,7 +85,7 @@ impl LargeWriter {
     }
 }
 
-/// Where the bytes of a joined value come from.
+/// The source of the bytes of a joined value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'v> {
     Bytes(&'v [u8]),
@@ -97,20 +97,20 @@ pub(crate) enum Source<'v> {
         from: u64,
         to: u64,
     },
-    /// What was written by [`Turn::large_piece`], and is named by no item.
+    /// A value that [`Turn::large_piece`] wrote, and that no item names.
     Part(LargeRef),
     /// The large value of another key's item.
     Copied(LargeRef),
 }
 
-/// How it went to put a joined value together.
+/// The progress of putting a joined value together.
 enum Fed {
     All,
     /// The item that is there has lost a piece.
     ItemBroken(LargeRef),
-    /// What was to be joined to it has.
+    /// The value that was to be joined to it has lost a piece.
     PartLost,
-    /// The other key's item has.
+    /// The other key's item has lost a piece.
     CopiedLost,
     /// The turn's share is used up.
     Paused,
@@ -126,8 +126,8 @@ impl Source<'_> {
         }
     }
 
-    /// Its length in bytes, and its identity: the object number of a large value, the hash of bytes (another request of
-    /// the same client may have as many bytes).
+    /// Returns the source's length in bytes, and its identity: the object number of a large value, or the hash of bytes
+    /// (another request of the same client may have as many bytes).
     fn identity(&self) -> (u64, u64) {
         match self {
             Self::Bytes(bytes) => (self.len(), xxhash_rust::xxh3::xxh3_64(bytes)),
@@ -136,7 +136,7 @@ impl Source<'_> {
         }
     }
 
-    /// The bytes from `from` to `to` of it, which is an item's value.
+    /// Returns the bytes from `from` to `to` of it, which is an item's value.
     pub(crate) fn cut(self, from: u64, to: u64) -> Self {
         match self {
             Self::Bytes(bytes) => Self::Bytes(&bytes[from as usize..to as usize]),
@@ -146,8 +146,8 @@ impl Source<'_> {
     }
 }
 
-/// What tells the join of these sources from others. A large value never changes under its object's number; of a short
-/// one the item has to be the same.
+/// Returns the identity of the join of these sources. A large value never changes under its object's number; for a
+/// short value the item has to be the same.
 fn join_of(key: &Key<'_>, expire: Expire, expect: Option<Expect>, sources: &[Source<'_>]) -> JoinOf {
     let mut of = [(0, 0); SOURCES_MAX];
     for (of, source) in of.iter_mut().zip(sources) {
@@ -158,13 +158,13 @@ fn join_of(key: &Key<'_>, expire: Expire, expect: Option<Expect>, sources: &[Sou
     JoinOf { namespace: key.namespace, hash: key.hash.0, expire, there, sources: of }
 }
 
-/// What zeros are copied from.
+/// Source that zeros are copied from.
 static ZEROS: [u8; 4096] = [0; 4096];
 
 /// Bytes of the hidden key of a piece.
 pub(crate) const PIECE_NAME_BYTES: usize = 12;
 
-/// The hidden key of a piece: `object id 8 | number 4`.
+/// Returns the hidden key of a piece: `object id 8 | number 4`.
 fn piece_name(object: u64, number: u32) -> [u8; PIECE_NAME_BYTES] {
     let mut name = [0; 12];
     name[..8].copy_from_slice(&object.to_le_bytes());
@@ -173,13 +173,13 @@ fn piece_name(object: u64, number: u32) -> [u8; PIECE_NAME_BYTES] {
 }
 
 impl Store {
-    /// Whether the free segments hold a large value of so many bytes; if not, has the background free as many, once.
-    /// What two lanes call for at the same time is not added up: the later one calls again.
+    /// Returns whether the free segments hold a large value of so many bytes. If not, asks the background once to free
+    /// as many. Requests of two lanes at the same time are not added up: the later lane asks again.
     fn call_for_room(&self, namespace: u8, bytes: u64) -> bool {
         self.call_for_segments(namespace, self.segments_for(bytes))
     }
 
-    /// Segments that a large value of so many bytes takes.
+    /// Returns the number of segments that a large value of so many bytes takes.
     pub(crate) fn segments_for(&self, bytes: u64) -> usize {
         // One more for the open segment that it begins in, one for what does not fit at the ends of the others.
         (bytes * 8).div_ceil(self.geometry.segment_bytes as u64 * 7) as usize + 2
@@ -189,7 +189,7 @@ impl Store {
         bytes.div_ceil(self.geometry.piece_bytes as u64) as u32
     }
 
-    /// Removes a piece, if it is there; `None`: its lock was not had.
+    /// Removes a piece, if it is there. Returns `None` if its lock could not be taken.
     pub(crate) fn remove_piece(&self, counters: &Counters, namespace: u8, object: u64, number: u32) -> Option<()> {
         let name = piece_name(object, number);
         self.remove_hidden(counters, &self.hasher.piece(namespace, &name))
@@ -197,27 +197,28 @@ impl Store {
 }
 
 impl<'l> Turn<'l> {
-    /// The longest value that is stored whole under this key, in bytes.
+    /// Returns the longest value that is stored whole under this key, in bytes.
     pub(crate) fn whole_max(&self, key: &Key<'_>) -> u64 {
         self.whole_max_of(key.bytes.len())
     }
 
-    /// The same for a key of `key_bytes` bytes.
+    /// Returns the longest value that is stored whole under a key of `key_bytes` bytes, in bytes.
     pub(crate) fn whole_max_of(&self, key_bytes: usize) -> u64 {
         (self.store.geometry.item_whole_max - ITEM_OVERHEAD - key_bytes) as u64
     }
 
-    /// Values longer than this may be stored in pieces: give them to [`Turn::large_begin`] as they come in.
+    /// Returns the length above which values may be stored in pieces: give them to [`Turn::large_begin`] as they come
+    /// in.
     pub fn large_threshold(&self) -> u64 {
         self.store.geometry.value_whole_max as u64
     }
 
-    /// Every piece but the last has exactly this many bytes.
+    /// Returns the exact length of every piece except the last, in bytes.
     pub fn large_piece_max(&self) -> usize {
         self.store.geometry.piece_bytes
     }
 
-    /// How many bytes the next piece has.
+    /// Returns the number of bytes of the next piece.
     pub(crate) fn piece_len(&self, writer: &LargeWriter) -> usize {
         (writer.bytes - writer.written).min(self.store.geometry.piece_bytes as u64) as usize
     }
@@ -346,7 +347,7 @@ impl<'l> Turn<'l> {
         stored
     }
 
-    /// There are free segments for a large value of so many bytes.
+    /// Checks that there are free segments for a large value of so many bytes.
     pub(crate) fn check_room(&mut self, key: &Key<'_>, bytes: u64) -> Result<(), OpError> {
         if self.store.call_for_room(key.namespace, bytes) {
             return Ok(());
@@ -439,8 +440,8 @@ impl<'l> Turn<'l> {
         if is_lost { self.delete_broken(key, large) } else { Ok(()) }
     }
 
-    /// Gives the bytes of a part of the value that `key`'s item has in this turn, from place to place, in order. False
-    /// if a piece of it is lost: what was given then is not all of it.
+    /// Gives the bytes of a part of the value that `key`'s item has in this turn to `each`, from place to place, in
+    /// order. Returns false if a piece of it is lost: what was given then is not all of it.
     pub fn copy_range(
         &self,
         key: &Key<'_>,
@@ -475,13 +476,13 @@ impl<'l> Turn<'l> {
         true
     }
 
-    /// The first bytes of a range of a large value that lie in one piece; `None` if that is lost.
+    /// Returns the first bytes of a range of a large value that lie in one piece; `None` if that is lost.
     fn piece_from(&self, namespace: u8, large: LargeRef, range: std::ops::Range<u64>) -> Option<&'l [u8]> {
         let (address, bytes) = self.place_of(namespace, large, range)?;
         Some(self.store.segments.heap.bytes(address, bytes as usize))
     }
 
-    /// Where those are.
+    /// Returns the address and the length of the first bytes of a range that lie in one piece.
     fn place_of(&self, namespace: u8, large: LargeRef, range: std::ops::Range<u64>) -> Option<(usize, u32)> {
         let piece_bytes = self.store.geometry.piece_bytes as u64;
         let (number, from) = (range.start / piece_bytes, range.start % piece_bytes);
@@ -490,7 +491,7 @@ impl<'l> Turn<'l> {
         Some((address + from as usize, (to - from) as u32))
     }
 
-    /// Where a piece's bytes are.
+    /// Returns the address and the length of a piece's bytes.
     fn piece(&self, namespace: u8, object: u64, number: u32) -> Option<(usize, u32)> {
         let name = piece_name(object, number);
         let key = self.store.hasher.piece(namespace, &name);
@@ -503,7 +504,7 @@ impl<'l> Turn<'l> {
     /// deleted, and the read is a miss.
     ///
     /// # Errors
-    /// [`OpError::Parked`] if the broken item's lock was not had.
+    /// [`OpError::Parked`] if the broken item's lock could not be taken.
     pub fn pin_large(&mut self, key: &Key<'_>, large: LargeRef) -> Result<Option<Pinned>, OpError> {
         self.pin_large_range(key, large, 0..large.bytes)
     }
@@ -512,7 +513,7 @@ impl<'l> Turn<'l> {
     /// [`Turn::pin_large`].
     ///
     /// # Errors
-    /// [`OpError::Parked`] if the broken item's lock was not had.
+    /// [`OpError::Parked`] if the broken item's lock could not be taken.
     pub fn pin_large_range(
         &mut self,
         key: &Key<'_>,
@@ -557,8 +558,8 @@ impl<'l> Turn<'l> {
         Ok(())
     }
 
-    /// Before a head is copied with a later expiry its pieces have to get it: a head must never outlive them (before an
-    /// earlier one they stay as they are). Partly done on an error: calling again completes it.
+    /// Gives the pieces of a head a later expiry before the head is copied with it, because a head must never outlive
+    /// them. With an earlier expiry they stay as they are. Partly done on an error: calling again completes it.
     pub(crate) fn touch_pieces(&mut self, seen: &Seen<'_>, to: Option<Expire>) -> Result<(), OpError> {
         let Some(expire) = to.filter(|_| seen.layout.kind() == Kind::Head) else { return Ok(()) };
         if self.store.can_touch_in_place(seen, expire, self.now) {

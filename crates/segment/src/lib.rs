@@ -1,21 +1,22 @@
-//! The item store: reads without locks, every change under its stripe lock, eviction in the background.
+//! The item store. Reads take no lock, every change happens under its stripe lock, and eviction runs in the background.
 //!
 //! ```text
 //!   key --hash--> index group, index bucket --slot--> segment, offset --> item
 //!
 //!   Store       shared by all threads: index, segments, epochs, counters
-//!   Lane        one data thread's way in: its epoch word and its open segments
-//!   Turn        one turn of that thread's loop, inside an epoch; what it reads stays until it ends
-//!   Checkpointer  has a file written to its disk, for what is left of it after a loss of power
+//!   Lane        one data thread's handle: its epoch word and its open segments
+//!   Turn        one iteration of that thread's event loop, inside an epoch; what it reads stays valid until it ends
+//!   Checkpointer  writes a file to its disk, so that the store survives a loss of power
 //!   Background  the one thread that seals, expires, evicts, compacts and grows, in slices
 //! ```
 //!
-//! The engine knows no protocol and no thread, and reads no clock: the time is an argument of a turn and of a slice.
-//! The byte layouts are drawn in [`mod@item`], [`mod@slot`] and [`mod@header`], and in `docs/format/segment.md`.
+//! The engine knows no protocol and no threads, and reads no clock: each turn and each slice gets the time as an
+//! argument. The byte layouts are drawn in [`mod@item`], [`mod@slot`] and [`mod@header`], and in
+//! `docs/format/segment.md`.
 //!
-//! What is absent, and stays so: an allocation after the start on any operation on an item that is stored whole; a
-//! lock on a read; eviction inside a request (but for the one item that an overfull index bucket pushes out); a
-//! pointer in the shared memory.
+//! The engine never does the following. It allocates nothing after the start for an operation on an item that is stored
+//! whole. It takes no lock for a read. It evicts nothing inside a request, except the one item that an overfull index
+//! bucket pushes out. It holds no pointer in the shared memory.
 #![deny(unsafe_code)]
 
 mod ahead;

@@ -11,7 +11,7 @@ use crate::tier::{
 };
 use crate::tier_room::TierRoom;
 
-/// What a store with such a tier is made for.
+/// Plan of a store with such a tier.
 pub(crate) const PLAN: TierPlan =
     TierPlan { index_slots: 512, bytes: 1, regions: 1, words: 1, chunks: 0, chunk_bytes: 0, finds: false };
 
@@ -23,7 +23,7 @@ const BLOCKS_AT: usize = GRAVES_AT + GRAVES / 64;
 const NAMED: u64 = 1;
 const DEAD: u64 = 2;
 
-/// The same where the index is gone with the process.
+/// Plan of a store with such a tier, if the index is gone with the process.
 #[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
 pub(crate) const PLAN_FOUND: TierPlan = TierPlan {
     index_slots: 512,
@@ -53,11 +53,11 @@ struct State {
     /// Blocks that are to be shown.
     left: Vec<u16>,
     found: bool,
-    /// What is left is shown once this is over.
+    /// True while showing the rest of the blocks is paused.
     paused: bool,
     /// Blocks that are to be free.
     reclaimed: Vec<u16>,
-    /// Blocks before that were of no use to anybody any more when the store was opened.
+    /// Block before which none was of any use any more when the store was opened.
     from: u16,
 }
 
@@ -88,7 +88,7 @@ impl MapTier {
         *self.room.lock().expect("nobody panics") = Some(Arc::new(room));
     }
 
-    /// The same items, for the store of an image.
+    /// Returns a tier with the same items, for the store of an image.
     #[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
     pub(crate) fn copy(&self) -> Self {
         let State { items, next, from, .. } = &*self.state();
@@ -102,7 +102,7 @@ impl MapTier {
         self.state().paused = paused;
     }
 
-    /// Has all that is there reclaimed.
+    /// Reclaims all that is there.
     #[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
     pub(crate) fn reclaim_all(&self) {
         let mut state = self.state();
@@ -114,7 +114,7 @@ impl MapTier {
     }
 }
 
-/// The address is one that the tier gives.
+/// Returns true if the address is one that the tier gives.
 fn is_given(at: FlashAddress) -> bool {
     at == FlashAddress::new(1, 0, at.block(), 1)
 }

@@ -21,12 +21,12 @@ use crate::store::Store;
 pub enum ResizeError {
     /// The open segments, the largest item and the quotas of namespaces need more.
     TooSmall {
-        /// What it has to be at least, in bytes.
+        /// Least memory that works, in bytes.
         least_bytes: u64,
     },
     /// No address space was reserved for so much.
     TooLarge {
-        /// What it may be at most, in bytes.
+        /// Most memory that is possible, in bytes.
         most_bytes: u64,
     },
 }
@@ -46,10 +46,10 @@ impl std::fmt::Display for ResizeError {
 
 impl std::error::Error for ResizeError {}
 
-/// What is wanted and what is in force.
+/// The memory that was requested, and the limits in force.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// What was asked for last, in bytes.
+    /// Memory that was last requested, in bytes.
     wanted: AtomicU64,
     // The limits in force; the background alone writes them.
     free_low: AtomicUsize,
@@ -70,7 +70,7 @@ impl Memory {
         }
     }
 
-    /// What was asked for last, in bytes.
+    /// Returns the memory that was last requested, in bytes.
     pub(crate) fn wanted_bytes(&self) -> u64 {
         self.wanted.load(Acquire)
     }
@@ -107,12 +107,12 @@ impl Memory {
 }
 
 impl Store {
-    /// Changes the memory that segments and index may use, in bytes. The background does it from here on, and tells in
-    /// [`crate::StoreStats::held_bytes`] how far it is; what has to go for a smaller memory, the eviction policy
-    /// chooses.
+    /// Changes the memory that segments and index may use, in bytes. The background does the work from here on, and
+    /// reports its progress in [`crate::StoreStats::held_bytes`]. For a smaller memory, the eviction policy chooses the
+    /// items to evict.
     ///
     /// # Errors
-    /// When it is less than the store can go on with, or more than address space was reserved for.
+    /// If it is less than the store needs to go on, or more than address space was reserved for.
     pub fn resize(&self, memory_bytes: u64) -> Result<(), ResizeError> {
         let least_bytes = self.geometry.least_resize_bytes().max(self.least_for_quotas());
         if memory_bytes < least_bytes {
@@ -126,12 +126,12 @@ impl Store {
         Ok(())
     }
 
-    /// What was asked for last, at start or by [`Store::resize`], in bytes.
+    /// Returns the memory that was last requested, at start or by [`Store::resize`], in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.memory.wanted_bytes()
     }
 
-    /// What segments and index hold now, in bytes: free segments count, those that were withheld do not.
+    /// Returns the bytes that segments and index hold now: free segments count, withheld ones do not.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.geometry.bytes_of(self.segments.count(), self.index.groups().max(self.index.groups_next()))
     }

@@ -26,14 +26,14 @@ use crate::store::Store;
 pub(crate) const BY_BACKGROUND: usize = MOVING - 1;
 
 impl Store {
-    /// The note of a lane, where the tier is told what slots would say.
+    /// Returns the note of a lane or of the background, if the tier stores what slots would say.
     fn moving_of(&self, mover: usize) -> Option<&Moving> {
         let is_lane = mover < self.geometry.lanes_max.min(BY_BACKGROUND);
         (self.finds && (is_lane || mover == BY_BACKGROUND)).then(|| &self.kept.moving[mover])
     }
 
-    /// Notes where both copies of an item are that is about to move; false: there is no room for a note, and the old
-    /// copy has to die first. Its lock is held until [`Store::end_move`].
+    /// Notes the places of both copies of an item that is about to move. Returns false if there is no room for a note,
+    /// and the old copy has to die first. The item's lock is held until [`Store::end_move`].
     pub(crate) fn begin_move(&self, mover: usize, address: usize, on_flash: Slot) -> bool {
         let Some(moving) = self.moving_of(mover) else { return false };
         moving.flash.store(on_flash.0, Release);
@@ -41,7 +41,7 @@ impl Store {
         true
     }
 
-    /// One copy lives.
+    /// Clears the note: one copy lives.
     pub(crate) fn end_move(&self, mover: usize) {
         if let Some(moving) = self.moving_of(mover) {
             moving.memory.store(0, Release);
@@ -63,7 +63,7 @@ impl Store {
         }
     }
 
-    /// An item with this tag that is what was written lives at an address.
+    /// Returns true if an item with this tag that is what was written lives at an address.
     fn lives_in_memory(&self, address: usize, tag: u16) -> bool {
         let Some(header) = self.segments.header_at(address).filter(|header| header.state() == State::Sealed) else {
             return false;

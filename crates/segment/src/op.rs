@@ -1,43 +1,43 @@
-//! What a caller asks of the store and what it gets back: plain values, no protocol and no clock.
+//! Requests to the store and their results: plain values, no protocol and no clock.
 //!
 //! The words are those of the engine; the protocol layers map them to wire text one to one.
 
 use base::clock::UnixMillis;
 
-/// When an item stops being readable.
+/// The time at which an item stops being readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expire {
     /// Only eviction, deletion or a flush ends it.
     Never,
-    /// Not readable at or after this instant. An instant that is past already stores an item that no one can read.
+    /// Not readable at or after this instant. If the instant is in the past, the item is stored but never readable.
     At(UnixMillis),
 }
 
-/// What a [`Put`] does about the item that is there.
+/// The way in which a [`Put`] treats the item that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutMode {
-    /// Store whatever is there.
+    /// Store in any case.
     Set,
     /// Store only if nothing is there.
     Add,
     /// Store only if something is there.
     Replace,
-    /// Value behind the one that is there; flags and expiry of the old item stay.
+    /// Append the value to the one that is there; flags and expiry of the old item stay.
     Append,
-    /// Value before the one that is there; flags and expiry of the old item stay.
+    /// Prepend the value to the one that is there; flags and expiry of the old item stay.
     Prepend,
 }
 
 /// One storage request.
 #[derive(Clone, Copy, Debug)]
 pub struct Put<'v> {
-    /// What to do about the item that is there.
+    /// Treatment of the item that is there.
     pub mode: PutMode,
     /// The value's bytes.
     pub value: &'v [u8],
-    /// Opaque to the store.
+    /// Flags that are opaque to the store.
     pub client_flags: u32,
-    /// When the item ends.
+    /// Expiry of the item.
     pub expire: Expire,
     /// Store only if the item's CAS token equals this; `NotFound` if there is no item.
     pub compare: Option<u64>,
@@ -52,7 +52,7 @@ pub struct Put<'v> {
 }
 
 impl<'v> Put<'v> {
-    /// An unconditional `Set` without expiry or flags.
+    /// Returns an unconditional `Set` without expiry or flags.
     pub const fn set(value: &'v [u8]) -> Self {
         Self {
             mode: PutMode::Set,
@@ -68,14 +68,14 @@ impl<'v> Put<'v> {
     }
 }
 
-/// How a [`Put`] ended.
+/// The result of a [`Put`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
     /// Stored.
     Stored {
         /// The new item's CAS token if it was wanted, else 0.
         token: u64,
-        /// The length of the value that this request stored, in bytes, what it was joined to included.
+        /// The length of the value after this request, in bytes: the value that it was joined to is included.
         bytes: u64,
     },
     /// The mode's condition did not hold.
@@ -84,7 +84,7 @@ pub enum PutOutcome {
     Exists,
     /// `compare` was given and nothing is there.
     NotFound,
-    /// Nothing can be put behind or before what is there: it is typed.
+    /// The item that is there is typed: no bytes can be appended or prepended to it.
     WrongType,
 }
 
@@ -103,12 +103,12 @@ pub struct Delete {
     pub token: Option<u64>,
 }
 
-/// How a [`Delete`] ended.
+/// The result of a [`Delete`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeleteOutcome {
-    /// Gone (or stale, or emptied, as asked).
+    /// The item was removed, marked stale or emptied, as requested.
     Deleted,
-    /// Nothing was there.
+    /// There was no item.
     NotFound,
     /// The item's token is another one.
     Exists,
@@ -117,9 +117,9 @@ pub enum DeleteOutcome {
 /// One arithmetic request.
 #[derive(Clone, Copy, Debug)]
 pub struct Arith {
-    /// How much to add or to take away.
+    /// Number to add or to subtract.
     pub delta: u64,
-    /// Take away, and stop at 0; else add, and wrap at 2^64.
+    /// Subtract, and stop at 0; if false, add, and wrap at 2^64.
     pub decrement: bool,
     /// If nothing is there: store this number with this expiry (`delta` is not applied).
     pub vivify: Option<(u64, Expire)>,
@@ -133,7 +133,7 @@ pub struct Arith {
     pub want_token: bool,
 }
 
-/// How an [`Arith`] ended.
+/// The result of an [`Arith`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArithOutcome {
     /// The number is now `value`.
@@ -142,10 +142,10 @@ pub enum ArithOutcome {
         value: u64,
         /// The CAS token if it was wanted, else 0.
         token: u64,
-        /// When the item ends.
+        /// Expiry of the item.
         expire: Expire,
     },
-    /// Nothing was there and `vivify` was not given.
+    /// There was no item, and `vivify` was not given.
     NotFound,
     /// The value is not an unsigned decimal number of 64 bits.
     NotNumber,
@@ -172,7 +172,7 @@ pub struct Fetch {
     pub no_bump: bool,
 }
 
-/// Who fills an item that is missing, stale or about to end.
+/// The state of the right to fill an item that is missing, stale or about to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
     /// No lease is out.
@@ -183,16 +183,16 @@ pub enum Lease {
     AlreadyWon,
 }
 
-/// What a [`Fetch`] found. The item is what it was after the side effects, but access facts are those before it.
+/// The result of a [`Fetch`]. The item is as it is after the side effects, but its access facts are those from before.
 #[derive(Clone, Copy, Debug)]
 pub struct Fetched<'t> {
     /// The item.
     pub item: Item<'t>,
-    /// Whose turn it is to fill.
+    /// State of the right to fill the item.
     pub lease: Lease,
     /// The item was made by this very fetch.
     pub vivified: bool,
-    /// When the item ended before this fetch; `Never` if this fetch made it.
+    /// Expiry of the item before this fetch; `Never` if this fetch made it.
     pub expire_before: Expire,
 }
 
@@ -203,11 +203,11 @@ pub enum Value<'t> {
     Bytes(&'t [u8]),
     /// An unsigned number, which clients see as its decimal digits.
     Integer(u64),
-    /// In pieces; see `Turn::pin_large`.
+    /// A value in pieces; see `Turn::pin_large`.
     Large(LargeRef),
-    /// Something with parts, stored by [`crate::Change::StoreTyped`]. Readable until the turn ends.
+    /// A value with parts, stored by [`crate::Change::StoreTyped`]. Readable until the turn ends.
     Typed {
-        /// Of what type it is; opaque to the store.
+        /// The value's type; opaque to the store.
         kind: u8,
         /// Opaque to the store.
         bytes: &'t [u8],
@@ -232,15 +232,15 @@ pub struct Item<'t> {
     pub value: Value<'t>,
     /// Opaque to the store.
     pub client_flags: u32,
-    /// When it ends.
+    /// Expiry of the item.
     pub expire: Expire,
     /// The CAS token. Exact only if a `gets` or `want_token` took it; else the one that a `gets` would take now.
     pub token: u64,
     /// It was read before.
     pub fetched: bool,
-    /// When it was last read or written, to the second; coarser where no one asked for it before.
+    /// Time of the last read or write, to the second; coarser if no request asked for it before.
     pub last_access: UnixMillis,
-    /// It is stale: readable, but to be refilled.
+    /// The item is stale: readable, but a client should refill it.
     pub stale: bool,
     /// All its bytes in the store, header and padding included.
     pub stored_bytes: u64,
@@ -249,14 +249,14 @@ pub struct Item<'t> {
 }
 
 impl Item<'_> {
-    /// The value's length as a client sees it, in bytes.
+    /// Returns the value's length as a client sees it, in bytes.
     pub fn value_len(&self) -> u64 {
         self.value.client_bytes()
     }
 }
 
 impl Value<'_> {
-    /// The length as a client sees it, in bytes.
+    /// Returns the length as a client sees it, in bytes.
     #[inline]
     pub fn client_bytes(&self) -> u64 {
         match self {
@@ -267,7 +267,7 @@ impl Value<'_> {
     }
 }
 
-/// Decimal digits of `number`.
+/// Returns the number of decimal digits of `number`.
 pub const fn decimal_len(number: u64) -> u64 {
     match number.checked_ilog10() {
         Some(log) => log as u64 + 1,
@@ -275,7 +275,7 @@ pub const fn decimal_len(number: u64) -> u64 {
     }
 }
 
-/// Why an operation could not be done.
+/// The reason why an operation could not be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpError {
     /// A lock is held or no segment is free: park the operation, end the turn, try again in the next one. Nothing
@@ -283,7 +283,7 @@ pub enum OpError {
     Parked,
     /// Key and value are more than the item maximum.
     TooLarge,
-    /// Nothing can be evicted to make room: every segment is open or pinned.
+    /// No item can be evicted to make room: every segment is open or pinned.
     OutOfMemory,
 }
 

@@ -30,7 +30,7 @@ struct Open {
     /// Bytes handed out.
     written: usize,
     opened: UnixMillis,
-    /// When it was last written to, in reservations of the table.
+    /// Reservation of the table at which it was last written to.
     used: u64,
 }
 
@@ -40,11 +40,11 @@ pub(crate) struct OpenTable {
     whose: Whose,
     open: Vec<Open>,
     reservations: u64,
-    /// What was open when this checkpoint was begun is sealed: see [`OpenTable::seal_begun`].
+    /// Latest checkpoint for which the segments open at its beginning are sealed: see [`OpenTable::seal_begun`].
     sealed_before: u64,
 }
 
-/// Whose open segments they are.
+/// The owner of open segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     /// A data thread's: leaves the reserve of free segments alone.
@@ -53,7 +53,7 @@ pub(crate) enum Whose {
     Background,
 }
 
-/// What kind of item asks for space.
+/// The kind of item that asks for space.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
     pub(crate) namespace: u8,
@@ -69,8 +69,8 @@ impl OpenTable {
         Self { whose, open: Vec::with_capacity(OPEN_MAX), reservations: 0, sealed_before: 0 }
     }
 
-    /// Space for one item, which is behind the segment's write offset until [`SegmentHeader::reach`] is told of it.
-    /// `Parked`: no segment is free.
+    /// Reserves space for one item. It lies behind the segment's write offset until [`SegmentHeader::reach`] includes
+    /// it. `Parked`: no segment is free.
     #[inline]
     pub(crate) fn reserve(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<Reserved, OpError> {
         debug_assert!(want.size.is_multiple_of(4) && want.size <= store.segments.segment_bytes() - FILLER_BYTES);
@@ -100,7 +100,7 @@ impl OpenTable {
         Ok(reserved)
     }
 
-    /// Whether a reservation is the latest one of a segment that is still open here.
+    /// Returns whether a reservation is the latest one of a segment that is still open here.
     pub(crate) fn is_latest(&self, store: &Store, reserved: &Reserved) -> bool {
         let id = store.segments.of(reserved.offset());
         let end = reserved.offset() - store.segments.start(id) + reserved.len();
@@ -153,7 +153,7 @@ impl OpenTable {
         }
     }
 
-    /// The latest checkpoint that has nothing of what is stored here from now on: where its segments end.
+    /// Returns the latest checkpoint that has nothing of what is stored here from now on: where its segments end.
     pub(crate) fn sealed_before(&self) -> u64 {
         self.sealed_before
     }
@@ -162,7 +162,7 @@ impl OpenTable {
         self.open.iter().position(|o| o.class == want.class && o.namespace == want.namespace && o.queue == want.queue)
     }
 
-    /// What is in such a segment can be copied without one being sealed for it that is not full.
+    /// Returns true if the contents of such a segment can be copied without sealing a segment that is not full.
     pub(crate) fn has_place(&self, store: &Store, header: &SegmentHeader) -> bool {
         let of_queue = |o: &&Open| o.namespace == header.namespace() && o.queue == header.queue();
         let own = self.open.iter().filter(|open| open.namespace == header.namespace()).count();
@@ -170,7 +170,7 @@ impl OpenTable {
         room || self.open.iter().filter(of_queue).any(|open| ttl::same_unit(open.class, header.class()))
     }
 
-    /// The segment that was used least lately, of one namespace or of all.
+    /// Returns the segment that was used least lately, of one namespace or of all.
     fn idle_of(&self, namespace: Option<u8>) -> Option<usize> {
         let of = |at: &usize| namespace.is_none_or(|namespace| self.open[*at].namespace == namespace);
         (0..self.open.len()).filter(of).min_by_key(|at| self.open[*at].used)

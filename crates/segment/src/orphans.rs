@@ -1,4 +1,5 @@
-//! Pieces and parts that nothing names: what a process was writing, or removing a few at a time, when it was killed.
+//! Removal of pieces and parts that nothing names: a process was writing them, or removing them a few at a time, when
+//! it was killed.
 //!
 //! ```text
 //!   walk 1   every head of an earlier process marks its object, and the parts that it names     (the scrub's own walk)
@@ -6,11 +7,12 @@
 //!   walk 2   a piece or part of an earlier process that is not marked goes
 //! ```
 //!
-//! - Marks are bits by the hash of a number: two numbers may share one, and then what could go stays. Nothing that is
+//! - Marks are bits by the hash of a number. Two numbers may share one, and then what could go stays. Nothing that is
 //!   named goes.
-//! - A head stands where it is through the whole first walk, or is written anew and marks by that; so a rename from a
-//!   segment that is still to be walked to one that was is no way past it. All parts of such an object stay this time.
-//! - After the first walk the marks hold for good: a head of later is made of one that was there, or of numbers that no
+//! - A head stands where it is through the whole first walk, or it is written again and marks its object by that. So a
+//!   rename cannot evade the walk by moving a head from a segment still to be walked to one that was. All parts of such
+//!   an object stay this time.
+//! - After the first walk the marks hold for good: a later head is made of one that was there, or of numbers that no
 //!   earlier process gave out.
 //!
 //! Bounds: [`BITS_MAX`] bits, of a store that was opened after a crash.
@@ -33,7 +35,7 @@ const MARKED: u32 = 1;
 /// Sets the marks of objects whose parts all stay apart from the others.
 const WHOLE: u64 = 0x5ca1_ab1e_0000_0000;
 
-/// What heads name of the objects and parts of earlier processes.
+/// The objects and parts of earlier processes that heads name.
 #[derive(Debug)]
 pub(crate) struct Named {
     bits: Box<[AtomicU64]>,
@@ -54,7 +56,7 @@ impl Named {
         (&self.bits[(hash >> 6) as usize % self.bits.len()], 1 << (hash % 64))
     }
 
-    /// A head names it: the object, or a part.
+    /// Marks an object or a part that a head names.
     pub(crate) fn mark(&self, number: u64) {
         let (word, bit) = self.bit(number);
         word.fetch_or(bit, Relaxed);
@@ -65,7 +67,7 @@ impl Named {
         word.load(Relaxed) & bit != 0
     }
 
-    /// A head is about to be written.
+    /// Records that a head is about to be written.
     #[cold]
     pub(crate) fn note_draft(&self, plan: &Plan<'_>) {
         if let Some(object) = plan.object().filter(|_| self.state.load(Relaxed) == MARKING) {
@@ -78,12 +80,12 @@ impl Named {
         self.state.load(Acquire) == MARKED
     }
 
-    /// Every head has marked what it names.
+    /// Ends the marking: every head has marked what it names.
     pub(crate) fn end_marking(&self) {
         self.state.store(MARKED, Release);
     }
 
-    /// Nothing names this hidden key, nor ever will.
+    /// Returns true if nothing names this hidden key, nor ever will.
     pub(crate) fn is_orphan(&self, key: &Key<'_>) -> bool {
         if !self.is_marked_whole() {
             return false;

@@ -9,16 +9,16 @@
 //! ```
 //!
 //! - A change writes new parts, which nothing names, and then the head, under the key's lock: it is published whole or
-//!   not at all. If its namespace is flushed between the two, it is decided anew. The parts that nothing names any more
-//!   go afterwards, and all of them with the head, whatever ends it; but not if its successor is of the same object.
-//!   Many go a few at a time, in the background ([`crate::graves`]).
+//!   not at all. If its namespace is flushed between the two, the change is decided again. The parts that nothing names
+//!   any more go afterwards. With the head, whatever ends it, all of its parts go, unless its successor is of the same
+//!   object. Many parts go a few at a time, in the background ([`crate::graves`]).
 //! - Part numbers are never reused, so no part can be taken for another. They are their object's, not their key's: a
 //!   value is renamed by its head and its anchor alone ([`Turn::adopt`]).
-//! - A part is kept as long as its head is: when its segment is evicted, the head's reads count for it, which the
-//!   anchor leads to. A head goes with the first of its parts that does, and all others with it. Parts have no end of
-//!   their own: they go with the head.
-//! - Who finds a part missing has been overtaken by a change, or the part was pushed out of the index: he looks again
-//!   ([`Turn::end_broken`]).
+//! - A part is retained as long as its head is. When its segment is evicted, the head's reads count for it, and the
+//!   anchor leads to the head. A head goes with the first of its parts that does, and all others with it. Parts have no
+//!   end of their own: they go with the head.
+//! - A reader that finds a part missing has been overtaken by a change, or the part was pushed out of the index. The
+//!   reader looks again ([`Turn::end_broken`]).
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -48,7 +48,7 @@ pub const KIND_IN_PARTS: u8 = 0x80;
 const NAME_BYTES: usize = 16;
 /// An entry of a head or a page: which part, and ten bytes that are the caller's.
 pub const ENTRY_BYTES: usize = 18;
-/// The number of the part that says whose an object's parts are.
+/// The number of the part that names the key of an object's parts.
 pub(crate) const ANCHOR: u64 = 0;
 /// Type, object, levels and count of entries.
 const FIXED_BYTES: usize = 14;
@@ -78,12 +78,12 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
 }
 
-/// The part that a hidden key names, and the object that it is of.
+/// Returns the part that a hidden key names, and the object that it is of.
 fn part_of(key: &Key<'_>) -> Option<(u64, u64)> {
     (key.piece && key.bytes.len() == NAME_BYTES).then(|| (word(key.bytes), word(&key.bytes[8..])))
 }
 
-/// The object that a hidden key is of, and of a part its number.
+/// Returns the object that a hidden key is of, and of a part its number.
 pub(crate) fn hidden_numbers(key: &Key<'_>) -> Option<(u64, Option<u64>)> {
     match part_of(key) {
         Some((part, object)) => Some((object, Some(part))),
@@ -91,23 +91,23 @@ pub(crate) fn hidden_numbers(key: &Key<'_>) -> Option<(u64, Option<u64>)> {
     }
 }
 
-/// The key is that of a part.
+/// Returns true if the key is that of a part.
 pub(crate) fn is_part(key: &Key<'_>) -> bool {
     part_of(key).is_some()
 }
 
-/// The parts that entries name.
+/// Returns the parts that entries name.
 pub(crate) fn entries(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.chunks_exact(ENTRY_BYTES).map(|entry| word(&entry[4..]))
 }
 
-/// The part that an entry of this number names.
+/// Returns the part that an entry of this number names.
 pub(crate) fn entry_at(bytes: &[u8], number: usize) -> Option<u64> {
     let entry = bytes.get(number * ENTRY_BYTES..)?.get(..ENTRY_BYTES)?;
     Some(word(&entry[4..]))
 }
 
-/// The object of a value in parts, whose bytes may lie in two places.
+/// Returns the object of a value in parts, whose bytes may lie in two places.
 pub(crate) fn object_of(a: &[u8], b: &[u8]) -> Option<u64> {
     if a.first()? & KIND_IN_PARTS == 0 {
         return None;
@@ -125,7 +125,7 @@ pub(crate) struct Head<'b> {
 }
 
 impl<'b> Head<'b> {
-    /// The head in an item's value, if it is one.
+    /// Returns the head in an item's value, if it is one.
     pub(crate) fn of(value: &'b [u8]) -> Option<Self> {
         let (fixed, rest) = value.split_at_checked(FIXED_BYTES)?;
         let count = u32::from_le_bytes(fixed[10..].try_into().expect("four bytes")) as usize;
@@ -133,7 +133,7 @@ impl<'b> Head<'b> {
         (fixed[0] & KIND_IN_PARTS != 0).then(|| Self { object: word(&fixed[1..]), levels: fixed[9], root })
     }
 
-    /// The bytes of `value`, which begins with this head, for another object with as many entries.
+    /// Returns the bytes of `value`, which begins with this head, for another object with as many entries.
     pub(crate) fn with(&self, value: &[u8], object: u64, root: &[u8]) -> Vec<u8> {
         debug_assert!(root.len() == self.root.len());
         let mut bytes = value.to_vec();
@@ -149,19 +149,19 @@ impl Store {
         self.find(&self.hasher.piece(namespace, &name))
     }
 
-    /// The bytes of a part, without counting an access.
+    /// Returns the bytes of a part, without counting an access.
     pub(crate) fn part_bytes(&self, namespace: u8, object: u64, part: u64) -> Option<&[u8]> {
         self.find_part(namespace, object, part).map(|seen| seen.layout.value(&self.segments.heap, seen.address))
     }
 
-    /// Removes a part, if it is there; `None`: its lock was not had.
+    /// Removes a part, if it is there. Returns `None` if its lock could not be taken.
     pub(crate) fn remove_part(&self, counters: &Counters, namespace: u8, object: u64, part: u64) -> Option<()> {
         let name = name(part, object);
         self.remove_hidden(counters, &self.hasher.piece(namespace, &name))
     }
 
-    /// Gives every part that a head names, a page behind what it names, until `each` wants no more. False if it did, or
-    /// a page is lost.
+    /// Gives every part that a head names to `each`, a page behind what it names, until `each` wants no more. Returns
+    /// false in that case, or if a page is lost.
     pub(crate) fn each_part(&self, namespace: u8, head: Head<'_>, each: &mut dyn FnMut(u64) -> bool) -> bool {
         let mut whole = true;
         for entry in entries(head.root) {
@@ -179,8 +179,8 @@ impl Store {
         whole
     }
 
-    /// Has the head of a value in parts mark its object and the parts that it names, those of the entry of the root
-    /// that comes next; gives the one behind it, if there is one.
+    /// Lets the head of a value in parts mark its object and the parts that it names, for the next entry of the root.
+    /// Returns the entry behind it, if there is one.
     pub(crate) fn mark_parts(
         &self,
         named: &Named,
@@ -201,25 +201,25 @@ impl Store {
         entry_at(head.root, next + 1).map(|_| next + 1)
     }
 
-    /// Nothing names this hidden key, nor ever will: see [`crate::orphans`].
+    /// Returns true if nothing names this hidden key, nor ever will: see [`crate::orphans`].
     pub(crate) fn is_orphan(&self, key: &Key<'_>) -> bool {
         self.named.as_ref().is_some_and(|named| named.is_orphan(key))
     }
 
-    /// The hash of the key whose value an object is.
+    /// Returns the hash of the key whose value an object is.
     fn owner_of(&self, namespace: u8, object: u64) -> Option<Hash> {
         let seen = self.find_part(namespace, object, ANCHOR).filter(|seen| seen.layout.has(NUM))?;
         Some(Hash(seen.layout.number(&self.segments.heap, seen.address).load(Acquire)))
     }
 
-    /// The item at an address in a segment, if there can be one.
+    /// Returns the item at an address in a segment, if there can be one.
     pub(crate) fn item_in(&self, header: &SegmentHeader, address: usize) -> Option<Layout> {
         let written = header.written.load(Acquire) as usize;
         let left = written.saturating_sub(address & (self.segments.segment_bytes() - 1));
         Layout::read_within(&self.segments.heap, address, left)
     }
 
-    /// The item that a slot names, if there is one: damage to a memory file can have made anything of a slot.
+    /// Returns the item that a slot names, if there is one: damage to a memory file can have made anything of a slot.
     pub(crate) fn item_of(&self, slot: Slot) -> Option<(u8, usize, Layout)> {
         let (header, address) = (self.segments.named(slot)?, slot.address());
         let (namespace, layout) = (header.namespace(), self.item_in(header, address)?);
@@ -227,12 +227,12 @@ impl Store {
         (is_its && self.is_trusted(header, address, &layout)).then_some((namespace, address, layout))
     }
 
-    /// The hash of the key of an item that is there.
+    /// Returns the hash of the key of an item that is there.
     pub(crate) fn hash_at(&self, namespace: u8, address: usize, layout: &Layout) -> Hash {
         self.key_at(namespace, address, layout).hash
     }
 
-    /// The key of an item that is there.
+    /// Returns the key of an item that is there.
     pub(crate) fn key_at(&self, namespace: u8, address: usize, layout: &Layout) -> Key<'_> {
         let bytes = layout.key(&self.segments.heap, address);
         match layout.kind() {
@@ -241,7 +241,7 @@ impl Store {
         }
     }
 
-    /// The item that a slot names, if its key, which is hidden or is not, has this hash.
+    /// Returns the item that a slot names, if its key, which is hidden or is not, has this hash.
     pub(crate) fn item_of_hash(&self, slot: Slot, namespace: u8, piece: bool, hash: Hash) -> Option<(usize, Layout)> {
         let address = slot.address();
         let header = self.segments.named(slot).filter(|header| header.namespace() == namespace)?;
@@ -250,7 +250,7 @@ impl Store {
         (is_its && self.is_trusted(header, address, &layout)).then_some((address, layout))
     }
 
-    /// The item is the head of this object, and its key has this hash.
+    /// Returns the item's address and layout if it is the head of this object and its key has this hash.
     fn is_head(&self, slot: Slot, namespace: u8, object: u64, owner: Hash) -> Option<(usize, Layout)> {
         let (address, layout) = self.item_of_hash(slot, namespace, false, owner)?;
         let is_head = layout.is(Kind::Typed)
@@ -258,8 +258,8 @@ impl Store {
         is_head.then_some((address, layout))
     }
 
-    /// How often a part was read, as far as its eviction is concerned: as often as its head, or itself. One whose head
-    /// is gone is worth nothing.
+    /// Returns how often a part was read, as its eviction counts it: as often as its head or itself, whichever is more.
+    /// A part whose head is gone counts 0.
     pub(crate) fn freq_with_head(&self, key: &Key<'_>, seen: &Seen<'_>) -> u64 {
         let owner = part_of(key).and_then(|(_, object)| Some((object, self.owner_of(key.namespace, object)?)));
         let Some((object, owner)) = owner else { return seen.slot.freq() };
@@ -267,7 +267,7 @@ impl Store {
         head.map_or(0, |head| head.slot.freq().max(seen.slot.freq()))
     }
 
-    /// The object of which an item is the head: a large value, or one in parts.
+    /// Returns the object of which an item is the head: a large value, or one in parts.
     pub(crate) fn object_at(&self, seen: &Seen<'_>) -> Option<u64> {
         let value = || seen.layout.value(&self.segments.heap, seen.address);
         match seen.layout.kind() {
@@ -279,8 +279,8 @@ impl Store {
 }
 
 impl Background {
-    /// Before a part is evicted: its head goes, and all parts with it. `None`: the head's lock was not had, it is being
-    /// renamed, or what is left of it waits to be removed, for which its pages are needed.
+    /// Removes the head before a part of it is evicted, and all parts with it. Returns `None` if the head's lock could
+    /// not be taken, the head is being renamed, or the rest of it waits to be removed, for which its pages are needed.
     pub(crate) fn evict_head(&mut self, store: &Store, key: &Key<'_>, now: UnixMillis) -> Option<()> {
         let Some((part, object)) = part_of(key) else { return Some(()) };
         let namespace = key.namespace;
@@ -313,8 +313,8 @@ impl Background {
 }
 
 impl Turn<'_> {
-    /// The bytes of a part of the value that `key`'s item has in this turn, which is of this object; counts as an
-    /// access of it. `None`: it is lost, or the value was changed since the item was looked at: see
+    /// Returns the bytes of a part of the value that `key`'s item has in this turn, which is of this object; counts as
+    /// an access of it. `None`: it is lost, or the value was changed since the item was looked at: see
     /// [`Turn::takes_lost`].
     pub fn part(&self, key: &Key<'_>, object: u64, part: u64) -> Option<&[u8]> {
         let name = name(part, object);
@@ -328,23 +328,23 @@ impl Turn<'_> {
         })
     }
 
-    /// A number for a new part, or a new object.
+    /// Returns a number for a new part, or a new object.
     pub fn part_number(&self) -> u64 {
         self.store.kept.objects.fetch_add(1, Relaxed)
     }
 
-    /// The longest part, in bytes.
+    /// Returns the longest part, in bytes.
     pub fn part_bytes_max(&self) -> usize {
         self.whole_max_of(NAME_BYTES) as usize
     }
 
-    /// Whether a part was looked for in this turn and not found, since this was asked last.
+    /// Returns whether a part was looked for in this turn and not found, since the last call.
     pub fn takes_lost(&self) -> bool {
         self.lost.replace(false)
     }
 
-    /// Bytes of an item's parts in the store, header and padding included: of those from number `from` on, and at most
-    /// `parts_max`. Gives the number to go on at too; `None`: that was all.
+    /// Returns the bytes of an item's parts in the store, header and padding included: of those from number `from` on,
+    /// and at most `parts_max`. Gives the number to go on at too; `None`: that was all.
     pub fn parts_bytes(&self, key: &Key<'_>, item: &Item<'_>, from: u64, parts_max: u64) -> (u64, Option<u64>) {
         let crate::Value::Typed { kind, bytes } = item.value else { return (0, None) };
         let value = [&[kind][..], bytes].concat();
@@ -410,7 +410,7 @@ impl Turn<'_> {
         self.write_hidden(key, object, part, Content::Bytes(bytes, &[]))
     }
 
-    /// Says whose the parts of an object are from now on.
+    /// Sets the key that the parts of an object belong to from now on.
     pub(crate) fn set_owner(&mut self, key: &Key<'_>, object: u64) -> Result<(), OpError> {
         self.write_hidden(key, object, ANCHOR, Content::Number(key.hash.0))
     }
@@ -421,7 +421,7 @@ impl Turn<'_> {
         self.commit(&hidden, &Plan::bare(Kind::Piece, content), None).map(drop)
     }
 
-    /// Removes what a change has written that is not published: what is decided anew has numbers of its own.
+    /// Removes what a change has written and not published: a repeated decision gets numbers of its own.
     pub(crate) fn take_parts_back(&mut self, key: &Key<'_>, object: u64, is_new: bool, parts: &Parts) {
         let anchor = is_new.then_some(ANCHOR);
         let written = parts.new.iter().map(|(part, _)| *part).chain(anchor);
@@ -429,7 +429,7 @@ impl Turn<'_> {
         self.bury_loose(key, object, left);
     }
 
-    /// Removes parts that a head does not name any more, and those whose locks are not had later.
+    /// Removes parts that a head does not name any more. Those whose locks cannot be taken are removed later.
     pub(crate) fn end_parts(&mut self, key: &Key<'_>, object: u64, gone: &[u64]) {
         let left: Vec<u64> = match self.own.group.get_mut().is_open() {
             true => gone.to_vec(),
@@ -444,14 +444,14 @@ impl Turn<'_> {
         }
     }
 
-    /// Removes parts; those whose locks are not had are told.
+    /// Removes parts, and returns those whose locks could not be taken.
     fn not_removed(&self, key: &Key<'_>, object: u64, parts: impl Iterator<Item = u64>) -> impl Iterator<Item = u64> {
         let (store, counters, namespace) = (self.store, self.counters(), key.namespace);
         parts.filter(move |part| store.remove_part(counters, namespace, object, *part).is_none())
     }
 
-    /// After a part was not found ([`Turn::takes_lost`]): ends the key's value if it has lost one, as if it had been
-    /// evicted. Else it was changed meanwhile, and is to be looked at again.
+    /// Ends the key's value if it has lost a part, as if it had been evicted. Called after a part was not found
+    /// ([`Turn::takes_lost`]). If no part is lost, the value was changed meanwhile, and the caller looks at it again.
     ///
     /// # Errors
     /// [`OpError::Parked`].

@@ -35,23 +35,23 @@ enum Places {
 }
 
 impl Pinned {
-    /// No piece yet, of a large value of `bytes` in `pieces` pieces.
+    /// Creates a pin without pieces yet, of a large value of `bytes` in `pieces` pieces.
     pub(crate) fn of_large(bytes: u64, pieces: u32) -> Self {
         let places = Places::Many(Vec::with_capacity(pieces as usize));
         Self { places, bytes, charge: bytes, released: false }
     }
 
-    /// All pieces together, in bytes.
+    /// Returns all pieces together, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What it counts for in a bound on what is pinned, in bytes.
+    /// Returns the bytes that it counts for in a bound on pinned memory.
     pub fn charge(&self) -> u64 {
         self.charge
     }
 
-    /// How many pieces there are.
+    /// Returns the number of pieces.
     pub fn pieces(&self) -> usize {
         match &self.places {
             Places::One(..) => 1,
@@ -77,7 +77,7 @@ impl Drop for Pinned {
 }
 
 impl Store {
-    /// What a pin of a whole value of so many bytes counts for, in bytes.
+    /// Returns the bytes that a pin of a whole value of so many bytes counts for.
     #[inline]
     pub fn pin_charge(&self, value_bytes: usize) -> u64 {
         value_bytes.max(self.geometry.value_whole_max) as u64
@@ -105,7 +105,7 @@ impl Store {
         }
     }
 
-    /// The bytes of one piece of a pinned value.
+    /// Returns the bytes of one piece of a pinned value.
     pub fn pinned_bytes<'p>(&'p self, pin: &'p Pinned, piece: usize) -> &'p [u8] {
         let (address, bytes) = pin.place(piece);
         self.segments.heap.bytes(address, bytes as usize)

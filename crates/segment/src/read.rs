@@ -8,8 +8,8 @@
 //!   Turn::read          compares, begins with that slot, and gives the value
 //! ```
 //!
-//! A look ahead is a read that was begun early: the slot is loaded again when it is read, and where it no longer holds
-//! the key's item, or never did, the key is looked up anew.
+//! A look ahead is a read that was begun early. The slot is loaded again when it is read. If it no longer holds the
+//! key's item, or never did, the key is looked up again.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -30,23 +30,23 @@ use crate::walk::{WALK_END, WALK_TAG_SHIFT};
 use crate::write::Snap;
 use crate::write::rewrite::{Rewrite, TokenRule};
 
-/// Where a key's item most likely is: what [`Turn::look_ahead`] found. The default is nowhere.
+/// The most likely place of a key's item, found by [`Turn::look_ahead`]. The default is no place.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ahead<'l>(Option<&'l Word64>);
 
-/// What a plain read gives.
+/// The result of a plain read.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit<'t> {
     /// The value.
     pub value: Value<'t>,
-    /// What the client stored with it.
+    /// Flags that the client stored with the value.
     pub client_flags: u32,
-    /// The item is stale, or somebody has won the right to refill it: see [`Turn::fetch`].
+    /// The item is stale, or a client has won the right to refill it: see [`Turn::fetch`].
     pub is_leased: bool,
 }
 
-/// What a key was at an instant. Two that are equal mean that it was the same all the time between, but for being
-/// marked stale; two of a key that was absent differ at times though nothing was.
+/// The state of a key at an instant. If two versions are equal, the key did not change between them, except that the
+/// item may have been marked stale. Two versions of an absent key may differ although no item was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// An item: its CAS token, which is exact from then on, and its end.
@@ -56,8 +56,9 @@ pub enum Version {
 }
 
 impl Store {
-    /// The value in the slot `word`, if a live item with this key and nothing but its value is there: what a look ahead
-    /// leads to nearly always, with what [`Store::find`], [`Store::ended`] and [`Store::note_access`] would do for it.
+    /// Returns the value in the slot `word`, if a live item with this key and nothing but its value is there: what a
+    /// look ahead leads to nearly always, with what [`Store::find`], [`Store::ended`] and [`Store::note_access`] would
+    /// do for it.
     #[inline(always)]
     fn bare_at(&self, key: &Key<'_>, word: &Word64) -> Option<&[u8]> {
         let slot = Slot(word.load(Acquire));
@@ -77,7 +78,7 @@ impl Store {
         Some(value)
     }
 
-    /// The value of an item, without what only some callers want of it.
+    /// Returns the value of an item, without what only some callers want of it.
     #[inline(always)]
     fn hit<'s>(&'s self, seen: &Seen<'_>) -> Hit<'s> {
         let client_flags = seen.layout.client_flags(&self.segments.heap, seen.address);
@@ -134,7 +135,7 @@ impl<'l> Turn<'l> {
         }
     }
 
-    /// The key's item. Counts as an access.
+    /// Returns the key's item. Counts as an access.
     #[inline]
     pub fn get(&self, key: &Key<'_>) -> Option<Item<'_>> {
         self.sample(key, Asked::Read);
@@ -166,7 +167,7 @@ impl<'l> Turn<'l> {
         Ahead(word)
     }
 
-    /// The key's value, looked for first where `ahead` says. Counts as an access.
+    /// Returns the key's value, looked for first where `ahead` says. Counts as an access.
     #[inline(always)]
     pub fn read(&self, key: &Key<'_>, ahead: Ahead<'_>) -> Option<Hit<'_>> {
         self.sample(key, Asked::Read);
@@ -179,17 +180,17 @@ impl<'l> Turn<'l> {
         Some(store.hit(&seen))
     }
 
-    /// The key's item, without counting an access.
+    /// Returns the key's item, without counting an access.
     pub fn peek(&self, key: &Key<'_>) -> Option<Item<'_>> {
         let Some(seen) = self.find_live(key) else { return self.missing(key) };
         Some(self.store.item(&seen))
     }
 
-    /// The key's item with a CAS token that is exact from now on. Counts as an access.
+    /// Returns the key's item with a CAS token that is exact from now on. Counts as an access.
     ///
     /// # Errors
-    /// [`OpError::Parked`] if the token was never taken and the stripe lock was not had; [`OpError::OutOfMemory`] if it
-    /// was never taken of a number, and checkpoints are made.
+    /// [`OpError::Parked`] if the token was never taken and the stripe lock could not be taken;
+    /// [`OpError::OutOfMemory`] if the token of a number was never taken, and checkpoints are made.
     pub fn gets(&mut self, key: &Key<'_>) -> Result<Option<Item<'_>>, OpError> {
         let taken = self.take(key)?;
         self.sample(key, Asked::Read);
@@ -199,7 +200,7 @@ impl<'l> Turn<'l> {
         }))
     }
 
-    /// The key's item with a CAS token that is exact from now on, without counting an access.
+    /// Returns the key's item with a CAS token that is exact from now on, without counting an access.
     ///
     /// # Errors
     /// Those of [`Turn::gets`].
@@ -207,10 +208,10 @@ impl<'l> Turn<'l> {
         Ok(self.take(key)?.map(|(seen, snap)| self.store.item_as(&seen, &snap)))
     }
 
-    /// The key as it is now, told apart from what it is later: see [`Version`].
+    /// Returns the state of the key now, distinguishable from its later states: see [`Version`].
     ///
     /// # Errors
-    /// [`OpError::Parked`]: again in a later turn.
+    /// [`OpError::Parked`]: call again in a later turn.
     pub fn version(&mut self, key: &Key<'_>) -> Result<Version, OpError> {
         let births = self.store.index.births(key.hash);
         Ok(match self.take(key)? {
@@ -225,7 +226,7 @@ impl<'l> Turn<'l> {
         Version::Absent(self.store.index.growth_word(), 0)
     }
 
-    /// Tells the background of a request, if its key is one of the sample.
+    /// Reports a request to the background, if its key is one of the sample.
     #[inline(always)]
     pub(crate) fn sample(&self, key: &Key<'_>, asked: Asked) {
         self.store.samples.note(self.own.id, key.hash, asked);
@@ -248,9 +249,9 @@ impl<'l> Turn<'l> {
         })
     }
 
-    /// A number is not marked where it stands if checkpoints are made, but copied, and the copy never changes in place.
-    /// The one before may have changed since the last checkpoint, and be back as it was then after a loss of power: its
-    /// token must not be one that a client has for what it became.
+    /// Returns true if a number is copied instead of being marked in place. If checkpoints are made, it is copied, and
+    /// the copy never changes in place. The number before may have changed since the last checkpoint, and be back as it
+    /// was then after a loss of power. Its token must not be one that a client has for what it became.
     pub(crate) fn takes_by_copy(&self, seen: &Seen<'_>) -> bool {
         seen.layout.has(NUM) && !seen.layout.has(CAS_TAKEN) && self.store.checkpoints.are_made()
     }
@@ -286,7 +287,7 @@ impl<'l> Turn<'l> {
         self.scan_some(|of| of == namespace.0, cursor, &mut |_, item| visit(item))
     }
 
-    /// The same for the namespaces that are taken.
+    /// Visits items as [`Turn::scan`] does, for the namespaces that `takes` accepts.
     #[inline(always)]
     pub(crate) fn scan_some(
         &self,

@@ -6,9 +6,9 @@
 //!   copy     parts and pages, one after another ──> finish_copy: the anchor, and the head
 //! ```
 //!
-//! Whoever does either has claimed both keys, so that nobody sees what is between, and after a crash there is one key
-//! alone ([`crate::undo`]). The background does: it may evict
-//! the value under the one key or the other, and then none is left under either.
+//! The caller of either has claimed both keys, so that no other client sees the states between. After a crash one key
+//! alone remains ([`crate::undo`]). Claims do not stop the background: it may evict the value under either key, and
+//! then none is left under either.
 
 use crate::draft::{Content, Plan};
 use crate::graves::Grave;
@@ -22,11 +22,11 @@ use crate::store::Seen;
 use crate::write::put::Expect;
 use crate::write::rewrite::{Rewrite, TokenRule};
 
-/// A copy of a value in parts that is under way. Give it to [`Turn::finish_copy`], or to
-/// [`Turn::abandon_copy`] if that says no.
+/// A copy of a value in parts that is under way. Give it to [`Turn::finish_copy`], or to [`Turn::abandon_copy`] if that
+/// refuses it.
 #[derive(Debug)]
 pub struct PartsCopy {
-    /// What is copied, and what it becomes.
+    /// Object that is copied; `object` is the copy.
     from: u64,
     object: u64,
     flushed_before: u64,
@@ -38,7 +38,7 @@ pub struct PartsCopy {
     root: Vec<u8>,
 }
 
-/// How far a copy came.
+/// The progress of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyStep {
     /// There is more to copy.
@@ -79,14 +79,14 @@ impl<'l> Turn<'l> {
         Ok(Some(true))
     }
 
-    /// The head that was seen fits under another key, in one piece.
+    /// Checks that the head that was seen fits under another key, in one piece.
     fn check_head(&self, to: &Key<'_>, seen: &Seen) -> Result<(), OpError> {
         let bytes = seen.layout.value(&self.store.segments.heap, seen.address).len() as u64;
         self.check_size(to, bytes)?;
         if bytes > self.whole_max(to) { Err(OpError::TooLarge) } else { Ok(()) }
     }
 
-    /// Both keys have the same pieces or parts: one is being renamed to the other.
+    /// Returns true if both keys have the same pieces or parts: one is being renamed to the other.
     pub fn shares(&self, from: &Key<'_>, to: &Key<'_>) -> bool {
         let object_of = |key: &Key<'_>| self.find_live(key).and_then(|seen| self.store.object_at(&seen));
         object_of(from).is_some_and(|object| object_of(to) == Some(object))
@@ -145,7 +145,8 @@ impl<'l> Turn<'l> {
         })
     }
 
-    /// The head that is being copied, if it is still under the key and no flush has ended what was copied of it.
+    /// Returns the head that is being copied, if it is still under the key and no flush has ended what was copied of
+    /// it.
     fn copied_head(&self, from: &Key<'_>, copy: &PartsCopy) -> Option<(Seen<'l>, Head<'l>)> {
         let seen = self.find_live(from).filter(|seen| seen.layout.is(Kind::Typed))?;
         let head = Head::of(seen.layout.value(&self.store.segments.heap, seen.address))?;
@@ -232,12 +233,12 @@ impl<'l> Turn<'l> {
     }
 }
 
-/// The number of a part in its entry.
+/// Returns the number of a part in its entry.
 fn part_in(entry: &[u8]) -> u64 {
     u64::from_le_bytes(entry[4..12].try_into().expect("eight bytes"))
 }
 
-/// The same entry for another part.
+/// Appends the same entry for another part.
 fn push_entry(entry: &[u8], part: u64, to: &mut Vec<u8>) {
     to.extend_from_slice(&entry[..4]);
     to.extend_from_slice(&part.to_le_bytes());

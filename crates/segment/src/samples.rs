@@ -1,14 +1,16 @@
-//! A sample of what is asked for: a few of the keys, chosen by their hashes, told by the lanes to the background.
+//! A sample of the requests: those for a few of the keys, chosen by their hashes, which the lanes report to the
+//! background.
 //!
 //! ```text
 //!   lane: hash & mask == 0 ? ──no──> nothing        (one load and one test a request)
 //!                            └─yes─> ring of the lane ──taken in every slice──> shadows
 //! ```
 //!
-//! Choosing keys and not requests keeps every request of a chosen key, so that what is seen is a store in miniature.
+//! The sample chooses keys and not requests: it retains every request of a chosen key, and so shows a store in
+//! miniature.
 //!
-//! Bounds: a ring holds [`RING_WORDS`]; what comes while it is full is not told. One thread writes a ring and one
-//! empties it.
+//! Bounds: a ring holds [`RING_WORDS`]; requests that come while it is full are not reported. One thread writes a ring
+//! and one empties it.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -24,7 +26,7 @@ pub(crate) const THIN_MIN: u32 = 4;
 /// And at most this: more items than any store holds.
 const THIN_MAX: u32 = 30;
 
-/// What a sampled request was.
+/// The kind of a sampled request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// A read, whether it found the key or not.
@@ -63,13 +65,13 @@ impl Samples {
         samples
     }
 
-    /// One key in 2^`thin` is told of from now on.
+    /// Samples one key in 2^`thin` from now on.
     pub(crate) fn thin(&self, thin: u32) {
         let thin = thin.clamp(THIN_MIN, THIN_MAX);
         self.mask.store(((1 << thin) - 1) << CHOICE_SHIFT, Relaxed);
     }
 
-    /// Tells of a request, if its key is one of those.
+    /// Records a request, if its key is one of the sample.
     #[inline(always)]
     pub(crate) fn note(&self, lane: usize, hash: Hash, asked: Asked) {
         if hash.0 & self.mask.load(Relaxed) == 0 {
@@ -77,7 +79,7 @@ impl Samples {
         }
     }
 
-    /// Gives every request told of since the last call to `each`.
+    /// Gives every request recorded since the last call to `each`.
     pub(crate) fn take(&self, mut each: impl FnMut(u64, Asked)) {
         for ring in &self.rings {
             let (written, mut taken) = (ring.written.load(Acquire), ring.taken.load(Relaxed));
@@ -90,7 +92,7 @@ impl Samples {
         }
     }
 
-    /// Memory of the rings, in bytes.
+    /// Returns memory of the rings, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.rings.len() * (RING_WORDS * size_of::<AtomicU64>() + size_of::<Ring>())) as u64
     }

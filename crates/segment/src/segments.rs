@@ -9,8 +9,8 @@
 //! The lists are stacks linked through the headers, so they need no memory and no lock ([`free`]). Segments that were
 //! never taken are in no list: a range names them, and their headers are untouched.
 //!
-//! What is kept of all this beyond the process are the headers' states, the end and the next sequence; the lists are
-//! made anew from those ([`Segments::list_anew`]).
+//! Beyond the process, only the headers' states, the end and the next sequence are retained. The lists are rebuilt from
+//! those ([`Segments::list_anew`]).
 //!
 //! Bounds: a segment is in at most one list, so all together are no longer than the segments are many.
 
@@ -61,7 +61,7 @@ impl Segments {
         Ok(Self::on(geometry, heap, Array::reserve(geometry.segments_max, false)?, kept))
     }
 
-    /// The segments whose bytes and headers these are, none of which was ever taken; as many as are kept.
+    /// Returns the segments whose bytes and headers these are, none of which was ever taken; as many as are kept.
     pub(crate) fn on(geometry: &Geometry, heap: Heap, headers: Array<SegmentHeader>, kept: KeptPage) -> Self {
         let end = kept.end.load(Relaxed) as u32;
         assert!(end as usize <= headers.len() && headers.len() < u32::MAX as usize);
@@ -78,8 +78,8 @@ impl Segments {
         }
     }
 
-    /// Makes the lists from the headers' states, all of which are Free, Sealed or Withheld; nobody else is there yet.
-    /// What was never taken is what is behind the last one that was.
+    /// Rebuilds the lists from the headers' states, all of which are Free, Sealed or Withheld; no other thread is there
+    /// yet. The segments behind the last one that was taken count as never taken.
     pub(crate) fn list_anew(&self) {
         let end = self.fresh().end;
         let used = |id: &u32| !self.header(SegmentId(*id)).is_pristine();
@@ -104,17 +104,17 @@ impl Segments {
         self.free.fresh()
     }
 
-    /// How many there are, without those that are withheld.
+    /// Returns the number of segments, without those that are withheld.
     pub(crate) fn count(&self) -> usize {
         (self.fresh().end - self.withheld_count.load(Relaxed)) as usize
     }
 
-    /// One past the highest segment that may be taken now.
+    /// Returns one past the highest segment that may be taken now.
     pub(crate) fn end(&self) -> usize {
         self.fresh().end as usize
     }
 
-    /// How many were never taken.
+    /// Returns the number of segments that were never taken.
     pub(crate) fn fresh_count(&self) -> usize {
         let fresh = self.fresh();
         (fresh.end - fresh.next) as usize
@@ -129,25 +129,25 @@ impl Segments {
         self.headers.at(id.0 as usize)
     }
 
-    /// The segment that an address lies in.
+    /// Returns the segment that an address lies in.
     #[inline(always)]
     pub(crate) fn of(&self, address: usize) -> SegmentId {
         SegmentId((address >> self.shift) as u32)
     }
 
-    /// The header of the segment that an address lies in.
+    /// Returns the header of the segment that an address lies in.
     #[inline(always)]
     pub(crate) fn header_of(&self, address: usize) -> &SegmentHeader {
         self.headers.at(address >> self.shift)
     }
 
-    /// The same of an address that may be none.
+    /// Returns the header of the segment that an address lies in, or `None` if the address cannot be an item's.
     pub(crate) fn header_at(&self, address: usize) -> Option<&SegmentHeader> {
         self.headers.get(address >> self.shift).filter(|_| address.is_multiple_of(4))
     }
 
-    /// The header of the segment that a slot names, in the life that it names. `None`: that is over, or the slot is
-    /// what damage to a memory file made of it.
+    /// Returns the header of the segment that a slot names, in the life that it names. `None`: that is over, or the
+    /// slot is what damage to a memory file made of it.
     #[inline(always)]
     pub(crate) fn named(&self, slot: Slot) -> Option<&SegmentHeader> {
         let header = self.headers.get(slot.address() >> self.shift)?;
@@ -159,7 +159,7 @@ impl Segments {
         self.headers.prefetch(address >> self.shift);
     }
 
-    /// The address of a segment's first byte.
+    /// Returns the address of a segment's first byte.
     #[inline(always)]
     pub(crate) fn start(&self, id: SegmentId) -> usize {
         (id.0 as usize) << self.shift
@@ -173,12 +173,12 @@ impl Segments {
         self.free.count()
     }
 
-    /// A free segment, if there are more than `keep`.
+    /// Returns a free segment, if there are more than `keep`.
     pub(crate) fn take_free(&self, keep: usize) -> Option<SegmentId> {
         self.free.take(&self.headers, keep).map(SegmentId)
     }
 
-    /// One past the highest segment that was ever taken: those from there on were never touched.
+    /// Returns one past the highest segment that was ever taken: those from there on were never touched.
     pub(crate) fn high_water(&self) -> usize {
         self.fresh().next as usize
     }
@@ -244,12 +244,12 @@ impl Segments {
         self.sealed.push(&self.headers, id.0);
     }
 
-    /// The segments sealed since the last call, the latest first.
+    /// Returns the segments sealed since the last call, the latest first.
     pub(crate) fn pop_sealed(&self) -> Option<SegmentId> {
         self.sealed.pop(&self.headers).map(SegmentId)
     }
 
-    /// When an item at `address` with that expiry word ends.
+    /// Returns the instant at which an item at `address` with that expiry word ends.
     #[inline(always)]
     pub(crate) fn expire_at(&self, address: usize, relative: u32) -> UnixMillis {
         let header = self.header_of(address);

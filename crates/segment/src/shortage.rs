@@ -1,22 +1,23 @@
-//! Where nothing may be evicted: whether who finds no room waits for it, or is told that there will be none.
+//! Shortage of room where nothing may be evicted: decides whether a caller that finds no room waits for it or is
+//! refused.
 //!
-//! What is replaced or deleted is dead space until the background has copied out what lives around it. Who writes
-//! faster than that finds no free segment while most of the memory holds nothing, and has to wait; who finds none since
-//! all of it is alive has to be told at once. The difference is what the background's scan finds:
+//! What is replaced or deleted is dead space until the background has copied out the live items around it. A caller
+//! that writes faster than that finds no free segment while most of the memory holds nothing, and has to wait. A caller
+//! that finds none because everything is alive has to be refused at once. The background's scan makes the difference:
 //!
 //! ```text
-//!   a round: each header passed once,     something was found, or is in limbo,     not known   ── who asks waits
+//!   a round: each header passed once,     something was found, or is in limbo,     not known   ── the caller waits
 //!            from where the last ended    or a value's pieces are being removed
 //!                                         nothing was                              barren, with what was alive and
 //!                                                                                  free when the round began:
-//!                                           less than a segment has died since     full        ── who asks is refused
-//!                                           more has                               not known   ── who asks waits
+//!                                           less than a segment has died since     full        ── it is refused
+//!                                           more has                               not known   ── the caller waits
 //! ```
 //!
-//! Who waits asks for a round and calls the background; it ends after as many slices as it takes to pass all headers,
-//! which bounds the wait of who is refused in the end. As long as somebody asks, segments are worth copying out that
-//! are hardly dead. A walk that finds no room for its copies counts as headers passed: it and who waits could wait for
-//! each other.
+//! A caller that waits asks for a round and calls the background. The round ends after as many slices as it takes to
+//! pass all headers, which bounds the wait of a caller that is refused in the end. As long as any caller asks, even
+//! segments that are hardly dead are worth copying out. A walk that finds no room for its copies counts as headers
+//! passed: otherwise it and the waiting caller could wait for each other.
 //!
 //! Kept for each namespace with a quota and, under the default one, for all others together.
 
@@ -27,12 +28,12 @@ use crate::key::Namespace;
 use crate::op::OpError;
 use crate::store::Store;
 
-/// What is known of the pools.
+/// The state of the pools.
 #[derive(Debug, Default)]
 pub(crate) struct Shortages {
     /// The bytes alive and free when the last round began, if that found nothing; or one of the two below.
     known: [AtomicU64; Namespace::MAX],
-    /// Who finds no room waits for a round: a bit for each pool.
+    /// Pools for which a caller that found no room waits for a round: a bit for each.
     asked: AtomicU32,
 }
 
@@ -44,7 +45,8 @@ const UNKNOWN: u64 = 0;
 const FLUSHED: u64 = u64::MAX;
 
 impl Shortages {
-    /// A round of the background's found nothing for a pool of which so many bytes were alive or free, or something.
+    /// Records the result of a background round for a pool. It found nothing while so many bytes were alive or free, or
+    /// it found something (`None`).
     pub(crate) fn told(&self, pool: u8, barren: Option<u64>) {
         let known = &self.known[usize::from(pool)];
         let before = known.load(Relaxed);
@@ -57,19 +59,19 @@ impl Shortages {
         }
     }
 
-    /// Somebody waits for a round.
+    /// Returns true if a caller waits for a round.
     pub(crate) fn is_asked(&self, pool: u8) -> bool {
         self.asked.load(Relaxed) & 1 << pool != 0
     }
 
-    /// A flush has ended items that count as alive until they are found. The caller holds the slice gate.
+    /// Records that a flush has ended items that count as alive until they are found. The caller holds the slice gate.
     pub(crate) fn flushed(&self, pool: u8) {
         self.known[usize::from(pool)].store(FLUSHED, Relaxed);
     }
 }
 
 impl Store {
-    /// Room for `bytes` more, where nothing is evicted.
+    /// Checks that there is room for `bytes` more, where nothing is evicted.
     ///
     /// # Errors
     /// [`OpError::Parked`]: there may be some soon; [`OpError::OutOfMemory`]: all of it is alive.
@@ -81,7 +83,7 @@ impl Store {
         Ok(())
     }
 
-    /// What a thread is told that finds no free segment: to wait for one, or that none will come.
+    /// Returns the answer for a thread that finds no free segment: to wait for one, or that none will come.
     #[cold]
     #[inline(never)]
     pub(crate) fn no_segment(&self, namespace: u8) -> OpError {
@@ -96,19 +98,19 @@ impl Store {
         OpError::Parked
     }
 
-    /// The background found nothing to win for the pool, and hardly anything has died since.
+    /// Returns true if the background found nothing to win for the pool, and hardly anything has died since.
     fn is_full(&self, pool: u8) -> bool {
         let barren = self.shortages.known[usize::from(pool)].load(Relaxed);
         ![UNKNOWN, FLUSHED].contains(&barren)
             && self.alive_or_free(pool) + self.segments.segment_bytes() as u64 > barren
     }
 
-    /// The namespace under which is kept what is known of this one's.
+    /// Returns the namespace under which is kept what is known of this one's.
     pub(crate) fn pool(&self, namespace: u8) -> u8 {
         if self.spaces.has_quota(namespace) { namespace } else { Namespace::DEFAULT.0 }
     }
 
-    /// Bytes of a pool that are alive, or free to be taken: as something dies this goes down.
+    /// Returns the bytes of a pool that are alive, or free to be taken: as something dies this goes down.
     pub(crate) fn alive_or_free(&self, pool: u8) -> u64 {
         let alive = match self.spaces.any_quota() {
             true => {

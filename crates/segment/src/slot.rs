@@ -36,7 +36,7 @@ const LOCATION_MASK: u64 = (1 << LOCATION_BITS) - 1;
 const GHOST_MARK: u64 = 1 << 38;
 /// The item is on flash.
 const TIER: u64 = 1 << FlashAddress::BITS;
-/// How many generations a slot tells apart.
+/// Number of generations that a slot distinguishes.
 const GENERATIONS: u32 = 511;
 
 /// The largest heap that a slot can name, in bytes.
@@ -69,20 +69,20 @@ impl Slot {
         Self((u64::from(tag) << TAG_SHIFT) | (freq << FREQ_SHIFT) | TIER | at.bits())
     }
 
-    /// It names an item in memory.
+    /// Returns true if it names an item in memory.
     #[inline(always)]
     pub(crate) fn is_item(self) -> bool {
         // The tier and the generation as one number: 1..=511 of the 1024 that there are.
         ((self.0 >> GENERATION_SHIFT) & 0x3ff).wrapping_sub(1) < 0x1ff
     }
 
-    /// It names an item on flash.
+    /// Returns true if it names an item on flash.
     #[inline(always)]
     pub(crate) fn is_flash(self) -> bool {
         self.0 & TIER != 0
     }
 
-    /// It names an item, wherever that is.
+    /// Returns true if it names an item, wherever that is.
     #[inline(always)]
     pub(crate) fn is_taken(self) -> bool {
         self.is_item() || self.is_flash()
@@ -93,7 +93,7 @@ impl Slot {
         !self.is_taken() && self.0 != 0
     }
 
-    /// Where on flash the item is.
+    /// Returns the address of the item on flash.
     pub(crate) fn flash_address(self) -> FlashAddress {
         debug_assert!(self.is_flash());
         FlashAddress::of_bits(self.0)
@@ -114,20 +114,20 @@ impl Slot {
         ((self.0 >> GENERATION_SHIFT) & 0x1ff) as u16
     }
 
-    /// The item's address in bytes from the heap's start.
+    /// Returns the item's address in bytes from the heap's start.
     #[inline(always)]
     pub(crate) fn address(self) -> usize {
         debug_assert!(self.is_item());
         ((self.0 & LOCATION_MASK) * 4) as usize
     }
 
-    /// The group hash that a ghost keeps.
+    /// Returns the group hash that a ghost keeps.
     pub(crate) fn ghost_group_hash(self) -> u32 {
         debug_assert!(self.is_ghost());
         self.0 as u32
     }
 
-    /// The same item, whatever its frequency.
+    /// Returns true if both slots name the same item, whatever its frequency.
     #[inline(always)]
     pub(crate) fn same_item(self, other: Self) -> bool {
         const FREQ: u64 = 7 << FREQ_SHIFT;
@@ -141,7 +141,7 @@ impl Slot {
     }
 }
 
-/// The nine bits of a segment's generation that a slot keeps: 1..=511.
+/// Returns the nine bits of a segment's generation that a slot keeps: 1..=511.
 #[inline(always)]
 pub(crate) fn slot_generation(segment_generation: u32) -> u16 {
     1 + (segment_generation % GENERATIONS) as u16

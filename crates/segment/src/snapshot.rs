@@ -1,4 +1,4 @@
-//! Several keys read as one without a claim: who reads them looks before and after whether anybody changed one.
+//! Several keys read as one without a claim: the reader checks before and after whether another thread changed one.
 //!
 //! ```text
 //!   snapshot   how often the stripes of these keys were locked, none of them held    (sums: no count ever falls)
@@ -15,7 +15,7 @@ use std::sync::atomic::{Ordering::Acquire, fence};
 use crate::key::KeyHash;
 use crate::lane::Turn;
 
-/// What was seen before several keys were read. Of one turn.
+/// The state that was seen before several keys were read. Valid within one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     growth: u64,
@@ -23,7 +23,8 @@ pub struct Snapshot {
 }
 
 impl Turn<'_> {
-    /// To be asked for before the keys are read. `None`: one of them is being changed now, or claims are in flight.
+    /// Takes a snapshot. Call this before the keys are read. Returns `None` if one of them is being changed now, or
+    /// claims are in flight.
     #[inline]
     pub fn snapshot(&self, keys: &[KeyHash]) -> Option<Snapshot> {
         if self.is_contended() {
@@ -35,7 +36,8 @@ impl Turn<'_> {
         Some(Snapshot { growth, changes })
     }
 
-    /// Whether none of the keys was changed since: what was read of them in between was true of all at one instant.
+    /// Returns whether none of the keys was changed since: what was read of them in between was true of all at one
+    /// instant.
     #[inline]
     pub fn holds(&self, keys: &[KeyHash], snapshot: Snapshot) -> bool {
         fence(Acquire);

@@ -31,21 +31,22 @@ use crate::open::Whose;
 use crate::segments::SegmentId;
 use crate::store::Store;
 
-/// What an item takes of the index: a slot of 8 bytes at the load that the index is held at.
+/// Index bytes of an item: a slot of 8 bytes at the load that the index is held at.
 pub(crate) const INDEX_BYTES_AN_ITEM: u64 = 10;
 /// The last segments of a quota, which only the background may take.
 const RESERVE: usize = 2;
 /// All quotas together are at most this part of the memory, in percent.
 const QUOTAS_PERCENT_MAX: u64 = 80;
 
-/// What a namespace is given.
+/// The settings of a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// Memory that is its own, and all that it has, in bytes; `None`: it shares what is left with all of these.
+    /// Memory of its own, and all that it has, in bytes. `None`: it shares what is left with all other such namespaces.
     pub memory_bytes: Option<u64>,
-    /// Nothing of it is evicted: what does not fit is refused. Of one without a quota, [`Store::keep_all`] says it.
+    /// True if nothing of it is evicted: an item that does not fit is refused. Without a quota, [`Store::keep_all`]
+    /// sets this.
     pub keeps: bool,
-    /// When an item ends that is stored without an end, in ms from then on; 0: never.
+    /// Time to live of an item that is stored without an end, in ms; 0: it never ends.
     pub ttl_default_ms: u64,
     /// The longest time to live of its items, in ms; 0: any.
     pub ttl_max_ms: u64,
@@ -56,17 +57,17 @@ pub struct Terms {
 pub enum TermsError {
     /// Open segments and the largest item need more.
     TooSmall {
-        /// What it has to be at least, in bytes.
+        /// Least quota, in bytes.
         least_bytes: u64,
     },
     /// So much is not left beside the other quotas and what the default namespace needs.
     TooLarge {
-        /// What it may be at most, in bytes.
+        /// Largest quota, in bytes.
         most_bytes: u64,
     },
     /// The default namespace has what the others leave.
     Default,
-    /// Who shares memory with others cannot keep all of its items.
+    /// A namespace that shares memory with others cannot keep all of its items.
     KeepsWithoutQuota,
 }
 
@@ -118,7 +119,7 @@ impl Spaces {
         &self.spaces[usize::from(namespace)]
     }
 
-    /// Those with a quota.
+    /// Returns the namespaces with a quota.
     pub(crate) fn with_quota(&self) -> impl Iterator<Item = u8> + use<> {
         let quotas = self.quotas.load(Relaxed);
         (0..Namespace::MAX as u8).filter(move |namespace| quotas & 1 << namespace != 0)
@@ -141,12 +142,12 @@ impl Spaces {
         self.keeps.store(u32::MAX, Relaxed);
     }
 
-    /// Segments of the namespace.
+    /// Returns the number of segments of the namespace.
     pub(crate) fn used(&self, namespace: u8) -> usize {
         self.space(namespace).used.load(Relaxed)
     }
 
-    /// The quota in segments.
+    /// Returns the quota in segments.
     pub(crate) fn limit(&self, namespace: u8) -> Option<usize> {
         Some(self.space(namespace).limit.load(Relaxed)).filter(|limit| *limit > 0)
     }
@@ -159,13 +160,13 @@ impl Spaces {
         self.space(namespace).used.fetch_sub(1, Relaxed);
     }
 
-    /// Segments that belong to quotas and are not used.
+    /// Returns the number of segments that belong to quotas and are not used.
     pub(crate) fn reserved(&self) -> usize {
         let left = |namespace| self.limit(namespace).unwrap_or(0).saturating_sub(self.used(namespace));
         self.with_quota().map(left).sum()
     }
 
-    /// Segments that a large value of the namespace waits for.
+    /// Returns the number of segments that a large value of the namespace waits for.
     pub(crate) fn wanted(&self, namespace: u8) -> usize {
         self.space(namespace).wanted.load(Relaxed)
     }
@@ -174,13 +175,13 @@ impl Spaces {
         self.space(namespace).wanted.store(0, Relaxed);
     }
 
-    /// What is asked for, as the namespace's rule has it.
+    /// Returns the requested expiry as the namespace's rule limits it.
     #[inline(always)]
     pub(crate) fn expire(&self, namespace: u8, expire: Expire, now: UnixMillis) -> Expire {
         if self.rules_ttl(namespace) { self.ruled(namespace, expire, now) } else { expire }
     }
 
-    /// The namespace has a rule for times to live.
+    /// Returns true if the namespace has a rule for times to live.
     #[inline(always)]
     pub(crate) fn rules_ttl(&self, namespace: u8) -> bool {
         self.ttls.load(Relaxed) & 1 << namespace != 0
@@ -240,7 +241,7 @@ impl Store {
         Ok(())
     }
 
-    /// What the quotas, but for that of one namespace, leave for it in a memory of so many bytes.
+    /// Returns the bytes that the quotas, except that of namespace `but`, leave in a memory of so many bytes.
     fn quotas_most_bytes(&self, memory_bytes: u64, but: Option<Namespace>) -> u64 {
         let most = memory_bytes / 100 * QUOTAS_PERCENT_MAX;
         let most = most.min(memory_bytes.saturating_sub(self.geometry.least_resize_bytes()));
@@ -248,7 +249,7 @@ impl Store {
         most.saturating_sub(others.map(|namespace| self.spaces.space(namespace).quota_bytes.load(Relaxed)).sum())
     }
 
-    /// The least memory that leaves all quotas what they have, in bytes.
+    /// Returns the least memory that leaves all quotas what they have, in bytes.
     pub(crate) fn least_for_quotas(&self) -> u64 {
         let sum: u64 = self.spaces.with_quota().map(|n| self.spaces.space(n).quota_bytes.load(Relaxed)).sum();
         if sum == 0 {
@@ -272,24 +273,24 @@ impl Store {
         space.limit.store(limit, Relaxed);
     }
 
-    /// How many of its segments the background keeps free for a namespace with a quota.
+    /// Returns the number of its segments that the background keeps free for a namespace with a quota.
     fn low_of(&self, namespace: u8, limit: usize) -> usize {
         (limit / 50).max(RESERVE + self.geometry.lanes_max) + self.spaces.wanted(namespace)
     }
 
-    /// Segments of the namespace are short. `soon`: those of it that are about to be free.
+    /// Returns true if segments of the namespace are short. `soon`: those of it that are about to be free.
     pub(crate) fn is_short(&self, namespace: u8, soon: usize) -> bool {
         let Some(limit) = self.spaces.limit(namespace) else { return false };
         limit + soon < self.spaces.used(namespace) + self.low_of(namespace, limit)
     }
 
-    /// Free segments that no quota has a right to.
+    /// Returns the number of free segments that no quota has a right to.
     pub(crate) fn shared_free(&self) -> usize {
         let free = self.segments.free_count();
         if self.spaces.any_quota() { free.saturating_sub(self.spaces.reserved()) } else { free }
     }
 
-    /// Free segments that a namespace may take.
+    /// Returns the number of free segments that a namespace may take.
     pub(crate) fn free_of(&self, namespace: u8) -> usize {
         match self.spaces.limit(namespace) {
             Some(limit) => limit.saturating_sub(self.spaces.used(namespace)),
@@ -297,7 +298,7 @@ impl Store {
         }
     }
 
-    /// Segments that the background keeps free for a namespace, or for all that share.
+    /// Returns the number of segments that the background keeps free for a namespace, or for all that share.
     pub(crate) fn free_low_of(&self, namespace: u8) -> usize {
         match self.spaces.limit(namespace) {
             Some(limit) => self.low_of(namespace, limit),
@@ -305,7 +306,7 @@ impl Store {
         }
     }
 
-    /// So many open segments of one namespace a table may have.
+    /// Returns the number of open segments of one namespace that a table may have.
     pub(crate) fn open_max_of(&self, namespace: u8) -> usize {
         let most = self.memory.open_max();
         match self.spaces.limit(namespace) {
@@ -314,7 +315,7 @@ impl Store {
         }
     }
 
-    /// A free segment for a namespace, if it may have one.
+    /// Returns a free segment for a namespace, if it may have one.
     ///
     /// # Errors
     /// As [`Store::no_segment`].
@@ -329,8 +330,8 @@ impl Store {
         Ok(id)
     }
 
-    /// How many segments a lane has to leave free that takes one for a namespace, where there are quotas; `None`: it
-    /// may take none.
+    /// Returns the number of free segments that a lane has to leave when it takes one for a namespace, if there are
+    /// quotas. Returns `None` if it may take none.
     fn lane_leaves(&self, namespace: u8) -> Option<usize> {
         let reserve = self.memory.free_reserve();
         let Some(limit) = self.spaces.limit(namespace) else {
@@ -345,8 +346,8 @@ impl Store {
         (self.spaces.used(namespace) + RESERVE < limit).then_some(reserve)
     }
 
-    /// Whether the free segments of a namespace hold a large value that takes so many; if not, has the background free
-    /// as many, once.
+    /// Returns whether the free segments of a namespace hold a large value that takes so many. If not, asks the
+    /// background once to free as many.
     pub(crate) fn call_for_segments(&self, namespace: u8, segments: usize) -> bool {
         let Some(limit) = self.spaces.limit(namespace) else {
             let wanted = segments.min(self.segments.count() / 2);
@@ -365,14 +366,14 @@ impl Store {
         room
     }
 
-    /// A value of so many bytes is more than half of a namespace's quota.
+    /// Returns true if a value of so many bytes is more than half of a namespace's quota.
     #[cold]
     pub(crate) fn exceeds_quota(&self, namespace: u8, value_bytes: u64) -> bool {
         let limit = self.spaces.limit(namespace);
         limit.is_some_and(|limit| value_bytes * 2 > (limit * self.geometry.segment_bytes) as u64)
     }
 
-    /// Two namespaces have their memory apart.
+    /// Returns true if two namespaces have their memory apart.
     pub(crate) fn are_apart(&self, a: u8, b: u8) -> bool {
         a != b && (self.spaces.has_quota(a) || self.spaces.has_quota(b))
     }

@@ -1,4 +1,4 @@
-//! What a lane has asked a second tier for, and what has come.
+//! The reads that a lane has requested from a second tier, and their results.
 //!
 //! ```text
 //!   (none) ──ask──> asked ──collect──> here ──> served, or brought back to memory
@@ -9,14 +9,16 @@
 //! here is the truth about a key: what an entry says holds as long as the index has a slot with its address, which is
 //! looked at again each time.
 //!
-//! Bounds: [`READS_MAX`] entries, with a buffer each. Where there are as many, who asks for more comes again: what has
-//! been read for somebody is not thrown away for another, or each would have it read again and again. But one that
-//! nobody asked about for [`IDLE_TURNS`] since it came, as its connection is gone, makes room for others, as does one
-//! that has been here for [`KEPT_TURNS`], so that none is in the way of what has to be told before it. Walks over all
-//! items, and over those of an index, have [`WALK_READS_MAX`] of them, so that requests for a key always find others.
+//! Bounds: [`READS_MAX`] entries, with a buffer each. If all are in use, a request that needs one more has to try again
+//! later. A result that was read for one request is not discarded for another, or each would cause it to be read again
+//! and again. Two kinds of results make room for others. One is a result that no request asked about for [`IDLE_TURNS`]
+//! since it arrived, because its connection is gone. The other is a result that has been here for [`KEPT_TURNS`], so
+//! that none blocks a reply that has to come before it. Walks over all items, and over those of an index, take at most
+//! [`WALK_READS_MAX`] entries, so that requests for a key always find others.
 //!
-//! Who waits for a read that is under way says so ([`Staging::awaited`]), and is told once it has come
-//! ([`Staging::take_landed`]): each read that was asked of a tier comes, at the latest when its device is given up.
+//! A request that waits for a read under way announces it ([`Staging::awaited`]). It is notified when the read has
+//! arrived ([`Staging::take_landed`]). Each read that was requested from a tier arrives, at the latest when its device
+//! is given up.
 
 use crate::tier::{FlashAddress, Found, ReadBy, Tier, TierRead};
 
@@ -24,39 +26,40 @@ use crate::tier::{FlashAddress, Found, ReadBy, Tier, TierRead};
 pub(crate) const READS_MAX: usize = 64;
 /// Of those, reads for walks.
 const WALK_READS_MAX: usize = READS_MAX / 2;
-/// Turns after which nobody waits any more for what is here: who waits asks as soon as it has come.
+/// Turns after which no request waits for a result any more: a request that waits asks as soon as the result has
+/// arrived.
 const IDLE_TURNS: u64 = 64;
-/// Turns that anything is here for at most, if there is no room.
+/// Turns that any result stays at most, if there is no room.
 const KEPT_TURNS: u64 = 1024;
 
-/// What is known of one key at one address.
+/// The state of one key at one address.
 #[derive(Debug)]
 struct Entry {
     hash: u64,
     at: FlashAddress,
-    /// It is to be an item in memory again, since it is to be changed, or was read often.
+    /// The item goes back to memory, because it is about to be changed or was read often.
     back: bool,
     /// It is for a walk.
     walk: bool,
-    /// The turn in which it was asked for, had come, or was put back.
+    /// The turn in which it was requested, had arrived, or was put back.
     since: u64,
-    /// The last turn in which somebody wanted to know, or it came.
+    /// The last turn in which a request asked about it, or in which it arrived.
     asked_about: u64,
-    /// Somebody waits until it comes.
+    /// True if a request waits until it arrives.
     awaited: bool,
     read: Option<TierRead>,
 }
 
-/// What a request that cannot be answered yet waits for.
+/// The event that a request waits for when it cannot be answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
-    /// A read that is under way, of a key with this hash: [`crate::Lane::take_landed`] tells when it has come.
+    /// A read that is under way, of a key with this hash: [`crate::Lane::take_landed`] reports its arrival.
     Read(u64),
-    /// A place among the reads: [`crate::Lane::reads_free`] says how many there are.
+    /// A place among the reads: [`crate::Lane::reads_free`] returns the number of free ones.
     Room,
 }
 
-/// What an entry says.
+/// The content of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     /// The key has no entry for the address.
@@ -71,14 +74,14 @@ pub(crate) enum Known {
     Failed,
 }
 
-/// What is there for a walk.
+/// The content of an entry for a walk.
 #[derive(Debug)]
 pub(crate) enum Walked {
-    /// Nothing was asked for.
+    /// Not requested.
     Nothing,
-    /// It was asked for.
+    /// Requested, not arrived.
     Asked,
-    /// What came, out of the staging.
+    /// The result that arrived, taken out of the staging.
     Come(TierRead),
 }
 
@@ -87,11 +90,11 @@ pub(crate) enum Walked {
 pub(crate) struct Staging {
     entries: Vec<Entry>,
     buffers: Vec<Vec<u8>>,
-    /// How many turns the lane has had.
+    /// Number of turns that the lane has had.
     turns: u64,
-    /// What whoever asked last waits for.
+    /// The event that the last request waits for.
     awaited: Option<Awaited>,
-    /// What has come of what was waited for, until that is taken: at most as much as was waited for.
+    /// Hashes of awaited reads that have arrived, until they are taken: at most as many as were awaited.
     landed: Vec<u64>,
 }
 
@@ -107,7 +110,7 @@ impl Staging {
         self.entries.iter().position(|entry| entry.hash == hash && entry.at == at)
     }
 
-    /// What is known of the key there. `back`: it is wanted in memory.
+    /// Returns what is known of the key at the address. `back`: the item is wanted in memory.
     pub(crate) fn known(&mut self, hash: u64, at: FlashAddress, back: bool) -> Known {
         let Some(place) = self.place(hash, at) else { return Known::Nothing };
         let entry = &mut self.entries[place];
@@ -121,12 +124,13 @@ impl Staging {
         }
     }
 
-    /// A request begins: it waits for nothing.
+    /// Begins a request: it waits for nothing.
     pub(crate) fn begin_request(&mut self) {
         self.awaited = None;
     }
 
-    /// What the request waits for, if it waits for reads: who asks is told when it has come.
+    /// Returns the event that the request waits for, if it waits for reads. The lane is notified when the read has
+    /// arrived.
     pub(crate) fn awaited(&mut self) -> Option<Awaited> {
         let awaited = self.awaited?;
         if let Awaited::Read(hash) = awaited {
@@ -146,23 +150,23 @@ impl Staging {
         self.buffers.len()
     }
 
-    /// A read of that key is under way.
+    /// Returns true if a read of that key is under way.
     pub(crate) fn is_coming(&self, hash: u64) -> bool {
         self.entries.iter().any(|entry| entry.hash == hash && entry.read.is_none())
     }
 
-    /// It is on its way.
+    /// Records that the request waits for the read of a key that is under way.
     pub(crate) fn waits_for(&mut self, hash: u64) {
         self.awaited = Some(Awaited::Read(hash));
     }
 
-    /// Asks the tier. Where that is not possible now, who wants to know comes again and asks again.
+    /// Asks the tier. If that is not possible now, the caller asks again later.
     pub(crate) fn ask(&mut self, tier: &dyn Tier, lane: usize, hash: u64, at: FlashAddress, back: bool) {
         let read = TierRead { lane, hash, by: ReadBy::Key, at, buffer: Vec::new(), found: Found::Nothing };
         self.begin(tier, read, back, false);
     }
 
-    /// The same for a walk, which knows of the key its hash, or what its slot does.
+    /// Asks the tier for a walk, which knows either the key's hash or only what its slot holds of the hash.
     pub(crate) fn ask_for_walk(&mut self, tier: &dyn Tier, lane: usize, hash: u64, at: FlashAddress, by: ReadBy) {
         // As in `begin`.
         self.awaited = self.awaited.or(Some(Awaited::Room));
@@ -176,13 +180,13 @@ impl Staging {
         self.entries.iter().filter(|entry| entry.walk).count()
     }
 
-    /// A walk may ask for more than it waits for.
+    /// Returns true if there is room for more reads of walks. A walk may ask for more than it waits for.
     pub(crate) fn has_room_for_walks(&self) -> bool {
         !self.buffers.is_empty() && self.walks() < WALK_READS_MAX
     }
 
     fn begin(&mut self, tier: &dyn Tier, read: TierRead, back: bool, walk: bool) {
-        // Whatever comes of it: a read that the same request waits for tells of itself.
+        // This holds in any case: a read that the same request waits for announces its own arrival.
         self.awaited = self.awaited.or(Some(Awaited::Room));
         if self.buffers.is_empty() && !self.forget_left(|_| true) {
             return;
@@ -200,7 +204,7 @@ impl Staging {
         }
     }
 
-    /// What there is for a walk at a place.
+    /// Returns the content of an entry for a walk.
     pub(crate) fn walked(&mut self, hash: u64, at: FlashAddress) -> Walked {
         let Some(place) = self.place(hash, at) else { return Walked::Nothing };
         let entry = &mut self.entries[place];
@@ -217,8 +221,8 @@ impl Staging {
         }
     }
 
-    /// Makes room where nobody came back for what is here, or has for too long; false if there is no such place among
-    /// those that are `meant`.
+    /// Makes room by dropping a result that no request came back for, or that stayed too long. Returns false if there
+    /// is none among the entries that `meant` accepts.
     fn forget_left(&mut self, meant: impl Fn(&Entry) -> bool) -> bool {
         let is_left = |entry: &Entry| {
             let (idle, kept) = (self.turns - entry.asked_about, self.turns - entry.since);
@@ -235,7 +239,7 @@ impl Staging {
         self.buffers.extend(entry.read.map(|read| read.buffer));
     }
 
-    /// A turn begins: takes in what has come.
+    /// Begins a turn: takes in the results that have arrived.
     pub(crate) fn collect(&mut self, tier: &dyn Tier, lane: usize) {
         self.turns += 1;
         while let Some(read) = tier.collect(lane) {
@@ -252,19 +256,19 @@ impl Staging {
         }
     }
 
-    /// The next item that is here and wanted in memory, behind the first `from` entries.
+    /// Returns the next item that is here and wanted in memory, behind the first `from` entries.
     pub(crate) fn wanted_back(&self, from: usize) -> Option<usize> {
         let is_wanted =
             |entry: &Entry| entry.back && entry.read.as_ref().is_some_and(|read| matches!(read.found, Found::Item(_)));
         (from..self.entries.len()).find(|place| is_wanted(&self.entries[*place]))
     }
 
-    /// The read of an entry that is here, out of its place while it is looked at.
+    /// Returns the read of an entry that is here, out of its place while it is looked at.
     pub(crate) fn lift(&mut self, place: usize) -> TierRead {
         self.entries[place].read.take().expect("it is here")
     }
 
-    /// The same of a key that is here.
+    /// Takes the read of a key that is here out of its place while it is looked at.
     pub(crate) fn lift_of(&mut self, hash: u64, at: FlashAddress) -> TierRead {
         self.lift(self.place(hash, at).expect("it is here"))
     }
@@ -277,7 +281,7 @@ impl Staging {
         }
     }
 
-    /// The item of a key that is here, out of the staging.
+    /// Returns the item of a key that is here, out of the staging.
     pub(crate) fn take(&mut self, hash: u64, at: FlashAddress) -> Option<TierRead> {
         let place = self.place(hash, at)?;
         let read = self.entries[place].read.take()?;
@@ -285,7 +289,7 @@ impl Staging {
         Some(read)
     }
 
-    /// Puts an item back that was taken, for who comes again; `walk`: for a walk alone.
+    /// Puts an item back that was taken, for a request that comes again; `walk`: for a walk alone.
     pub(crate) fn put_back(&mut self, read: TierRead, back: bool, walk: bool) {
         if self.entries.len() == READS_MAX {
             return self.buffers.push(read.buffer);
@@ -295,12 +299,12 @@ impl Staging {
         self.entries.push(Entry { hash, at, back, walk, since: now, asked_about: now, awaited, read });
     }
 
-    /// The buffer of a read that was taken is free again.
+    /// Frees the buffer of a read that was taken.
     pub(crate) fn recycle(&mut self, read: TierRead) {
         self.buffers.push(read.buffer);
     }
 
-    /// A walk is done with a key: what is here for it alone makes room.
+    /// Ends a walk's interest in a key: what is here for the walk alone makes room.
     pub(crate) fn walked_past(&mut self, hash: u64) {
         let is_left = |entry: &Entry| entry.hash == hash && entry.walk && entry.read.is_some();
         while let Some(place) = self.entries.iter().position(is_left) {
@@ -308,7 +312,7 @@ impl Staging {
         }
     }
 
-    /// Nobody needs to know any more what was found there.
+    /// Drops what was found there: no request needs it any more.
     pub(crate) fn forget(&mut self, hash: u64, at: FlashAddress) {
         if let Some(place) = self.place(hash, at)
             && self.entries[place].read.is_some()
@@ -405,7 +409,7 @@ mod tests {
             turns += 1;
             assert!(turns < 100 * READS_MAX, "it does not come to an end: {left:?}");
             staging.collect(&tier, 0);
-            // Each is told what comes next in its order, and asks for all that is behind that.
+            // Each walk is given what comes next in its order, and asks for all that is behind that.
             for keys in &mut left {
                 while let Some(key) =
                     keys.front().copied().filter(|key| staging.known(*key, at(*key), false) == Known::Here)

@@ -22,10 +22,10 @@ pub struct StoreStats {
     pub item_bytes: u64,
     /// The promise: segments, headers and index never use more, or come under it after a resize.
     pub memory_bytes: u64,
-    /// What segments, headers and index hold of it now: more than that while a resize downwards is under way, less
-    /// while one upwards is.
+    /// Bytes that segments, headers and index hold now: more than `memory_bytes` while a resize downwards is under way,
+    /// less while one upwards is.
     pub held_bytes: u64,
-    /// What a resize may go up to.
+    /// Upper bound of a resize, in bytes.
     pub memory_bytes_max: u64,
     /// Segments in use times their size.
     pub heap_bytes: u64,
@@ -61,15 +61,16 @@ pub struct StoreStats {
     pub evicted_with_ttl: u64,
     /// Of those, items pushed out of an overfull index bucket.
     pub evicted_by_index: u64,
-    /// How long the item that was evicted last had not been read (or been there, if that is not kept), in milliseconds.
+    /// Time since the last read of the item that was evicted last, in milliseconds; its age if the last read is not
+    /// recorded.
     pub evicted_idle_ms: u64,
-    /// Items removed because their time had come.
+    /// Items removed because they had expired.
     pub expired: u64,
     /// Of those, items that were never read.
     pub expired_unread: u64,
     /// Items removed because of a flush.
     pub flushed: u64,
-    /// When the oldest sealed segment was opened: no item that is not being written is older.
+    /// Instant at which the oldest sealed segment was opened. No item is older, except one that is still being written.
     pub oldest: Option<UnixMillis>,
     /// Items copied to another segment.
     pub relocated: u64,
@@ -93,11 +94,11 @@ pub struct StoreStats {
     pub damaged: u64,
     /// Slots of a memory file's index that named no whole item, and were cleared.
     pub slots_cleared: u64,
-    /// Segments whose items are still to be found, while the index is made anew.
+    /// Segments whose items are still to be found while the index is rebuilt.
     pub rebuild_segments: u64,
-    /// Pieces and parts that nothing named after a crash, and are gone.
+    /// Pieces and parts that no head named after a crash, and that were removed.
     pub orphans: u64,
-    /// Items that are on flash, of which none counts in `items`.
+    /// Items that are on flash. None of them counts in `items`.
     pub flash_items: u64,
     /// Evicted items that went to flash.
     pub flash_taken: u64,
@@ -105,7 +106,7 @@ pub struct StoreStats {
     pub flash_evicted: u64,
     /// Items on flash that were read there and went on in another region.
     pub flash_again: u64,
-    /// Values told from flash.
+    /// Values served from flash.
     pub flash_hits: u64,
     /// Items that came back from flash to memory.
     pub flash_back: u64,
@@ -119,7 +120,7 @@ pub struct StoreStats {
     pub huge_pages_asked: bool,
 }
 
-/// What a namespace has and does. Counts run since the start; sizes are bytes.
+/// The contents and the activity of a namespace. Counts run since the start; sizes are bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceStats {
     /// As [`StoreStats::items`].
@@ -130,12 +131,12 @@ pub struct NamespaceStats {
     pub item_bytes: u64,
     /// Segments that are its own, times their size.
     pub heap_bytes: u64,
-    /// What its segments may take now: its quota without what its items take of the index; of one that shares, what no
-    /// quota has a right to.
+    /// Bytes that its segments may take now: its quota without the index space of its items. For a namespace that
+    /// shares, the memory that no quota has a right to.
     pub heap_bytes_max: u64,
     /// Items evicted to make room.
     pub evicted: u64,
-    /// Items removed because their time had come.
+    /// Items removed because they had expired.
     pub expired: u64,
     /// Items removed because of a flush.
     pub flushed: u64,
@@ -146,7 +147,7 @@ pub const SEGMENT_STATES: [&str; 6] = ["free", "open", "sealed", "draining", "li
 /// The names of [`StoreStats::segments_drained`], in order.
 pub const DRAIN_REASONS: [&str; 4] = ["evicted", "expired", "flushed", "compacted"];
 
-/// What only a walk over all segment headers tells.
+/// Figures that only a walk over all segment headers yields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// As [`StoreStats::segments`].
@@ -169,12 +170,12 @@ impl Store {
         census
     }
 
-    /// The figures now, by a walk over all segment headers.
+    /// Returns the figures now, by a walk over all segment headers.
     pub fn stats(&self) -> StoreStats {
         self.stats_by(&self.census())
     }
 
-    /// The figures now, but for those of a census taken earlier.
+    /// Returns the figures now, except those of a census taken earlier.
     pub fn stats_by(&self, census: &Census) -> StoreStats {
         let Census { segments, dead_bytes } = *census;
         let totals = self.totals();
@@ -238,9 +239,9 @@ impl Store {
         }
     }
 
-    /// How many keys of a namespace hold items, in memory or on flash, that no flush has ended; those that have
-    /// expired count until they are removed. While items that a flush has ended are being removed it looks at every
-    /// segment.
+    /// Returns the number of keys of a namespace whose items, in memory or on flash, no flush has ended. Items that
+    /// have expired count until they are removed. While items that a flush has ended are being removed, the function
+    /// looks at every segment.
     pub fn keys(&self, namespace: Namespace) -> u64 {
         let (space, flushed) = (namespace.0, self.flushed_before(namespace.0));
         let (mut ended, mut settled) = (0, true);
@@ -262,7 +263,7 @@ impl Store {
         in_memory + self.flash_keys.keys(space, totals.flash_counted())
     }
 
-    /// The figures of one namespace now.
+    /// Returns the figures of one namespace now.
     pub fn namespace_stats(&self, namespace: Namespace) -> NamespaceStats {
         let (totals, segment_bytes) = (self.space_totals(namespace.0), self.segments.segment_bytes() as u64);
         let limits: usize = self.spaces.with_quota().filter_map(|other| self.spaces.limit(other)).sum();
@@ -279,7 +280,7 @@ impl Store {
         }
     }
 
-    /// Bytes of the segments and the index that huge pages stand behind now, as the kernel says. Slow.
+    /// Returns the bytes of the segments and the index that huge pages stand behind now, as the kernel says. Slow.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
@@ -287,8 +288,9 @@ impl Store {
         Ok(self.segments.heap.map().huge_bytes()? + self.index.map().huge_bytes()?)
     }
 
-    /// What the store holds of the process's memory beyond [`crate::StoreConfig::memory_bytes`] at most, in bytes: the
-    /// background's queues, graves and shadows, and a ring of samples and two pieces of scratch space for each lane.
+    /// Returns the most process memory that the store holds beyond [`crate::StoreConfig::memory_bytes`], in bytes. It
+    /// consists of the background's queues, graves and shadows, and for each lane a ring of samples and two pieces of
+    /// scratch space.
     pub fn overhead_bytes_max(&self) -> u64 {
         let queues = self.segments.end() as u64 * 208;
         let lanes = self.counters.len() as u64 * 2 * self.geometry.piece_bytes as u64;

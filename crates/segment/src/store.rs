@@ -1,4 +1,4 @@
-//! The store: what all threads share, and how an item is found and seen.
+//! The store: the state that all threads share, and the lookup of items.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -52,70 +52,73 @@ pub struct Store {
     pub(crate) claims: Claims,
     pub(crate) samples: Samples,
     pub(crate) hasher: Hasher,
-    /// Of the sums of items: see [`crate::sums`].
+    /// Seed of the sums of items: see [`crate::sums`].
     pub(crate) sum_seed: u64,
-    /// One block for each lane, those of threads that rebuild the index, and the last one for the background.
+    /// Counters: one block for each lane, one for each thread that rebuilds the index, and the last one for the
+    /// background.
     pub(crate) counters: Box<[Counters]>,
     pub(crate) lanes_opened: AtomicUsize,
-    /// A lane found index buckets full; cleared by the next slice.
+    /// True if a lane found index buckets full; cleared by the next slice.
     pub(crate) background_called: AtomicBool,
-    /// What outlives the process.
+    /// Words that outlive the process.
     pub(crate) kept: KeptPage,
-    /// The file that all of it lies in, if it does.
+    /// The memory file that holds the store, if there is one.
     pub(crate) held: Option<Held>,
-    /// It was said there that it was left in order.
+    /// True once the file records that it was left in order.
     closed: AtomicBool,
-    /// What the layers above keep in it.
+    /// Metadata records that the layers above persist in the file.
     pub(crate) notes: Option<Notes>,
-    /// What was found in it.
+    /// State that was found in the file when it was opened.
     reopened: Option<Reopened>,
-    /// Of one whose index is not in its file: how it is made anew.
+    /// State of the index rebuild, for a store whose index is not in its file.
     pub(crate) rebuild: Option<Rebuild>,
-    /// Who takes an item's slot marks the item dead before: where DEAD in the file is what an opening goes by, now or
-    /// after a loss of power.
+    /// True if every path that takes an item's slot marks the item dead first: DEAD in the file is then what an opening
+    /// goes by, now or after a loss of power.
     pub(crate) marks_first: bool,
     pub(crate) checkpoints: Checkpoints,
-    /// The index was taken from a file, and not all of its slots were looked at: see [`crate::verify`].
+    /// True if the index was taken from a file and not all of its slots were verified: see [`crate::verify`].
     pub(crate) unverified: AtomicBool,
-    /// After a crash: what heads name, so that what nothing names can go.
+    /// Names that heads hold, after a crash: pieces and parts that no head names can then be removed.
     pub(crate) named: Option<Named>,
-    /// Segments with a smaller sequence are of an earlier process.
+    /// Sequence below which a segment belongs to an earlier process.
     pub(crate) reopened_at: u64,
-    /// For each namespace, the flush sequence: items in segments with a smaller one are gone. A copy of what is kept.
+    /// Flush sequence of each namespace: items in segments with a smaller sequence are gone. A copy of the kept words.
     flushed: [Word64; Namespace::MAX],
-    /// For each namespace, the flush sequence that no item was found below any more: see [`Store::keys`].
+    /// Flush sequence of each namespace below which no item was found any more: see [`Store::keys`].
     pub(crate) settled: [Word64; Namespace::MAX],
-    /// Whose items on flash are.
+    /// Namespaces of the items on flash.
     pub(crate) flash_keys: FlashKeys,
-    /// What waits to be removed.
+    /// Objects that wait to be removed.
     pub(crate) graves: Graves,
-    /// What was there before changes that are to be made together, of a store in a file.
+    /// Undo log of a store in a file: the state before changes that must be applied together.
     pub(crate) undo: Option<UndoLog>,
-    /// Held by the background for a slice, so that a flush does not overlap a relocation.
+    /// Gate that the background holds for a slice, so that a flush does not overlap a relocation.
     pub(crate) slice_gate: Mutex<()>,
-    /// Free segments that a large value waits for, beyond those that are always kept; cleared when they are there.
+    /// Free segments that a large value waits for, beyond those that are always kept free. Cleared when they are
+    /// available.
     pub(crate) room_wanted: AtomicUsize,
-    /// What each namespace may take, and takes.
+    /// Limits and usage of each namespace.
     pub(crate) spaces: Spaces,
-    /// Who is full, of those where nothing is evicted.
+    /// Namespaces that are full, of those that evict nothing.
     pub(crate) shortages: Shortages,
-    /// An item found only items in its index buckets that it may not take the place of; cleared when the index grows.
+    /// True if a new item found only items in its index buckets that it may not replace; cleared when the index grows.
     pub(crate) index_crowded: AtomicBool,
-    /// Bytes of segments that are pinned or reserved by unfinished large values are bounded by the callers; this
-    /// counts the pins, for the stats.
+    /// Number of pins, for the stats. The callers bound the bytes of segments that are pinned, or reserved by
+    /// unfinished large values.
     pub(crate) pins: Word64,
-    /// Segments that background relocation found no room for, slices and the like: see [`crate::StoreStats`].
+    /// Gauges of the background: see [`crate::StoreStats`].
     pub(crate) background: BackgroundGauges,
-    /// What META counts from: the first start.
+    /// Instant that META words count from: the first start.
     pub(crate) started: UnixMillis,
     pub(crate) huge_pages_asked: bool,
-    /// Where evicted items go.
+    /// Second tier that evicted items go to.
     pub(crate) tier: Option<Arc<dyn Tier>>,
-    /// It finds them again, since the index is not in the file: it is told what slots would say.
+    /// True if the second tier finds the items again because the index is not in the file. The store then reports to
+    /// the tier what the slots would say.
     pub(crate) finds: bool,
 }
 
-/// What the background says about itself; written by it alone.
+/// Gauges of the background, written by the background alone.
 #[derive(Debug, Default)]
 pub(crate) struct BackgroundGauges {
     pub(crate) small_segments: AtomicU64,
@@ -124,18 +127,18 @@ pub(crate) struct BackgroundGauges {
     pub(crate) withheld_segments: AtomicU64,
     pub(crate) growths: AtomicU64,
     pub(crate) shrinks: AtomicU64,
-    /// The share of the segments that the small queue is held at, in percent.
+    /// Share of the segments that the background holds the small queue at, in percent.
     pub(crate) small_percent: AtomicU64,
-    /// How long the item that was evicted last had not been read, in milliseconds.
+    /// Time since the last access of the item that was evicted last, in milliseconds.
     pub(crate) evicted_idle_ms: AtomicU64,
-    /// When the oldest sealed segment was opened; 0 if there is none.
+    /// Instant at which the oldest sealed segment was opened; 0 if there is none.
     pub(crate) oldest_created: AtomicU64,
     pub(crate) slices: AtomicU64,
     /// Segments drained, by reason: evicted, expired, flushed, compacted.
     pub(crate) drained: [AtomicU64; 4],
 }
 
-/// An item that was found: its slot, where it is and how it is laid out.
+/// An item that was found: its slot, its address and its layout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen<'s> {
     pub(crate) word: &'s Word64,
@@ -145,14 +148,14 @@ pub(crate) struct Seen<'s> {
 }
 
 impl Store {
-    /// A store of the given sizes, and the handle that does its background work (which a thread has to drive, or
-    /// nothing is ever evicted).
+    /// Creates a store of the given sizes, and the handle that does its background work. A thread has to drive that
+    /// handle, or no item is ever evicted.
     ///
     /// # Errors
-    /// See [`StartError`]: sizes that do not fit together, or address space that is not to be had.
+    /// If the sizes do not fit together, or the address space cannot be reserved: see [`StartError`].
     pub fn new(config: &StoreConfig, now: UnixMillis) -> Result<(Arc<Self>, Background), StartError> {
         let (geometry, ground) = match reserve(config) {
-            // Where so much address space is not to be had, the store lives without growing.
+            // If that much address space cannot be reserved, the store runs without room to grow.
             Err(StartError::Map(_)) if config.memory_bytes_max > config.memory_bytes => {
                 reserve(&StoreConfig { memory_bytes_max: 0, ..config.clone() })?
             }
@@ -161,12 +164,13 @@ impl Store {
         Self::on(config, geometry, ground, None, None, now)
     }
 
-    /// The same in a file: what was acknowledged before the process before ended, however it did, is there again. The
-    /// file's seed and sizes are the store's; of `config` only the memory has to be that of the file, and its greatest
-    /// value is not looked at: a file does not grow.
+    /// Opens or creates a store in a file. What was acknowledged before the previous process ended, however it ended,
+    /// is there again. The file's seed and sizes become the store's. Of `config`, only the memory has to equal that of
+    /// the file. Its `memory_bytes_max` is ignored: a file does not grow.
     ///
     /// # Errors
-    /// See [`StartError`], above all [`StartError::File`]: a file that is not the store's is left as it was.
+    /// If the sizes do not fit or the file is refused: see [`StartError`], above all [`StartError::File`]. A file that
+    /// is not this store's is left unchanged.
     pub fn in_file(
         config: &StoreConfig,
         file: &StoreFile,
@@ -284,7 +288,7 @@ impl Store {
         self.settle()
     }
 
-    /// What was found is as it is to be: the file says so.
+    /// Records in the file that what was found in it is in order now.
     fn settle(&mut self) -> Result<(), StartError> {
         if let (Some(notes), Some(record)) = (&self.notes, self.checkpoints.latest()) {
             notes.name_only(record.notes());
@@ -294,13 +298,13 @@ impl Store {
         settled.map_err(|error| StartError::File { path: held.file.path().to_owned(), fault: FileFault::Io(error) })
     }
 
-    /// What was found in the file that the store lies in; `None`: it lies in none.
+    /// Returns what was found in the store's file, or `None` if the store lies in no file.
     pub fn reopened(&self) -> Option<&Reopened> {
         self.reopened.as_ref()
     }
 
-    /// Leaves the file to another store: it was left in order, and this one says nothing more in it. Nobody works on
-    /// the store any more, or will. `None`: it lies in no file.
+    /// Closes the store's file in order and returns it for another store; this store records nothing more in it. No
+    /// thread works on the store any more, or will. Returns `None` if the store lies in no file.
     pub fn leave(&self) -> Option<Arc<MapFile>> {
         self.close();
         self.held.as_ref().map(|held| Arc::clone(&held.file))
@@ -319,12 +323,12 @@ impl Store {
         crate::file::index_left::leave(&self.index, held).map(Some)
     }
 
-    /// The file that it lies in, if it does.
+    /// Returns the file that it lies in, if it does.
     pub fn file(&self) -> Option<&Arc<MapFile>> {
         self.held.as_ref().map(|held| &held.file)
     }
 
-    /// Says, once, that nobody works on the file any more.
+    /// Records, once, that no thread works on the file any more.
     fn close(&self) {
         if let Some(held) = &self.held
             && !self.closed.swap(true, SeqCst)
@@ -346,7 +350,7 @@ impl Store {
         self.notes.as_ref().map_or(Ok(()), |notes| notes.append(note))
     }
 
-    /// Every note that is kept, in order.
+    /// Visits every note that is retained, in order.
     pub fn each_note(&self, each: &mut dyn FnMut(&[u8])) {
         if let Some(notes) = &self.notes {
             notes.read(each);
@@ -361,15 +365,15 @@ impl Store {
         self.notes.as_ref().map_or(Ok(()), |notes| notes.rewrite(all))
     }
 
-    /// The notes fill half of their room: it is time to write them anew, each thing once.
+    /// Returns true if the notes fill half of their room: it is time to rewrite them, each fact once.
     pub fn notes_are_long(&self) -> bool {
         self.notes.as_ref().is_some_and(Notes::are_long)
     }
 
-    /// Puts in the place of all notes what is made of them, in order. Whoever keeps a note meanwhile waits.
+    /// Replaces all notes with those that `make` builds from them, in order. A caller that adds a note meanwhile waits.
     ///
     /// # Errors
-    /// See [`NoteFault`]; the notes are as they were.
+    /// If the notes cannot be replaced: see [`NoteFault`]. The notes are then unchanged.
     pub fn renew_notes(&self, make: impl Fn(&[Vec<u8>]) -> Vec<Vec<u8>>) -> Result<(), NoteFault> {
         let Some(notes) = &self.notes else { return Ok(()) };
         notes.renew(&mut |notes| {
@@ -387,7 +391,7 @@ impl Store {
         kept.flush_at_ms[number].store(at.map_or(0, |at| at.0), SeqCst);
     }
 
-    /// The flush that was to come when the process before ended, if it was not done since.
+    /// Returns the flush that was to come when the process before ended, if it was not done since.
     pub fn kept_flush_at(&self, namespace: Namespace) -> Option<UnixMillis> {
         let (number, kept) = (usize::from(namespace.0), &self.kept);
         let at = UnixMillis(kept.flush_at_ms[number].load(SeqCst));
@@ -395,7 +399,7 @@ impl Store {
         (at.0 > 0 && waits).then_some(at)
     }
 
-    /// A data thread's way into the store.
+    /// Opens a data thread's handle of the store.
     ///
     /// # Errors
     /// When `lanes_max` lanes were opened already: lanes are for the life of their threads, and not reused.
@@ -405,30 +409,31 @@ impl Store {
         if id < lanes_max { Ok(Lane::new(Arc::clone(self), id)) } else { Err(LaneError { lanes_max }) }
     }
 
-    /// The background has urgent work: free segments are short or the index is full. Cheap.
+    /// Returns true if the background has urgent work: free segments are short or the index is full. Cheap.
     #[inline]
     pub fn needs_background(&self) -> bool {
         (self.segments.free_count() < self.free_low() && !self.spaces.keeps(0)) || self.background_called.load(Relaxed)
     }
 
-    /// How many segments the background is to keep free.
+    /// Returns the number of segments that the background has to keep free.
     pub(crate) fn free_low(&self) -> usize {
         self.memory.free_low() + self.room_wanted.load(Relaxed)
     }
 
-    /// From now on nothing is evicted: what does not fit ends in [`crate::OpError::OutOfMemory`]. Before each store ask
-    /// [`Store::check_room`], or the last free segments, which compaction lives from, are used up.
+    /// Stops eviction from now on: what does not fit ends in [`crate::OpError::OutOfMemory`]. Before each store call
+    /// [`Store::check_room`], or the last free segments, which compaction needs, are used up.
     pub fn keep_all(&self) {
         self.spaces.keep_all();
     }
 
-    /// Nothing of the namespace is evicted.
+    /// Returns true if the store evicts nothing of the namespace.
     #[inline(always)]
     pub fn keeps(&self, namespace: Namespace) -> bool {
         self.spaces.keeps(namespace.0)
     }
 
-    /// A value of so many bytes fits into what is free for the namespace beyond the segments that are always kept free.
+    /// Returns true if a value of so many bytes fits into what is free for the namespace beyond the segments that are
+    /// always kept free.
     pub fn has_room(&self, namespace: Namespace, value_bytes: u64) -> bool {
         let whole = value_bytes < self.geometry.item_whole_max as u64;
         let wanted = if whole { 0 } else { self.segments_for(value_bytes) };
@@ -441,7 +446,7 @@ impl Store {
         }
     }
 
-    /// All threads' counters, summed.
+    /// Returns all threads' counters, summed.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for block in &self.counters {
@@ -450,7 +455,7 @@ impl Store {
         totals
     }
 
-    /// All threads' counters of one namespace, summed.
+    /// Returns all threads' counters of one namespace, summed.
     pub(crate) fn space_totals(&self, namespace: u8) -> SpaceTotals {
         let mut totals = SpaceTotals::default();
         let add =
@@ -463,8 +468,8 @@ impl Store {
         totals.left_of(&self.totals())
     }
 
-    /// So many of the index's slots hold items that it has to grow: earlier while the memory is still filling, when
-    /// growing costs nothing that is needed, and items come fastest.
+    /// Returns true if so many of the index's slots hold items that it has to grow. That is earlier while the memory is
+    /// still filling, when growing takes nothing that is needed elsewhere, and items come fastest.
     pub(crate) fn index_is_loaded(&self, totals: &Totals) -> bool {
         let filling = self.segments.free_count() > self.segments.count() / 10;
         let percent = if filling { LOAD_FILLING_PERCENT } else { LOAD_MAX_PERCENT };
@@ -472,7 +477,7 @@ impl Store {
         self.index.groups() < self.memory.groups_max() && totals.items() as usize * 100 > slots * percent
     }
 
-    /// The sequence below which segments of a namespace count as flushed.
+    /// Returns the sequence below which segments of a namespace count as flushed.
     #[inline(always)]
     pub(crate) fn flushed_before(&self, namespace: u8) -> u64 {
         self.flushed[namespace as usize].load(SeqCst)
@@ -492,13 +497,14 @@ impl Store {
         self.shortages.flushed(self.pool(namespace));
     }
 
-    /// Ends every item of the namespace that is there now, for who has no turn: it waits for a slice of the background.
+    /// Ends every item of the namespace that is there now, for a caller without a turn: it waits for a slice of the
+    /// background.
     pub fn flush(&self, namespace: Namespace) {
         let _gate = self.slice_gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         self.raise_flushed(namespace.0);
     }
 
-    /// The slot names this very key.
+    /// Returns the item's address and layout if the slot names this very key.
     #[inline(always)]
     fn matches(&self, key: &Key<'_>, slot: Slot) -> Option<(usize, Layout)> {
         let address = slot.address();
@@ -513,7 +519,7 @@ impl Store {
         same.then_some((address, layout))
     }
 
-    /// The item that a slot in memory names, if it is of this key.
+    /// Returns the item that a slot in memory names, if it is of this key.
     pub(crate) fn seen_at<'s>(&self, key: &Key<'_>, word: &'s Word64, slot: Slot) -> Option<Seen<'s>> {
         let (address, layout) = self.matches(key, slot)?;
         Some(Seen { word, slot, address, layout })
@@ -531,7 +537,7 @@ impl Store {
         locked.find(|slot| self.matches(key, slot)).map(Seen::of)
     }
 
-    /// Why an item that is there is not to be read, if so.
+    /// Returns the reason why an item that is there is not to be read, if there is one.
     #[inline(always)]
     pub(crate) fn ended(&self, seen: &Seen<'_>, now: UnixMillis) -> Option<Ended> {
         if seen.layout.has(EXPIRY) {
@@ -544,13 +550,13 @@ impl Store {
         (header.sequence() < self.flushed_before(header.namespace())).then_some(Ended::Flushed)
     }
 
-    /// The item, unless it has ended.
+    /// Returns the item, unless it has ended.
     #[inline(always)]
     pub(crate) fn live<'s>(&self, seen: Option<Seen<'s>>, now: UnixMillis) -> Option<Seen<'s>> {
         seen.filter(|s| self.ended(s, now).is_none())
     }
 
-    /// When the item ends.
+    /// Returns the expiry of the item.
     #[inline(always)]
     pub(crate) fn expire(&self, seen: &Seen<'_>) -> Expire {
         if seen.layout.has(EXPIRY) {
@@ -561,14 +567,14 @@ impl Store {
         }
     }
 
-    /// The CAS token that goes with a place: `segment sequence 46 | offset / 4 18`.
+    /// Returns the CAS token that goes with a place: `segment sequence 46 | offset / 4 18`.
     #[inline(always)]
     pub(crate) fn place_token(&self, address: usize) -> u64 {
         let offset = address & (self.segments.segment_bytes() - 1);
         self.segments.header_of(address).sequence() << TOKEN_OFFSET_BITS | (offset as u64 / 4)
     }
 
-    /// The item's CAS token. Read before the value: see [`crate::write`] on in-place changes.
+    /// Returns the item's CAS token. Read before the value: see [`crate::write`] on in-place changes.
     #[inline(always)]
     pub(crate) fn token(&self, seen: &Seen<'_>) -> u64 {
         if seen.layout.has(CAS_FIELD) {
@@ -578,13 +584,14 @@ impl Store {
         }
     }
 
-    /// The META word, if the item has one.
+    /// Returns the META word, if the item has one.
     #[inline(always)]
     pub(crate) fn meta(&self, seen: &Seen<'_>) -> Option<u32> {
         seen.layout.has(META).then(|| seen.layout.meta(&self.segments.heap, seen.address).load(Acquire))
     }
 
-    /// Whether the item was read, and when last: where no META word says so, since it was stored at least.
+    /// Returns whether the item was read, and its last access. Without a META word, the creation of the item's segment
+    /// stands for the last access.
     #[inline(always)]
     pub(crate) fn access(&self, slot: Slot, address: usize, meta: Option<u32>) -> (bool, UnixMillis) {
         match meta {
@@ -604,7 +611,7 @@ impl Store {
         (now.ms_since(self.started) / 1000) as u32 & META_SECS_MASK
     }
 
-    /// The item's value.
+    /// Returns the item's value.
     #[inline(always)]
     pub(crate) fn value<'s>(&'s self, seen: &Seen<'_>) -> Value<'s> {
         let (heap, layout, address) = (&self.segments.heap, &seen.layout, seen.address);
@@ -619,7 +626,7 @@ impl Store {
         }
     }
 
-    /// The item as a caller sees it.
+    /// Returns the item as a caller sees it.
     #[inline(always)]
     pub(crate) fn item<'s>(&'s self, seen: &Seen<'_>) -> Item<'s> {
         // The token first, the value second: an in-place change writes them the other way round, so a token is never
@@ -630,8 +637,8 @@ impl Store {
         self.item_from(seen, token, value, self.expire(seen), meta, meta)
     }
 
-    /// The item as `snap` has it, of which every word was proved to belong to one instant. What changes in place is
-    /// taken from the snapshot alone: the words in the heap may be those of a later change.
+    /// Returns the item as `snap` has it, of which every word was proved to belong to one instant. What changes in
+    /// place is taken from the snapshot alone: the words in the heap may be those of a later change.
     #[inline(always)]
     pub(crate) fn item_as<'s>(&'s self, seen: &Seen<'_>, snap: &Snap) -> Item<'s> {
         let value = if seen.layout.has(NUM) { Value::Integer(snap.number()) } else { self.value(seen) };
@@ -666,12 +673,12 @@ impl Store {
     }
 }
 
-/// A value behind the byte that says of what type it is.
+/// Returns a value behind the byte that says of what type it is.
 fn typed(bytes: &[u8]) -> Value<'_> {
     bytes.split_first().map_or(Value::Bytes(bytes), |(kind, bytes)| Value::Typed { kind: *kind, bytes })
 }
 
-/// Address space for a store of these sizes.
+/// Returns address space for a store of these sizes.
 fn reserve(config: &StoreConfig) -> Result<(Geometry, Ground), StartError> {
     let geometry = Geometry::of(config)?;
     let count = geometry.segments_for(config.memory_bytes, geometry.groups_start);
@@ -687,7 +694,7 @@ impl Drop for Store {
 
 /// The index grows when more than this part of its slots, in percent, hold items.
 const LOAD_MAX_PERCENT: usize = 88;
-/// The same while the memory is filling.
+/// Percent of the index's slots in use at which it grows while the memory is filling.
 const LOAD_FILLING_PERCENT: usize = 75;
 /// Bits of a CAS token that hold the offset: a segment of 1 MiB in units of 4 bytes.
 pub(crate) const TOKEN_OFFSET_BITS: u32 = 18;
@@ -714,13 +721,13 @@ impl<'s> Seen<'s> {
 /// Bytes of a head's value.
 pub(crate) const LARGE_REF_BYTES: usize = 16;
 
-/// The value of a head: `object 8 | bytes 8`, little-endian.
+/// Returns the value of a head: `object 8 | bytes 8`, little-endian.
 pub(crate) fn large_ref(value: &[u8]) -> LargeRef {
     let word = |at: usize| u64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes"));
     LargeRef { object: word(0), bytes: word(8) }
 }
 
-/// The bytes of a head's value.
+/// Returns the bytes of a head's value.
 pub(crate) fn large_value(large: LargeRef) -> [u8; 16] {
     let mut value = [0; 16];
     value[..8].copy_from_slice(&large.object.to_le_bytes());

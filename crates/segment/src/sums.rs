@@ -21,7 +21,7 @@ use crate::store::Store;
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Segments {
-    /// The sum of the item at an address.
+    /// Returns the sum of the item at an address.
     fn sum(&self, seed: u64, address: usize, layout: &Layout) -> u32 {
         let (bytes, frozen) = layout.frozen(&self.heap, address);
         // As a CAS token names it.
@@ -31,7 +31,7 @@ impl Segments {
         xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed) as u32
     }
 
-    /// The item at an address is what was written there.
+    /// Returns true if the item at an address is what was written there.
     pub(crate) fn is_sound(&self, seed: u64, address: usize, layout: &Layout) -> bool {
         !self.heap.has_sums()
             || self.heap.word32(layout.sum_address(address)).load(Acquire) == self.sum(seed, address, layout)
@@ -39,7 +39,7 @@ impl Segments {
 }
 
 impl Store {
-    /// Writes the sum of a new item that is whole but for that.
+    /// Writes the sum of a new item that is otherwise whole.
     #[inline(always)]
     pub(crate) fn write_sum(&self, address: usize, layout: &Layout) {
         if self.segments.heap.has_sums() {
@@ -48,13 +48,13 @@ impl Store {
         }
     }
 
-    /// The item at an address is what was written there, as far as it has a sum.
+    /// Returns true if the item at an address is what was written there, as far as it has a sum.
     pub(crate) fn is_sound(&self, address: usize, layout: &Layout) -> bool {
         self.segments.is_sound(self.sum_seed, address, layout)
     }
 }
 
-/// The seed of sums, from that of the hash of keys.
+/// Returns the seed of sums, from that of the hash of keys.
 pub(crate) fn seed(hash_seed: u64) -> u64 {
     base::prng::split_mix(hash_seed ^ SPREAD)
 }

@@ -1,4 +1,4 @@
-//! What a second tier is to the store: a place that evicted items go to and can be read back from.
+//! The store's view of a second tier: a place that evicted items go to and can be read back from.
 //!
 //! ```text
 //!   background:  a drained item ──offer──> the tier copies it, gives its address ──> the slot names that
@@ -7,25 +7,26 @@
 //!   background:  the index is gone with the process before ──find──> each item that is there: a slot names it again
 //! ```
 //!
-//! The store decides what lives: an item on flash is the key's as long as its slot names its address, which changes
-//! under the stripe lock as that of any item. The tier knows nothing of that; it is told when nothing names an address
-//! any more ([`Tier::release`]), which is a count for it and no promise.
+//! The store decides which items live. An item on flash is the key's as long as the key's slot names its address, and
+//! that changes under the stripe lock like any other item. The tier does not track this. The store reports when no slot
+//! names an address any more ([`Tier::release`]); the tier uses that as a count, and it is no promise.
 //!
-//! - An address is given out once a life of its region; the tier calls none free before each of its items went through
-//!   [`Tier::reclaim`].
-//! - No method but [`Tier::sync`] waits for a device. What cannot be taken now is refused, and the store does without.
-//! - Where the index does not outlive the process the tier is told what slots would say: [`Tier::name`], [`Tier::kill`]
-//!   and [`Tier::change`] count from the instant they return, also for the next process. Of two copies on flash the old
-//!   one is killed before the new one lives: so no key has two there at any instant, and what a process is killed
-//!   between is gone, as if it had been evicted. Of one on flash and one in memory the new one lives first, and the
-//!   store has noted both ([`crate::moving`]).
+//! - An address is given out once in a life of its region. The tier calls a region free only after each of its items
+//!   went through [`Tier::reclaim`].
+//! - No method except [`Tier::sync`] waits for a device. The tier refuses what it cannot take now, and the store does
+//!   without.
+//! - If the index does not outlive the process, the store reports to the tier what the slots would say. [`Tier::name`],
+//!   [`Tier::kill`] and [`Tier::change`] count from the instant they return, also for the next process. Of two copies
+//!   on flash, the old one is killed before the new one lives, so no key ever has two there. If the process is killed
+//!   between the two steps, the item is gone, as if it had been evicted. Of one copy on flash and one in memory, the
+//!   new one lives first, and the store has noted both ([`crate::moving`]).
 
 use base::clock::UnixMillis;
 
 use crate::index::{Hash, Order};
 use crate::key::{Hasher, Namespace};
 
-/// Where an item on flash is.
+/// The address of an item on flash.
 ///
 /// ```text
 ///  47        41 40                  21 20             6 5        0
@@ -42,7 +43,7 @@ pub struct FlashAddress(u64);
 impl FlashAddress {
     /// Bits of an address.
     pub const BITS: u32 = 48;
-    /// What is addressed, in bytes.
+    /// Size of a block, the unit of addresses, in bytes.
     pub const BLOCK_BYTES: usize = 512;
     /// Blocks of a region at most.
     pub const REGION_BLOCKS_MAX: usize = 1 << 15;
@@ -51,7 +52,7 @@ impl FlashAddress {
     /// An item of so many blocks or more: its header says how many.
     pub const BLOCKS_MANY: u8 = 63;
 
-    /// The address of an item.
+    /// Returns the address of an item.
     pub fn new(generation: u8, region: u32, block: u16, blocks: u8) -> Self {
         let fits = generation < 128 && (region as usize) < Self::REGIONS_MAX && block < 1 << 15;
         assert!(fits && (1..=Self::BLOCKS_MANY).contains(&blocks), "{generation} {region} {block} {blocks}");
@@ -67,28 +68,28 @@ impl FlashAddress {
         self.0
     }
 
-    /// Of which life of its region.
+    /// Returns the generation: the number of the life of its region.
     pub fn generation(self) -> u8 {
         (self.0 >> 41) as u8 & 0x7f
     }
 
-    /// The region.
+    /// Returns the region.
     pub fn region(self) -> u32 {
         (self.0 >> 21) as u32 & ((1 << 20) - 1)
     }
 
-    /// The block of the region that the item begins in.
+    /// Returns the block of the region that the item begins in.
     pub fn block(self) -> u16 {
         (self.0 >> 6) as u16 & 0x7fff
     }
 
-    /// How many blocks it reaches into, [`FlashAddress::BLOCKS_MANY`] at most.
+    /// Returns the number of blocks that the item reaches into, at most [`FlashAddress::BLOCKS_MANY`].
     pub fn blocks(self) -> u8 {
         self.0 as u8 & 0x3f
     }
 }
 
-/// What of an item's shape the store has to know when it comes back.
+/// The part of an item's shape that the store needs when the item comes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kept {
     /// Bytes.
@@ -109,32 +110,32 @@ pub struct TierItem<'i> {
     pub namespace: u8,
     /// The key.
     pub key: &'i [u8],
-    /// What the value is.
+    /// Shape of the value.
     pub kept: Kept,
     /// The value's bytes.
     pub value: &'i [u8],
     /// Opaque to the store.
     pub client_flags: u32,
-    /// When it ends, if ever.
+    /// Instant at which the item ends, if ever.
     pub expire_at: Option<UnixMillis>,
     /// Its CAS token, if a client knows it.
     pub token: Option<u64>,
-    /// What flushes are compared with.
+    /// Sequence that flushes are compared with.
     pub sequence: u64,
     /// The TTL class that it was in.
     pub class: u8,
-    /// It was asked for since it was stored, or had gone before and was stored again.
+    /// True if it was read since it was stored, or was gone before and was stored again.
     pub is_read: bool,
 }
 
 impl TierItem<'_> {
-    /// What its slot knows of the hash beside its place.
+    /// Returns the part of the hash that its slot holds besides its place.
     pub fn tag(&self) -> u16 {
         Hash(self.hash).tag()
     }
 }
 
-/// How a read ended.
+/// The result of a read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Found {
     /// Not read yet.
@@ -148,7 +149,7 @@ pub enum Found {
     Failed,
 }
 
-/// Where in a read's buffer the parts of the item are, and what goes with them.
+/// The positions of the item's parts in a read's buffer, and the facts that go with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     /// The namespace's number.
@@ -187,12 +188,12 @@ pub struct SlotMatch {
 }
 
 impl SlotMatch {
-    /// The hash of a key; `None`: there is no such namespace.
+    /// Returns the hash of a key; `None`: there is no such namespace.
     pub fn hash(&self, namespace: u8, key: &[u8]) -> Option<u64> {
         (usize::from(namespace) < Namespace::MAX).then(|| self.hasher.key(Namespace(namespace), key).hash.0)
     }
 
-    /// The slot may be that of a key with this hash.
+    /// Returns true if the slot may be that of a key with this hash.
     pub fn fits(&self, slot_hash: u64, hash: u64) -> bool {
         self.order.slot_hash(Hash(hash)).0 == slot_hash
     }
@@ -201,32 +202,32 @@ impl SlotMatch {
 /// A read that a lane asks for, and what came of it.
 #[derive(Debug)]
 pub struct TierRead {
-    /// Whose it is.
+    /// Lane that the read belongs to.
     pub lane: usize,
     /// The hash of the key that is looked for, or what is known of it.
     pub hash: u64,
-    /// By what an item there is known to be the one.
+    /// Means by which an item at the address is recognised as the one sought.
     pub by: ReadBy,
-    /// Where.
+    /// Address to read.
     pub at: FlashAddress,
-    /// What it is read into; the tier makes it as long as it has to be.
+    /// Buffer that the tier reads into; the tier makes it as long as it has to be.
     pub buffer: Vec<u8>,
-    /// What came of it.
+    /// Result of the read.
     pub found: Found,
 }
 
-/// What the store says of an item in a region that the tier wants back.
+/// The store's verdict on an item in a region that the tier wants back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reclaimed {
-    /// Nothing names it any more.
+    /// No slot names it any more.
     Done,
-    /// The same, and it goes on at another address.
+    /// No slot names this address any more: the item goes on at another address.
     Again,
-    /// That cannot be said now: ask again, for this one.
+    /// The store cannot decide now: the tier asks again for this item.
     Later,
 }
 
-/// What a tier has kept from an earlier process.
+/// The state that a tier has retained from an earlier process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierFound {
     /// Items that slots name, as far as was counted.
@@ -235,7 +236,7 @@ pub struct TierFound {
     pub lost: bool,
 }
 
-/// What became of an item that was shown to be found again.
+/// The result of showing an item that was found again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// A slot names it.
@@ -246,18 +247,18 @@ pub enum Shown {
     Later,
 }
 
-/// How far all is found that a tier has of an earlier process.
+/// The progress of finding all that a tier holds of an earlier process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TierFind {
-    /// An item was put off.
+    /// An item was postponed.
     More,
-    /// Nothing is at hand.
+    /// No item is available now.
     Waits,
-    /// Everything was shown.
+    /// Every item was shown.
     Whole,
 }
 
-/// What looks at items to be found again: the hash of each, and where it is.
+/// A visitor of items that are found again. It receives the hash of each item and its address.
 pub type TierShow<'v> = dyn FnMut(u64, FlashAddress) -> Shown + 'v;
 
 /// A second tier. See the module `tier`.
@@ -265,7 +266,7 @@ pub trait Tier: std::fmt::Debug + Send + Sync {
     /// Takes a copy of the item, which can be asked for from here on. `None`: it is not taken.
     fn offer(&self, item: &TierItem<'_>) -> Option<FlashAddress>;
 
-    /// No slot names the address any more, or none ever did.
+    /// Reports that no slot names the address any more, or none ever did.
     fn release(&self, at: FlashAddress);
 
     /// Begins a read.
@@ -274,29 +275,29 @@ pub trait Tier: std::fmt::Debug + Send + Sync {
     /// The read itself, where too many are under way: ask again later.
     fn ask(&self, read: TierRead) -> Result<(), TierRead>;
 
-    /// Gives the reads of a lane that have ended, one for each call.
+    /// Returns the reads of a lane that have ended, one for each call.
     fn collect(&self, lane: usize) -> Option<TierRead>;
 
-    /// What is kept of an earlier process, for who opens the store it goes with.
+    /// Returns what the tier retains of an earlier process, for the caller that opens the store it goes with.
     fn found(&self) -> TierFound;
 
-    /// The address may name an item: of the life that its region is in.
+    /// Returns true if the address may name an item: of the life that its region is in.
     fn may_name(&self, at: FlashAddress) -> bool;
 
-    /// A slot is to name the item there, which was offered last: from here on it lives. Only of a tier that finds its
-    /// items again, as is all that follows but for the last.
+    /// Reports that a slot is about to name the item there, which was offered last: from here on it lives. Only for a
+    /// tier that finds its items again, as is all that follows except the last.
     fn name(&self, at: FlashAddress);
 
-    /// No slot with this tag is to name the item there any more: from here on it is dead.
+    /// Reports that no slot with this tag names the item there any more: from here on it is dead.
     fn kill(&self, at: FlashAddress, tag: u16);
 
-    /// Keys with this hash are to be changed: what is not found of them yet is dead from here on.
+    /// Reports a change of keys with this hash: any item of theirs that is not found yet is dead from here on.
     fn change(&self, hash: u64);
 
-    /// An item with this hash that is being found is dead. Its key's lock is held.
+    /// Returns true if an item with this hash that is being found is dead. Its key's lock is held.
     fn is_gone(&self, hash: u64, at: FlashAddress, tag: u16) -> bool;
 
-    /// All is found.
+    /// Returns true if all is found.
     fn is_found(&self) -> bool;
 
     /// Shows items of an earlier process, each until it is done with, as long as some are at hand and `show` does not
@@ -308,15 +309,15 @@ pub trait Tier: std::fmt::Debug + Send + Sync {
     /// [`Tier::offer`] and [`Tier::release`].
     fn reclaim(&self, now: UnixMillis, visit: &mut Visit<'_>) -> bool;
 
-    /// Has stay what was written so far, whatever becomes of the machine: for who leaves a store in order and waits.
-    /// What a device does not take is of no use to the next process, which finds that out.
+    /// Makes what was written so far survive a stop of the machine, for a caller that leaves a store in order and
+    /// waits. What a device does not take is of no use to the next process, which finds that out.
     fn sync(&self);
 }
 
-/// What looks at the items of a region: the item, where it is, and whether it may go on at another address.
+/// A visitor of the items of a region. It receives the item, its address, and whether it may go on at another address.
 pub type Visit<'v> = dyn FnMut(&TierItem<'_>, FlashAddress, bool) -> Reclaimed + 'v;
 
-/// What a store with a second tier is made for.
+/// The parameters of a store with a second tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierPlan {
     /// Slots of the index, which keeps its size: it is changed by the items' keys, and those on flash are far away. A

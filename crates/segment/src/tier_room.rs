@@ -1,4 +1,4 @@
-//! What a second tier keeps where the store lies, and how a store is made that has one.
+//! The room of a second tier beside the store's memory, and the creation of a store that has a second tier.
 //!
 //! ```text
 //!   TierGround::lay ──room──> the tier is made on it ──TierGround::store──> the store, with the tier
@@ -7,8 +7,8 @@
 //! The words and the chunks lie in the store's file, if it has one, between the segments' headers and the index: so
 //! they outlive the process together with the slots that name items there, cut at the same instant.
 //!
-//! A tier that has a room made by an earlier process is asked what it found there ([`Tier::found`]). After a loss of
-//! power the room is one that nobody has used: so no checkpoint has it synced ([`crate::checkpoint`]).
+//! A tier that has a room made by an earlier process reports what it found there ([`Tier::found`]). After a loss of
+//! power the room is one that no process has used, so no checkpoint syncs it ([`crate::checkpoint`]).
 
 use std::io;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct TierRoom {
     finds: bool,
 }
 
-/// Bytes that the words of a plan take, in whole pages.
+/// Returns the bytes that the words of a plan take, in whole pages.
 fn words_bytes(words: usize) -> usize {
     (words * size_of::<Word64>()).next_multiple_of(arena::PAGE_BYTES)
 }
@@ -45,7 +45,7 @@ impl TierPlan {
         (self.index_slots as usize).div_ceil(GROUP_SLOTS).max(1)
     }
 
-    /// Bytes of its room.
+    /// Returns the bytes of its room.
     pub(crate) fn room_bytes(&self) -> u64 {
         assert!(self.chunk_bytes.is_multiple_of(arena::PAGE_BYTES), "chunks are whole pages: {self:?}");
         (words_bytes(self.words) + self.chunks * self.chunk_bytes) as u64
@@ -53,7 +53,7 @@ impl TierPlan {
 }
 
 impl TierRoom {
-    /// Room in maps that `map` gives, of so many bytes from a place of the room on.
+    /// Returns room in maps that `map` gives, of so many bytes from a place of the room on.
     fn of(plan: &TierPlan, found: bool, mut map: impl FnMut(u64, usize) -> io::Result<Map>) -> io::Result<Self> {
         let front = words_bytes(plan.words);
         let chunk = |number: usize| (front + number * plan.chunk_bytes) as u64;
@@ -67,7 +67,7 @@ impl TierRoom {
         })
     }
 
-    /// Room in memory of the process, all zero.
+    /// Returns room in memory of the process, all zero.
     ///
     /// # Errors
     /// When there is no address space.
@@ -75,8 +75,9 @@ impl TierRoom {
         Self::of(plan, false, |_, bytes| Map::reserve(bytes, false))
     }
 
-    /// Room in a file, from `at` on. Where the machine has lost its power, nothing is left of what was there: each of
-    /// its pages is of another instant. Nor where the slots are gone that said what was named, and nothing else does.
+    /// Returns room in a file, from `at` on. Where the machine has lost its power, nothing is left of what was there:
+    /// each of its pages is of another instant. Nor where the slots are gone that said what was named, and nothing else
+    /// does.
     pub(crate) fn in_file(plan: &TierPlan, held: &Held, at: u64) -> io::Result<Self> {
         let is_of_use = held.lost.is_none() && (plan.finds || !held.index_anew);
         if !is_of_use && held.file.is_view() {
@@ -91,22 +92,22 @@ impl TierRoom {
         Self::of(plan, held.left.is_some() && is_of_use, map)
     }
 
-    /// The chunks, which are given out once.
+    /// Returns the chunks, which are given out once.
     pub fn take_chunks(&mut self) -> Vec<TierChunk> {
         std::mem::take(&mut self.chunks)
     }
 
-    /// An earlier process has left it: else its words are zero.
+    /// Returns true if an earlier process has left it: else its words are zero.
     pub fn is_found(&self) -> bool {
         self.found
     }
 
-    /// The tier finds its items again: see [`TierPlan::finds`].
+    /// Returns true if the tier finds its items again: see [`TierPlan::finds`].
     pub fn finds(&self) -> bool {
         self.finds
     }
 
-    /// The word at `number`.
+    /// Returns the word at `number`.
     pub fn load(&self, number: usize) -> u64 {
         self.words.at(number).load(Acquire)
     }
@@ -131,7 +132,7 @@ impl TierRoom {
     }
 }
 
-/// A store that is all there but for its second tier.
+/// A store that is complete except for its second tier.
 #[derive(Debug)]
 pub struct TierGround {
     config: StoreConfig,
@@ -143,8 +144,8 @@ pub struct TierGround {
 }
 
 impl TierGround {
-    /// The ground of a store with an index of one size, which a resize leaves alone: in a file, as it was left or new,
-    /// or in memory of the process.
+    /// Returns the ground of a store with an index of one size, which a resize leaves alone: in a file, as it was left
+    /// or new, or in memory of the process.
     ///
     /// # Errors
     /// As for a store without a tier; and for a file that was made beside another tier, or none.
@@ -176,17 +177,17 @@ impl TierGround {
         Ok(Self { config, geometry, ground, held: Some(held), room: Some(room), regions: plan.regions })
     }
 
-    /// What the tier is to be made on, which is given out once.
+    /// Returns the room to create the tier on; it is given out once.
     pub fn take_room(&mut self) -> TierRoom {
         self.room.take().expect("the room is given out once")
     }
 
-    /// The machine lost its power: what the tier had is gone.
+    /// Returns true if the machine lost its power: what the tier had is gone.
     pub fn is_lost(&self) -> bool {
         self.held.as_ref().is_some_and(|held| held.lost.is_some())
     }
 
-    /// The store, and the handle that does its background work.
+    /// Returns the store, and the handle that does its background work.
     ///
     /// # Errors
     /// When what an earlier process left does not hold together.

@@ -12,7 +12,7 @@
 //!   place of every slot on flash with the key's tag, which now and then is another key's.
 //! - An item keeps on flash the sequence of the segment that it left, with which flushes are compared, its end and its
 //!   CAS token if a client knows it.
-//! - Where the index does not outlive the process, the tier is told first what a slot is to say ([`Tier::kill`]).
+//! - If the index does not outlive the process, the tier receives first what a slot is about to say ([`Tier::kill`]).
 
 use std::cell::RefCell;
 
@@ -45,7 +45,7 @@ pub struct FlashHit {
     often: bool,
 }
 
-/// Where a key that is not in memory is.
+/// The state of a key that is not in memory.
 #[derive(Debug)]
 pub enum FromFlash {
     /// Nowhere.
@@ -62,12 +62,12 @@ impl FlashHit {
         parts
     }
 
-    /// The value's bytes.
+    /// Returns the value's bytes.
     pub fn value(&self) -> Value<'_> {
         value_of(&self.read, self.parts())
     }
 
-    /// What the client stored with it.
+    /// Returns the flags that the client stored with the value.
     pub fn client_flags(&self) -> u32 {
         self.parts().client_flags
     }
@@ -88,7 +88,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// What a lane keeps for its reads; nothing without a second tier.
+/// State that a lane holds for its reads; empty without a second tier.
 #[derive(Debug, Default)]
 pub(crate) struct Reads(Option<RefCell<Staging>>);
 
@@ -103,18 +103,18 @@ impl Reads {
     }
 }
 
-/// What became of an item that was to go to the second tier.
+/// The result of moving an item to the second tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demoted {
     /// It is there, or was not there any more.
     Gone,
-    /// Its lock was not had, or it changed.
+    /// Its lock could not be taken, or it changed.
     Busy,
     /// It is not taken.
     Refused,
 }
 
-/// Where a key is.
+/// The place of a key.
 pub(crate) enum Located {
     /// In memory, where it lives or has ended.
     Memory {
@@ -130,8 +130,8 @@ impl Store {
         self.tier.as_deref().expect("a slot on flash is there only with a second tier")
     }
 
-    /// An item on flash has lost its slot, one of that namespace, as far as is known: whose items are stored over is
-    /// not. `lived`: it was not flushed before, if that is known.
+    /// Records that an item on flash has lost its slot. It is of that namespace, as far as is known: the namespace of
+    /// an item that is stored over is unknown. `lived`: it was not flushed before, if that is known.
     pub(crate) fn release(&self, counters: &Counters, slot: Slot, namespace: u8, lived: Option<bool>) {
         // Without a tier, damage to a memory file has made the slot.
         let Some(tier) = self.tier.as_deref() else { return };
@@ -140,20 +140,20 @@ impl Store {
         tier.release(slot.flash_address());
     }
 
-    /// Items of an earlier process are on flash, and count for that namespace: whose they are is not known.
+    /// Counts items of an earlier process on flash for that namespace: their own namespace is unknown.
     pub(crate) fn flash_found(&self, counters: &Counters, namespace: u8, items: u64) {
         counters.note_flash_taken(namespace, items);
         self.flash_keys.found(namespace, items);
     }
 
-    /// What a namespace has on flash was flushed. The caller holds the slice gate.
+    /// Records that a namespace's items on flash were flushed. The caller holds the slice gate.
     pub(crate) fn note_flash_flushed(&self, namespace: u8) {
         if self.tier.is_some() {
             self.flash_keys.flush(namespace, self.space_totals(namespace).flash_counted());
         }
     }
 
-    /// An item on flash is to lose its slot.
+    /// Reports that an item on flash is about to lose its slot.
     #[inline(always)]
     pub(crate) fn dies_on_flash(&self, slot: Slot) {
         if self.finds {
@@ -161,15 +161,15 @@ impl Store {
         }
     }
 
-    /// An item that lived in memory or elsewhere, and is dead there, goes on at this place on flash.
+    /// Reports that an item that lived in memory or elsewhere, and is dead there, goes on at this place on flash.
     pub(crate) fn lives_on_flash(&self, at: FlashAddress) {
         if self.finds {
             self.tier().name(at);
         }
     }
 
-    /// Clears the slot of an item on flash that is of no use; false: there is none, or where the lock is not had it
-    /// stays for now.
+    /// Clears the slot of an item on flash that is of no use. Returns false if there is none, or if the lock cannot be
+    /// taken and the slot stays for now.
     pub(crate) fn clear_flash(&self, counters: &Counters, namespace: u8, hash: Hash, at: FlashAddress) -> bool {
         let Some(locked) = self.index.lock(hash) else { return false };
         let Some((word, slot)) = locked.find_flash(at) else { return false };
@@ -192,7 +192,8 @@ impl Store {
         }
     }
 
-    /// What the tier is to keep of an item, if it can be kept there: one that is whole and that nobody is to refill.
+    /// Returns the form of an item that the tier stores, if the tier can hold it: the item is whole and no client has
+    /// to refill it.
     pub(crate) fn tier_item<'s>(
         &'s self,
         key: &Key<'s>,
@@ -237,7 +238,7 @@ impl Store {
         })
     }
 
-    /// Has an item that is to go from memory go on in the second tier.
+    /// Moves an item from memory to the second tier.
     pub(crate) fn demote(&self, counters: &Counters, key: &Key<'_>, seen: &Seen<'_>, now: UnixMillis) -> Demoted {
         let snap = Snap::of(self, seen);
         let mut digits = [0; 8];
@@ -249,7 +250,7 @@ impl Store {
         };
         let there = self.live(self.find_locked(&locked, key), now);
         match there.filter(|there| there.address == seen.address && Snap::of(self, there).same(&snap)) {
-            // Two items of one block with one tag could not be told apart by their slots.
+            // By their slots, two items of one block with one tag would be indistinguishable.
             Some(there) if locked.find_flash(at).is_none() => {
                 let slot = Slot::flash(key.hash.tag(), 0, at);
                 if self.begin_move(BY_BACKGROUND, there.address, slot) {
@@ -287,13 +288,13 @@ impl Store {
 }
 
 impl<'l> Turn<'l> {
-    /// The store has a second tier.
+    /// Returns true if the store has a second tier.
     #[inline(always)]
     pub fn is_tiered(&self) -> bool {
         self.tiered
     }
 
-    /// A request begins, which waits for no read yet.
+    /// Begins a request, which waits for no read yet.
     #[inline(always)]
     pub fn begin_request(&self) {
         if self.tiered {
@@ -301,13 +302,13 @@ impl<'l> Turn<'l> {
         }
     }
 
-    /// The read of flash that the request waits for which could not be answered; `None`: for something else.
+    /// Returns the read of flash that the request waits for which could not be answered; `None`: for something else.
     #[cold]
     pub fn awaited(&self) -> Option<Awaited> {
         if self.tiered { self.own.reads.with(Staging::awaited) } else { None }
     }
 
-    /// Where the key is. What is not known is asked for; `back`: to be brought back to memory.
+    /// Locates the key, and requests reads for what is not known. `back`: the item is to be brought back to memory.
     pub(crate) fn locate(&self, sought: Sought<'_>, back: bool) -> Located {
         let store = self.store;
         loop {
@@ -383,19 +384,19 @@ impl<'l> Turn<'l> {
         }
     }
 
-    /// An item on flash has had its time, or was flushed.
+    /// Returns true if an item on flash has had its time, or was flushed.
     pub(crate) fn is_ended(&self, parts: &Parts) -> bool {
         parts.expire_at.is_some_and(|end| end <= self.now)
             || parts.sequence < self.store.flushed_before(parts.namespace)
     }
 
-    /// What is there is of no use to anybody.
+    /// Discards a read that is of no use to any request.
     fn drop_read(&self, sought: Sought<'_>, at: FlashAddress) {
         self.own.reads.with(|reads| reads.forget(sought.hash().0, at));
         self.store.clear_flash(self.counters(), sought.namespace(), sought.hash(), at);
     }
 
-    /// The value of a key that a plain read did not find in memory.
+    /// Returns the value of a key that a plain read did not find in memory.
     #[cold]
     pub fn from_flash(&self, key: &Key<'_>) -> FromFlash {
         if key.piece {
@@ -412,12 +413,13 @@ impl<'l> Turn<'l> {
         }
     }
 
-    /// A value from flash has no place in the answer yet, or is to be told in another way: from memory, if `back`.
+    /// Puts a value from flash back because the reply has no room for it yet. With `back`, the reply comes from memory
+    /// instead.
     pub fn flash_kept(&self, hit: FlashHit, back: bool) {
         self.own.reads.with(|reads| reads.put_back(hit.read, back, false));
     }
 
-    /// A value from flash was told. What is read often goes back to memory.
+    /// Counts a value that was served from flash. An item that is read often goes back to memory.
     pub fn flash_served(&mut self, key: &Key<'_>, hit: FlashHit) {
         self.counters().flash_hits.add(1);
         let at = hit.read.at;
@@ -432,25 +434,25 @@ impl<'l> Turn<'l> {
         self.own.reads.with(|reads| reads.recycle(hit.read));
     }
 
-    /// Has the key read from flash, if it is there, for a plain read that comes next.
+    /// Requests a read of the key from flash, if it is there, for a plain read that comes next.
     #[cold]
     pub fn ask_flash(&self, key: &Key<'_>) {
         let _ = self.locate(Sought::Key(key), false);
     }
 
-    /// The key is on flash, from where it is asked for: what needs it in memory parks.
+    /// Returns true if the key is on flash, from where it is asked for: what needs it in memory parks.
     #[inline(always)]
     pub fn is_on_flash(&self, key: &Key<'_>) -> bool {
         self.tiered && self.awaits_flash(key)
     }
 
-    /// What depends on the key has to wait until it is in memory, or known to be nowhere.
+    /// Returns true if an operation on the key has to wait until the item is in memory, or known to be nowhere.
     #[cold]
     pub(crate) fn awaits_flash(&self, key: &Key<'_>) -> bool {
         self.tiered && !key.piece && matches!(self.locate(Sought::Key(key), true), Located::Coming | Located::Here(..))
     }
 
-    /// The key has no item that lives, neither in memory nor on flash.
+    /// Returns true if the key has no item that lives, neither in memory nor on flash.
     #[cold]
     pub(crate) fn is_nowhere(&self, key: &Key<'_>) -> bool {
         key.piece || matches!(self.locate(Sought::Key(key), true), Located::Nowhere | Located::Memory { lives: false })
@@ -479,7 +481,7 @@ impl<'l> Turn<'l> {
         self.tiered && self.unsettled.replace(false)
     }
 
-    /// The same under the key's lock, where nothing comes in between: a slot on flash may be the key's.
+    /// Returns true if a slot on flash may be the key's. The caller holds the key's lock, so nothing comes in between.
     #[cold]
     pub(crate) fn may_be_on_flash(&self, locked: &Locked<'l>, key: &Key<'_>) -> bool {
         if key.piece || self.store.find_locked(locked, key).is_some() {
@@ -548,7 +550,7 @@ impl<'l> Turn<'l> {
     }
 }
 
-/// The item in memory that an item on flash becomes.
+/// Returns the item in memory that an item on flash becomes.
 fn plan_of<'r>(read: &'r TierRead, parts: &Parts) -> Plan<'r> {
     let bytes = &read.buffer[parts.value.clone()];
     Plan {
@@ -590,7 +592,7 @@ impl Store {
 }
 
 impl Store {
-    /// How many slots name items on flash, by a walk over all of them: for who checks the count.
+    /// Counts the slots that name items on flash by a walk over all slots, for checks of the running count.
     pub fn flash_slots(&self) -> u64 {
         let slots = (0..self.index.groups()).flat_map(|group| self.index.group_words(group));
         slots.filter(|(_, slot)| slot.is_flash()).count() as u64

@@ -20,7 +20,7 @@ const FIRST_CLASS_MS: u64 = 8_000;
 /// The last class whose expiries are in milliseconds: 8 s * 2^18 is 24.3 days.
 const LAST_MS_CLASS: u8 = 18;
 
-/// The class of an item that ends `ttl_ms` milliseconds from now.
+/// Returns the class of an item that ends `ttl_ms` milliseconds from now.
 pub(crate) fn class_of(expire: Expire, now: UnixMillis) -> u8 {
     let Expire::At(at) = expire else { return CLASS_NEVER };
     let ttl_ms = at.ms_since(now).max(1);
@@ -28,7 +28,7 @@ pub(crate) fn class_of(expire: Expire, now: UnixMillis) -> u8 {
     (doublings as u8).min(CLASS_NEVER)
 }
 
-/// How long a segment of `class` may stay open, in milliseconds: an eighth of the class.
+/// Returns how long a segment of `class` may stay open, in milliseconds: an eighth of the class.
 pub(crate) fn open_ms_max(class: u8) -> u64 {
     if class == CLASS_NEVER { u64::MAX } else { (FIRST_CLASS_MS << class) / 8 }
 }
@@ -38,26 +38,28 @@ fn unit_ms(class: u8) -> u64 {
     if class <= LAST_MS_CLASS { 1 } else { 1000 }
 }
 
-/// Two classes count expiries in the same unit, so that an item of one may live in a segment of the other.
+/// Returns true if two classes count expiries in the same unit, so that an item of one may live in a segment of the
+/// other.
 pub(crate) fn same_unit(a: u8, b: u8) -> bool {
     unit_ms(a) == unit_ms(b)
 }
 
-/// The creation time to give a segment of `class` that is opened now: a unit back, so that an item whose time is past
-/// already, with its least expiry of 1, has ended from the first.
+/// Returns the creation time to give a segment of `class` that is opened now: a unit back, so that an item whose time
+/// is past already, with its least expiry of 1, has ended from the first.
 pub(crate) fn creation(class: u8, now: UnixMillis) -> UnixMillis {
     UnixMillis((now.0 / unit_ms(class)).saturating_sub(1) * unit_ms(class))
 }
 
-/// The expiry word of an item that ends at `at`, in a segment of `class` created at `created`. Rounded up to a whole
-/// unit, so that no item ends early; a time that is past stays past.
+/// Returns the expiry word of an item that ends at `at`, in a segment of `class` created at `created`. Rounded up to a
+/// whole unit, so that no item ends early; a time that is past stays past.
 pub(crate) fn relative(class: u8, created: UnixMillis, at: UnixMillis, now: UnixMillis) -> u32 {
     let ms = at.ms_since(created);
     let units = if at <= now { ms / unit_ms(class) } else { ms.div_ceil(unit_ms(class)) };
     u32::try_from(units).unwrap_or(u32::MAX).max(1)
 }
 
-/// When an item ends that is written at `now` to end at `expire`. A time that is past stays as it is.
+/// Returns the instant at which an item ends that is written at `now` to end at `expire`. A past instant stays as it
+/// is.
 pub(crate) fn written(expire: Expire, now: UnixMillis) -> Expire {
     match expire {
         Expire::At(at) if at > now => {
@@ -68,7 +70,7 @@ pub(crate) fn written(expire: Expire, now: UnixMillis) -> Expire {
     }
 }
 
-/// When an item with the expiry word `relative` ends.
+/// Returns the instant at which an item with the expiry word `relative` ends.
 #[inline(always)]
 pub(crate) fn absolute(class: u8, created: UnixMillis, relative: u32) -> UnixMillis {
     created.plus_ms(u64::from(relative) * unit_ms(class))

@@ -1,4 +1,4 @@
-//! Several changes that outlive a crash together or not at all: what was there before each, kept in the memory file
+//! Several changes that outlive a crash together or not at all: the state before each is retained in the memory file
 //! until the last one is made.
 //!
 //! ```text
@@ -11,14 +11,14 @@
 //!
 //! Invariants:
 //! - A record is whole, and counts, before the first change of its key; there is one for each key.
-//! - While a group is open the bytes of what its slots named stay: their segments are pinned, and pieces and parts that
-//!   have lost their head go when it is closed. So nothing has to be copied to be kept.
+//! - While a group is open, the bytes that its slots named stay. Their segments are pinned, and pieces and parts that
+//!   have lost their head go when it is closed. So nothing has to be copied to be retained.
 //! - A group that was open when a checkpoint was begun may have a part of its items in segments that the checkpoint
 //!   has: it says so before it is closed ([`crate::checkpoint::Checkpoints::note_spanning`]).
 //! - One store closes a group, however many chunks it has. Group numbers are never reused, so what is left in a chunk
 //!   is never taken for a later group's.
-//! - Whoever is not in a file keeps no records, and does everything at once.
-//! - Where the index is made anew while the store serves, what was done for an open group is found late: its chunks are
+//! - A store that is not in a file keeps no records, and does everything at once.
+//! - If the index is rebuilt while the store serves, what was done for an open group is found late. Its chunks are
 //!   held, with the sequence of segments before which it is undone, until all of it is found.
 //!
 //! Bounds: [`CHUNKS`] for all groups, and [`PINNED_PART`] of the segments. A group without a chunk waits for one before
@@ -49,7 +49,7 @@ use crate::write::rewrite::Rewrite;
 /// Chunks of records, over all groups.
 const CHUNKS: usize = 256;
 const CHUNK_WORDS: usize = 512;
-/// What they take of the file.
+/// Bytes that the chunks take of the file.
 pub(crate) const LOG_BYTES: usize = CHUNKS * CHUNK_WORDS * 8;
 /// Words before a chunk's records.
 const FRONT: usize = 8;
@@ -66,7 +66,7 @@ const PINNED_APART: usize = 2;
 /// Keys that an ended group keeps room for in its sets.
 const KEPT_ROOM: usize = 1024;
 
-/// What was under a key.
+/// The state under a key before a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) hash: u64,
@@ -136,7 +136,7 @@ pub(crate) struct UndoLog {
 }
 
 impl UndoLog {
-    /// The log in a map of [`LOG_BYTES`].
+    /// Returns the log in a map of [`LOG_BYTES`].
     pub(crate) fn of(words: Array<Word64>, kept: KeptPage) -> Self {
         assert!(words.len() * 8 == LOG_BYTES, "{} words", words.len());
         let free = Mutex::new((0..CHUNKS as u32).rev().collect());
@@ -152,7 +152,7 @@ impl UndoLog {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A chunk that has its space, for a group: the first one, if it is its own first.
+    /// Returns a chunk that has its space, for a group: the first one, if it is its own first.
     fn take(&self, group: u64, first: Option<u32>) -> Option<u32> {
         let chunk = self.free().pop()?;
         if self.space(chunk).is_err() {
@@ -179,7 +179,7 @@ impl UndoLog {
         self.word(chunk, 2).store(at as u64 + 1, Release);
     }
 
-    /// The chunks of groups that are open.
+    /// Returns the chunks of groups that are open.
     fn open_chunks(&self) -> impl Iterator<Item = u32> + '_ {
         (0..CHUNKS as u32).filter(|chunk| {
             let [group, first] = [0, 1].map(|word| self.word(*chunk, word).load(Acquire));
@@ -200,7 +200,7 @@ impl UndoLog {
         groups
     }
 
-    /// The records of a chunk that has so many.
+    /// Returns the records of a chunk that has so many.
     fn records(&self, chunk: u32, count: u64) -> impl Iterator<Item = Record> + '_ {
         (0..(count as usize).min(RECORDS)).map(move |at| {
             let word = |word| self.word(chunk, FRONT + at * RECORD_WORDS + word).load(Acquire);
@@ -208,7 +208,7 @@ impl UndoLog {
         })
     }
 
-    /// The keys of a group.
+    /// Returns the keys of a group.
     fn keys<'l>(&'l self, group: &'l Group) -> impl Iterator<Item = ChangingKey> + 'l {
         let records = |chunk: &u32| self.records(*chunk, self.word(*chunk, 2).load(Relaxed));
         group.chunks.iter().flat_map(records).map(|record| record.key())
@@ -248,7 +248,7 @@ impl UndoLog {
         *self.held() = open;
     }
 
-    /// What was done for them is found, and undone.
+    /// Closes the held chunks: what was done for them is found, and undone.
     pub(crate) fn close_held(&self) {
         let held = std::mem::take(&mut *self.held());
         held.iter().for_each(|chunk| self.word(*chunk, 0).store(0, Release));
@@ -259,7 +259,7 @@ impl UndoLog {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No group is open any more.
+    /// Closes every group.
     pub(crate) fn close_all(&self) {
         for chunk in 0..CHUNKS as u32 {
             let word = self.word(chunk, 0);
@@ -284,11 +284,11 @@ pub(crate) struct Group {
     /// The hashes of its keys.
     keys: HashSet<u64>,
     pinned: HashSet<u32>,
-    /// What is to be copied before it is changed: a hash, a namespace, whether it is a hidden key's.
+    /// Item that is to be copied before it is changed: a hash, a namespace, whether it is a hidden key's.
     apart: Option<(u64, u8, bool)>,
     /// The hash of what was copied last, or could not be.
     copied: u64,
-    /// What goes when it is closed.
+    /// Objects that are removed when it is closed.
     graves: Vec<Grave>,
 }
 
@@ -297,7 +297,7 @@ impl Group {
         self.number != 0
     }
 
-    /// Room for one more record, if there is any. One that is opened by it is in no part in the checkpoint whose
+    /// Makes room for one more record, if there is any. A group that this opens has no part in the checkpoint whose
     /// segments end at `behind`.
     fn make_room(&mut self, log: &UndoLog, behind: u64) -> bool {
         let full = self.chunks.is_empty() || self.records == RECORDS;
@@ -320,7 +320,7 @@ impl Store {
     pub(crate) fn close_group(&self, group: &mut Group) {
         let Some(log) = self.undo.as_ref().filter(|_| group.is_open()) else { return };
         if group.behind != self.checkpoints.before() {
-            // Before it is closed: who finds it closed finds its keys there.
+            // Before it is closed: a thread that finds it closed finds its keys there.
             self.checkpoints.note_spanning(log.keys(group));
         }
         log.word(group.chunks[0], 0).store(0, Release);
@@ -392,7 +392,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Has what is left of a value go when the turn's group is closed; gives it back if it is to go at once.
+    /// Keeps the rest of a value to be removed when the turn's group is closed. Returns it if it is to be removed at
+    /// once.
     pub(crate) fn keep_grave(&mut self, grave: Grave) -> Option<Grave> {
         let Some(log) = &self.store.undo else { return Some(grave) };
         let group = self.own.group.get_mut();
@@ -434,7 +435,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What was done so far stands: there is no room to keep what was before.
+    /// Lets what was done so far stand, because there is no room to retain what was before.
     #[cold]
     fn cut(&self, log: &UndoLog, group: &mut Group) {
         log.cut.fetch_add(1, Relaxed);
@@ -442,7 +443,7 @@ impl Turn<'_> {
     }
 }
 
-/// A slot that a record can name.
+/// Returns a slot that a record can name.
 pub(crate) fn slot_of(record: &Record) -> Option<Slot> {
     Some(Slot(record.slot)).filter(|slot| slot.is_item())
 }

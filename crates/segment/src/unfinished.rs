@@ -30,7 +30,8 @@ pub(crate) const SOURCES_MAX: usize = 4;
 const OUTLAST_MS: u64 = 2000;
 const OUTLAST_PART: u64 = 8;
 
-/// The expiry of the pieces under a head that expires at `head`: the head's, plus more time than a request can take.
+/// Returns the expiry of the pieces under a head that expires at `head`: the head's, plus more time than a request can
+/// take.
 pub(crate) fn outlasting(head: Expire, now: UnixMillis) -> Expire {
     match head {
         Expire::Never => Expire::Never,
@@ -38,8 +39,8 @@ pub(crate) fn outlasting(head: Expire, now: UnixMillis) -> Expire {
     }
 }
 
-/// Whether pieces with expiry `pieces` may stay as they are under a head with expiry `head`. Pieces without an expiry
-/// may not, if the head has one.
+/// Returns whether pieces with expiry `pieces` may stay as they are under a head with expiry `head`. Pieces without an
+/// expiry may not, if the head has one.
 pub(crate) fn outlasts(pieces: Expire, head: Expire) -> bool {
     match (pieces, head) {
         (Expire::At(pieces), Expire::At(head)) => pieces >= head,
@@ -47,7 +48,7 @@ pub(crate) fn outlasts(pieces: Expire, head: Expire) -> bool {
     }
 }
 
-/// The earlier of two expiries.
+/// Returns the earlier of two expiries.
 pub(crate) fn earlier(one: Expire, other: Expire) -> Expire {
     match (one, other) {
         (Expire::At(one), Expire::At(other)) => Expire::At(one.min(other)),
@@ -56,13 +57,13 @@ pub(crate) fn earlier(one: Expire, other: Expire) -> Expire {
     }
 }
 
-/// What tells one join from another.
+/// The identity of a join.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JoinOf {
     pub(crate) namespace: u8,
     /// The hash of the key that the value is for.
     pub(crate) hash: u64,
-    /// When the head is to end.
+    /// Expiry of the head.
     pub(crate) expire: Expire,
     /// The item that is there.
     pub(crate) there: Option<Snap>,
@@ -125,12 +126,12 @@ pub(crate) struct Unfinished {
 }
 
 impl Unfinished {
-    /// None; requests have no share but do all at once until [`Unfinished::begin`] is called.
+    /// Creates an empty list. Requests have no share but do all at once until [`Unfinished::begin`] is called.
     pub(crate) fn new() -> Self {
         Self { begun: Vec::new(), requester: 0, left: u64::MAX, paused: false }
     }
 
-    /// A request of `requester` begins, and may copy so many bytes.
+    /// Begins a request of `requester`, which may copy so many bytes.
     #[inline(always)]
     pub(crate) fn begin(&mut self, requester: u64, bytes: u64) {
         (self.requester, self.left, self.paused) = (requester, bytes, false);
@@ -144,7 +145,7 @@ impl Unfinished {
         self.left > 0
     }
 
-    /// The request at hand has used its share.
+    /// Returns true if the request at hand has used its share.
     pub(crate) fn is_spent(&self) -> bool {
         self.left == 0
     }
@@ -154,13 +155,13 @@ impl Unfinished {
         self.paused = true;
     }
 
-    /// Whether the last request was put off since it had used its share.
+    /// Returns whether the last request was postponed because it had used its share.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused
     }
 
-    /// Whether the current request can continue in a later turn: it has no share, or its work can be kept. Call this
-    /// after [`Unfinished::take_join`], which removes the request's own entry.
+    /// Returns whether the current request can continue in a later turn: it has no share, or its work can be retained.
+    /// Call this after [`Unfinished::take_join`], which removes the request's own entry.
     pub(crate) fn can_keep(&self) -> bool {
         self.left == u64::MAX || self.begun.len() < WORKS_MAX
     }
@@ -170,7 +171,7 @@ impl Unfinished {
         Some(self.begun.remove(at).work)
     }
 
-    /// The join that this is, to go on with; one of the same requester that is not it comes back as the second.
+    /// Returns the join that this is, to go on with; one of the same requester that is not it comes back as the second.
     pub(crate) fn take_join(&mut self, of: &JoinOf) -> (Option<LargeWriter>, Option<LargeWriter>) {
         match self.take() {
             Some(Work::Join { of: begun, writer }) if begun.same(of) && outlasts(writer.expire(), of.expire) => {
@@ -209,13 +210,13 @@ impl Unfinished {
         }
     }
 
-    /// One whose requester has not come back since two calls ago.
+    /// Takes one whose requester has not come back since two calls ago.
     pub(crate) fn take_idle(&mut self) -> Option<Option<LargeWriter>> {
         let at = self.begun.iter().position(|begun| begun.idle >= 2)?;
         Some(self.begun.remove(at).work.into_writer())
     }
 
-    /// Another call of `tidy`.
+    /// Counts another call of `tidy`.
     pub(crate) fn grow_older(&mut self) {
         self.begun.iter_mut().for_each(|begun| begun.idle += 1);
     }

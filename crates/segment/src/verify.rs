@@ -13,8 +13,8 @@
 //!   slot that damage made may name any of them.
 //! - The mark is the high bit of the namespace in the header. A lookup compares the namespace in any case, so a hit in
 //!   an unmarked segment does no work for verification.
-//! - A mark is of this process alone. An opening clears and sets it anew; a store that is closed clears it.
-//! - The pass begins anew when the index changes its size, and looks at a group again in which slots were displaced
+//! - A mark is of this process alone. An opening clears it and sets it again; a store that is closed clears it.
+//! - The pass starts again when the index changes its size. It looks again at a group in which slots were displaced
 //!   meanwhile. So no slot escapes it.
 //! - An index that is not in the file is rebuilt from items whose sums are right ([`crate::rebuild`]): nothing is
 //!   marked then.
@@ -31,7 +31,7 @@ use crate::segments::SegmentId;
 use crate::slot::Slot;
 use crate::store::Store;
 
-/// What the pass comes to at a slot.
+/// The result of the pass at a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verified {
     /// The slot may stay.
@@ -54,19 +54,19 @@ impl Store {
         }
     }
 
-    /// Clears all marks: every slot was looked at, or nobody works on the store any more.
+    /// Clears all marks: every slot was looked at, or no thread works on the store any more.
     pub(crate) fn end_verification(&self) {
         if !self.unverified.swap(false, SeqCst) {
             return;
         }
-        // Whoever opens a segment now sees that this is over, or its mark is seen here.
+        // A thread that opens a segment now sees that this is over, or its mark is seen here.
         fence(SeqCst);
         for id in (0..self.segments.high_water() as u32).map(SegmentId) {
             self.segments.header(id).set_unverified(false);
         }
     }
 
-    /// A segment was opened with the mark, and nothing is in it yet: clears it if the pass has come to its end
+    /// Clears the mark of a segment that was opened with it, and is still empty, if the pass has come to its end
     /// meanwhile.
     #[cold]
     pub(crate) fn check_mark(&self, id: SegmentId) {
@@ -76,7 +76,7 @@ impl Store {
         }
     }
 
-    /// Slots of the index may name what is not there, or what is not what was written.
+    /// Returns true if slots of the index may name what is not there, or what is not what was written.
     #[inline]
     pub(crate) fn is_unverified(&self) -> bool {
         self.unverified.load(SeqCst)
@@ -103,7 +103,8 @@ impl Store {
         (same && self.is_sound(address, &layout)).then_some((address, layout))
     }
 
-    /// An item that lies in a segment may be used: the segment is not marked, or the item's sum is right.
+    /// Returns true if an item that lies in a segment may be used: the segment is not marked, or the item's sum is
+    /// right.
     #[inline]
     pub(crate) fn is_trusted(&self, header: &SegmentHeader, address: usize, layout: &Layout) -> bool {
         !header.is_unverified() || self.is_sound(address, layout)
@@ -127,7 +128,7 @@ impl Store {
         }
     }
 
-    /// A slot of a group names an item of that group, which is what was written.
+    /// Returns true if a slot of a group names an item of that group, which is what was written.
     fn names_whole(&self, slot: Slot, group: usize) -> bool {
         self.item_of(slot).is_some_and(|(namespace, address, layout)| {
             self.index.group_for(self.hash_at(namespace, address, &layout)) == group

@@ -1,30 +1,30 @@
 //! Walks over all items of a namespace, in memory and on flash.
 //!
 //! ```text
-//!   cursor ──> part of the index ──slots looked over──> in memory: told at once
+//!   cursor ──> part of the index ──slots looked over──> in memory: reported at once
 //!                                                       on flash: asked for, the caller parks
 //!                 ──later turns── what was read ──> its key is looked for where it is now
-//!                                    │                 ├─ named there still: told from the read
-//!                                    │                 ├─ in memory: told from there
+//!                                    │                 ├─ named there still: reported from the read
+//!                                    │                 ├─ in memory: reported from there
 //!                                    │                 ├─ at another place on flash: asked for there
 //!                                    │                 └─ nowhere: it went
 //!                                    └─ is not what the slot named: if the slot names it still, it is a miss; else
-//!                                       the part is looked over once more, for what was not told of it
+//!                                       the part is looked over once more, for items not reported from it
 //!                 ──nothing is left──> the next cursor
 //! ```
 //!
-//! - **What stays is told.** An item goes from memory to flash, back, or from one region to another by a change of its
-//!   slot, and is displaced by one that a look over the part notices: so each look has every item of the part once.
-//!   What is looked for afterwards by its key is found the same way. A part is looked over again only where a region
-//!   was freed between a look and a read, so a walk that stands still is no walk of this store.
-//! - **A step is bounded**: it is a part of the index ([`crate::index::Order`]) of some 27 slots, or several of one
-//!   group that have no more than [`STEP_ITEMS`] together; and each turn of it tells what has come. No more than half
-//!   of a lane's reads are for walks.
+//! - **An item that stays is reported.** An item moves from memory to flash, back, or from one region to another by a
+//!   change of its slot. A look over the part notices if an item is displaced. So each look has every item of the part
+//!   once. An item that is looked up later by its key is found the same way. A part is looked over again only if a
+//!   region was freed between a look and a read, so no walk of this store stands still.
+//! - **A step is bounded.** It is a part of the index ([`crate::index::Order`]) of some 27 slots, or several parts of
+//!   one group that have no more than [`STEP_ITEMS`] together. Each turn of the step reports what has arrived. Walks
+//!   take no more than half of a lane's reads.
 //! - Without a second tier it is [`Turn::scan`], whose cursor is the upper four bits of the tags and then the group
 //!   hash: neither changes while the index grows or shrinks. A step takes the items of one group with those bits, some
-//!   27, which their slots tell without a look at any other item of the group.
+//!   27. Their slots identify them without a look at any other item of the group.
 //!
-//! What a damaged or lost device has is a miss, and loses its slot, as with a read of its key.
+//! An item on a damaged or lost device is a miss and loses its slot, as with a read of its key.
 
 use crate::index::{Hash, Part, RANGE_PARTS, RANGE_SLOTS_MAX};
 use crate::key::{Key, Namespace};
@@ -43,26 +43,26 @@ pub(crate) const WALK_TAG_SHIFT: u32 = 12 - RANGE_PARTS.trailing_zeros();
 /// The end of the cursors of a walk in memory.
 pub(crate) const WALK_END: u64 = (RANGE_PARTS as u64) << 32;
 
-/// A walk's step that is under way, of one caller: what it has still to wait for. The default is none.
+/// A caller's walk step that is under way, with the reads that it still waits for. The default is none.
 #[derive(Debug, Default)]
 pub struct Stride {
-    /// Where the step began.
+    /// Namespace and cursor at which the step began.
     from: Option<(Option<Namespace>, u64)>,
     part: Option<Part>,
     left: Vec<OnFlash>,
-    /// What was told, or found to be nothing.
+    /// Places that were reported, or found to hold nothing.
     settled: Vec<OnFlash>,
 }
 
-/// Where on flash an item is that a walk tells of.
+/// The place on flash of an item that a walk reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnFlash {
-    /// What its slot knows of its key's hash.
+    /// Hash of the key, as far as its slot holds it.
     hash: Hash,
     at: FlashAddress,
 }
 
-/// What a walk over all namespaces does with an item: whose it is, and where, if it is on flash.
+/// A visitor of a walk over all namespaces. It receives an item's namespace, the item, and its place if it is on flash.
 pub type WalkVisit<'v> = dyn FnMut(Namespace, &Item<'_>, Option<OnFlash>) + 'v;
 
 impl Stride {
@@ -94,7 +94,7 @@ impl<'l> Turn<'l> {
         self.walk_tiers(namespace, cursor, stride, &mut |item, _| visit(item))
     }
 
-    /// The same, with where each item is: nowhere on flash if it is in memory.
+    /// Walks like [`Turn::walk`], and also reports the place of each item on flash: `None` if the item is in memory.
     ///
     /// # Errors
     /// As [`Turn::walk`].
@@ -108,7 +108,7 @@ impl<'l> Turn<'l> {
         self.walk_some(Some(namespace), cursor, stride, &mut |_, item, place| visit(item, place))
     }
 
-    /// The same for all namespaces, each item with its own: every item on flash is read once for that.
+    /// Walks over all namespaces, and reports each item with its namespace. Every item on flash is read once for that.
     ///
     /// # Errors
     /// As [`Turn::walk`].
@@ -121,7 +121,7 @@ impl<'l> Turn<'l> {
         self.walk_some(None, cursor, stride, visit)
     }
 
-    /// Of one namespace, or of all.
+    /// Walks over one namespace, or over all.
     fn walk_some(
         &self,
         wanted: Option<Namespace>,
@@ -193,7 +193,7 @@ impl<'l> Turn<'l> {
         }
     }
 
-    /// An item was read: visits it where it is now, or notes where it may be.
+    /// Visits an item that was read, at its present place, or notes where it may be.
     fn tell_read(
         &self,
         part: &Part,
@@ -228,7 +228,7 @@ impl<'l> Turn<'l> {
         }
     }
 
-    /// An item as it was read from flash.
+    /// Returns an item as it was read from flash.
     pub(crate) fn item_of<'r>(&self, slot: Slot, read: &'r TierRead, parts: &Parts) -> Item<'r> {
         let expire = parts.expire_at.map_or(Expire::Never, Expire::At);
         Item {
@@ -245,7 +245,8 @@ impl<'l> Turn<'l> {
         }
     }
 
-    /// What a slot names cannot be read, or is not what was written; false: it names something else by now.
+    /// Returns true if the item that a slot names cannot be read, or is not what was written. False if the slot names
+    /// something else by now.
     #[cold]
     fn is_miss(&self, wanted: Option<Namespace>, place: OnFlash) -> bool {
         let store = self.store;
@@ -260,7 +261,7 @@ impl<'l> Turn<'l> {
         true
     }
 
-    /// Where a walk meets the key: among its cursors.
+    /// Returns the place of the key among a walk's cursors.
     pub fn walk_place(&self, key: &Key<'_>) -> u64 {
         if self.tiered {
             return self.store.index.order().place(key.hash).into();
@@ -268,7 +269,8 @@ impl<'l> Turn<'l> {
         u64::from(key.hash.tag() >> WALK_TAG_SHIFT) << 32 | u64::from(key.hash.group_hash())
     }
 
-    /// The item that a walk tells of is where it says, for who keeps all others from changing it.
+    /// Returns true if the item that a walk reported is still at `place`, for a caller that keeps all others from
+    /// changing it.
     pub fn is_still(&self, key: &Key<'_>, place: OnFlash) -> bool {
         let mut named = false;
         let seen = self.store.index.find_tiered(key.hash, |word, slot| {
@@ -278,7 +280,7 @@ impl<'l> Turn<'l> {
         seen.is_none() && named
     }
 
-    /// Removes an item that a walk tells of, if it is where it says; false: not now.
+    /// Removes an item that a walk reported, if it is still at `place`. Returns false if that cannot be done now.
     pub fn remove_from_flash(&self, namespace: Namespace, place: OnFlash) -> bool {
         self.store.clear_flash(self.counters(), namespace.0, place.hash, place.at)
     }

@@ -1,4 +1,4 @@
-//! Control groups: what a container may use. Of the process that was named, else of whom the doctor runs as.
+//! Control groups: the limits of a container. They are those of the process that the caller named, else the doctor's.
 
 use crate::check::{Check, Needs, Probed, Seen};
 use crate::host::{Host, Unread, field};
@@ -57,7 +57,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// A group's quota.
+/// A group's CPU quota.
 pub(crate) struct Quota {
     /// The group's folder.
     folder: String,
@@ -66,13 +66,13 @@ pub(crate) struct Quota {
 }
 
 impl Quota {
-    /// CPUs that it pays for.
+    /// Returns the number of CPUs that the quota allows.
     pub fn cpus(&self) -> f64 {
         self.quota_us as f64 / self.period_us.max(1) as f64
     }
 }
 
-/// The quota of one group, if it has one; its file is absent where the group has no controller of CPU time.
+/// Returns the quota of one group, if it has one. Its file is absent if the group has no CPU controller.
 fn quota_of(host: &Host, folder: String) -> Result<Option<Quota>, Unread> {
     let max = format!("{folder}/cpu.max");
     let (quota_us, period_us) = match host.read(&max) {
@@ -94,7 +94,7 @@ fn quota_of(host: &Host, folder: String) -> Result<Option<Quota>, Unread> {
     Ok((quota_us > 0).then_some(Quota { folder, quota_us, period_us }))
 }
 
-/// The quotas that hold for the process: of its group and of those above it, its own first.
+/// Returns the quotas that apply to the process: its own group's first, then those of the groups above.
 fn quotas(host: &Host) -> Result<Vec<Quota>, Unread> {
     let folders = host.groups("cpu")?;
     let (mut quotas, mut absent, mut told) = (Vec::new(), None, false);
@@ -114,12 +114,12 @@ fn quotas(host: &Host) -> Result<Vec<Quota>, Unread> {
     }
 }
 
-/// CPUs that the smallest of the quotas pays for, if there is one.
+/// Returns the CPUs that the smallest of the quotas allows, if there is one.
 pub(crate) fn quota_cpus(host: &Host) -> Result<Option<f64>, Unread> {
     Ok(quotas(host)?.iter().map(Quota::cpus).min_by(f64::total_cmp))
 }
 
-/// What a group's counter grew by; `None` if it was read once.
+/// Returns the growth of a group's counter; `None` if the counter was read only once.
 fn grown(host: &Host, path: &str, key: &'static str) -> Result<Option<i64>, Unread> {
     let twice = match host.twice(path) {
         Err(Unread::Once(_)) => return Ok(None),
@@ -129,7 +129,7 @@ fn grown(host: &Host, path: &str, key: &'static str) -> Result<Option<i64>, Unre
     Ok(Some(count(&twice.after)? - count(&twice.before)?))
 }
 
-/// The group's name, where it is not the process's own but one above it.
+/// Returns the group's name if it is not the process's own group but one above it.
 fn above(own: &str, folder: &str) -> String {
     let name = folder.strip_prefix("/sys/fs/cgroup").unwrap_or(folder);
     if own == folder { String::new() } else { format!(" (set above its own group, on {name})") }
@@ -149,7 +149,7 @@ fn cpu_quota(host: &Host) -> Probed {
             let value = format!("{value}; stopped in {stopped} of {periods} periods");
             seen = if stopped > 0 { Seen::bad(value).weighing(share) } else { Seen::warn(value) };
         }
-        // Where none has stopped anybody, the smallest.
+        // If no quota has stopped the process, the smallest quota counts.
         let rank = share - quota.cpus() / 1e6;
         if worst.as_ref().is_none_or(|(most, _)| rank > *most) {
             worst = Some((rank, seen));
@@ -158,7 +158,7 @@ fn cpu_quota(host: &Host) -> Probed {
     Ok(worst.map_or_else(|| Seen::ok("no quota"), |(_, seen)| seen))
 }
 
-/// CPUs in a list: `0-3,8`.
+/// Counts the CPUs in a list: `0-3,8`.
 fn count(list: &str) -> Option<usize> {
     list.split(',').try_fold(0, |sum, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -177,12 +177,12 @@ fn cpuset(host: &Host) -> Probed {
     Ok(Seen::warn_if(allowed < cpus && threads > 4 * allowed, value))
 }
 
-/// A group's memory in bytes.
+/// A group's limit and use of memory, in bytes.
 struct Memory {
     folder: String,
     limit: i64,
     used: i64,
-    /// Of that: file cache, which the kernel takes back when it has to.
+    /// Bytes of `used` that are file cache, which the kernel can reclaim.
     cache: i64,
 }
 
@@ -193,13 +193,13 @@ fn bytes(host: &Host, path: &str) -> Result<Option<i64>, Unread> {
     }
 }
 
-/// What one group may use and uses, without a limit by the largest number; `None` where it tells neither.
+/// Returns the limit and use of one group; without a limit the largest number. `None` if the group reports neither.
 fn memory_of(host: &Host, folder: String) -> Result<Option<Memory>, Unread> {
     let file = |name: &str| format!("{folder}/{name}");
     let (limit, used) = match bytes(host, &file("memory.max")) {
         Ok(max) => (max.into_iter().chain(bytes(host, &file("memory.high"))?).min(), "memory.current"),
         Err(Unread::Absent(_)) => match bytes(host, &file("memory.limit_in_bytes")) {
-            // Without a limit version 1 has the largest number that is a whole number of pages.
+            // Without a limit, version 1 has the largest number that is a whole number of pages.
             Ok(limit) => (limit.filter(|bytes| *bytes < 1 << 60), "memory.usage_in_bytes"),
             Err(Unread::Absent(_)) => return Ok(None),
             Err(why) => return Err(why),
@@ -208,13 +208,13 @@ fn memory_of(host: &Host, folder: String) -> Result<Option<Memory>, Unread> {
     };
     let used = host.number(&file(used))?;
     let stat = host.read(&file("memory.stat")).unwrap_or_default();
-    // Version 1 counts the groups below by names of their own.
+    // Version 1 counts the groups below under names of their own.
     let of = |name: &str| field(&stat, &format!("total_{name}")).or_else(|| field(&stat, name)).unwrap_or(0);
     let cache = of("active_file") + of("inactive_file");
     Ok(Some(Memory { limit: limit.unwrap_or(i64::MAX), used, cache, folder }))
 }
 
-/// How often a group's memory was at a limit meanwhile, where that is counted.
+/// Returns how often a group's memory was at a limit meanwhile, or 0 if the kernel does not count that.
 fn at_limit(host: &Host, folder: &str) -> i64 {
     let events = format!("{folder}/memory.events");
     let of = |key| grown(host, &events, key).ok().flatten();
@@ -254,11 +254,11 @@ fn memory(host: &Host) -> Probed {
     if (group.used - group.cache) / 9 > group.limit / 10 {
         return Ok(Seen::bad(value).weighing(if times > 0 { 0.1 } else { 0.0 }));
     }
-    // What is needed next has to be taken from the cache, by the thread that needs it.
+    // The next allocation must reclaim memory from the cache, in the thread that needs it.
     Ok(Seen::warn_if(times > 0 || group.used / 19 > group.limit / 20, value))
 }
 
-/// Parts of the time of the last ten seconds that are let pass.
+/// Maximum pressure that passes, in % of the last ten seconds.
 const CPU_PRESSURE_MAX: f64 = 20.0;
 const PRESSURE_MAX: f64 = 1.0;
 

@@ -45,14 +45,14 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// A reading of the clock takes at most so long if it is no system call.
+/// Maximum nanoseconds of a clock reading that is no system call.
 const CLOCK_NS_MAX: f64 = 60.0;
-/// From here on it is one, whatever the clock is called: some sandboxes and kernels have no other way.
+/// From here on a reading is a system call, whatever the clock is called: some sandboxes and kernels have no other way.
 const SYSTEM_CALL_NS_MIN: f64 = 180.0;
 const CLOCK_READINGS: u32 = 10_000;
 const CLOCK_TRIALS: u32 = 10;
 
-/// Nanoseconds that one reading takes, of several trials the least: in the others this thread may have been away.
+/// Returns the nanoseconds of one reading: the least of several trials, since this thread may lose its CPU in others.
 fn clock_cost_ns() -> f64 {
     let trial = |_| {
         let begun = Instant::now();
@@ -64,7 +64,7 @@ fn clock_cost_ns() -> f64 {
     (0..CLOCK_TRIALS).map(trial).fold(f64::INFINITY, f64::min)
 }
 
-/// What a clock's name and the time of a reading come to; of a tree the name alone.
+/// Judges a clock by its name and the time of a reading. For a tree only the name is known.
 fn judged(name: &str, ns: Option<f64>) -> Seen {
     let is_slow = !matches!(name, "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page");
     let value = ns.map_or_else(|| name.to_owned(), |ns| format!("{name}: {ns:.0} ns a reading"));
@@ -84,14 +84,15 @@ fn source(host: &Host) -> Probed {
     Ok(judged(&name, host.is_live().then(clock_cost_ns)))
 }
 
-/// A clock that is right needs a correction of some ten parts in a million; the kernel pulls by 500 at most.
+/// Maximum correction that passes, in parts per million. A correct clock needs some ten; the kernel slews by at most
+/// 500.
 const SLEW_PPM_MAX: f64 = 200.0;
-/// What reads less of the time of day would be told by the noise of the readings.
+/// The shortest window in which the slew can be measured. In a shorter one the noise of the readings decides.
 const SLEW_WINDOW_NS_MIN: i128 = 10_000_000;
-/// Programs that set the clock, as /proc has their names: of fifteen letters at most.
+/// Programs that set the clock, by their names in /proc, which have at most fifteen letters.
 pub(crate) const SETTERS: [&str; 5] = ["chronyd", "ntpd", "systemd-timesyn", "ptp4l", "phc2sys"];
 
-/// Parts in a million by which the time of day runs faster than the hardware counts.
+/// Returns the parts in a million by which the time of day runs faster than the hardware clock.
 fn slew_ppm(host: &Host) -> Result<f64, Unread> {
     let Some(before) = host.clocks() else {
         let told = host.measured("clock.slew")?;
@@ -130,7 +131,7 @@ fn slew(host: &Host) -> Probed {
 fn ticks(host: &Host) -> Probed {
     let isolated = host.read("/sys/devices/system/cpu/isolated")?;
     let timers = host.sysctl("kernel.timer_migration")?;
-    // Not every kernel has a watchdog.
+    // Not every kernel has the watchdog.
     let watchdog = host.sysctl("kernel.nmi_watchdog").unwrap_or(0);
     let interval = host.sysctl("vm.stat_interval")?;
     let value = format!("timer_migration {timers}, nmi_watchdog {watchdog}, stat_interval {interval}");
@@ -149,7 +150,7 @@ mod tests {
     fn a_clock_is_judged_by_what_it_takes_and_not_by_its_name_alone() {
         let verdict = |name, ns| judged(name, ns).verdict;
         assert_eq!((verdict("tsc", Some(25.0)), verdict("tsc", Some(400.0))), (Verdict::Ok, Verdict::Warn));
-        // Some kernels read this one without a system call.
+        // Some kernels read this clock without a system call.
         assert_eq!((verdict("xen", Some(40.0)), verdict("xen", Some(400.0))), (Verdict::Ok, Verdict::Bad));
         assert_eq!((verdict("hpet", None), verdict("kvm-clock", None)), (Verdict::Bad, Verdict::Ok));
         assert!(clock_cost_ns() > 0.0);

@@ -1,4 +1,4 @@
-//! What the machine below takes, and what it is.
+//! The machine below: the CPU time that it takes, and its type.
 
 use super::irq::most_of_a_cpu;
 use crate::check::{Check, Needs, Probed, Seen};
@@ -84,10 +84,10 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Column of a CPU's line in /proc/stat.
+/// The column of stolen time in a CPU's line of /proc/stat.
 const STEAL: usize = 7;
 const STEAL_MAX: f64 = 0.02;
-/// From here on a CPU is not there when it is needed.
+/// From here on a CPU is often absent when it is needed.
 const STEAL_BAD: f64 = 0.1;
 
 fn steal(host: &Host) -> Probed {
@@ -131,7 +131,7 @@ fn queues_default(host: &Host) -> Probed {
 fn burstable(host: &Host) -> Probed {
     let vendor = host.read("/sys/class/dmi/id/sys_vendor")?;
     let product = host.read("/sys/class/dmi/id/product_name")?;
-    // Those name every type of machine alike.
+    // These vendors give every type of machine the same product name.
     if ["Google", "Microsoft", "Xen"].iter().any(|name| vendor.starts_with(name)) {
         return Err(Unread::Beside("whose machine it is does not tell it its type here"));
     }
@@ -152,7 +152,7 @@ fn placement(host: &Host) -> Probed {
     };
     let word = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::trim));
     let zone = word("zone").ok_or_else(|| Unread::Garbage(path.to_owned(), "zone"))?;
-    // Not every cloud tells a machine its group.
+    // Not every cloud reports the placement group.
     Ok(match word("group") {
         None => Seen::ok(format!("zone {zone}; the group is not told")),
         Some("none") => Seen::warn(format!("zone {zone}, in no placement group")),

@@ -1,4 +1,4 @@
-//! Processors: how fast they answer, and who else has them.
+//! Processors: how fast they respond, and which other work uses them.
 
 use crate::check::{Check, Needs, Probed, Seen};
 use crate::host::{Host, Unread, field};
@@ -108,7 +108,7 @@ fn governor(host: &Host) -> Probed {
     for cpu in host.cpus()? {
         let path = format!("/sys/devices/system/cpu/{cpu}/cpufreq/scaling_governor");
         last = match host.read(&path) {
-            // A virtual machine's CPUs have none: its host decides.
+            // A virtual machine's CPUs have no governor: its host decides.
             Err(Unread::Absent(_)) if all > 0 => continue,
             read => read?,
         };
@@ -122,7 +122,7 @@ fn governor(host: &Host) -> Probed {
     Ok(Seen::warn_if(slow > 0, value))
 }
 
-/// Longest time to wake that is let pass, in microseconds.
+/// Longest wake-up time that passes, in microseconds.
 const WAKE_US_MAX: i64 = 10;
 
 fn cstates(host: &Host) -> Probed {
@@ -149,7 +149,7 @@ fn boost(host: &Host) -> Probed {
     Ok(Seen::warn_if(is_off, if is_off { "off" } else { "on" }))
 }
 
-/// With fewer CPUs none is to spare.
+/// Hosts with fewer CPUs have none to spare.
 const ISOLATION_CPUS_MIN: usize = 8;
 
 fn isolated(host: &Host) -> Probed {
@@ -165,7 +165,7 @@ fn told(list: &str) -> &str {
     if list.is_empty() { "none" } else { list }
 }
 
-/// What each thread's counter grew by in a second, the fastest first: its name, and how much.
+/// Returns the name of the thread whose counter grew fastest, and its growth per second.
 fn grown(host: &Host, file: &str, key: &'static str) -> Result<(String, f64), Unread> {
     let mut worst: Option<(String, f64)> = None;
     let mut unread = None;
@@ -173,7 +173,7 @@ fn grown(host: &Host, file: &str, key: &'static str) -> Result<(String, f64), Un
         let path = format!("{thread}/{file}");
         let twice = match host.twice(&path) {
             Ok(twice) => twice,
-            // It began within the window, or has ended.
+            // The thread began within the window, or has ended.
             Err(why) => {
                 unread = Some(why);
                 continue;
@@ -191,7 +191,7 @@ fn grown(host: &Host, file: &str, key: &'static str) -> Result<(String, f64), Un
     worst.ok_or_else(|| unread.unwrap_or(Unread::Beside("the process has no thread any more")))
 }
 
-/// Switches a second of one thread that are let pass.
+/// Maximum involuntary switches per second of one thread that pass.
 const SWITCHES_A_SECOND_MAX: f64 = 10.0;
 
 fn involuntary(host: &Host) -> Probed {
@@ -201,7 +201,7 @@ fn involuntary(host: &Host) -> Probed {
     Ok(Seen::bad_if(rate > SWITCHES_A_SECOND_MAX, value).weighing((rate * 0.003).min(1.0)))
 }
 
-/// Moves a second of one thread that are let pass.
+/// Maximum moves per second of one thread that pass.
 const MOVES_A_SECOND_MAX: f64 = 1.0;
 
 fn migrations(host: &Host) -> Probed {
@@ -218,10 +218,10 @@ fn autogroup(host: &Host) -> Probed {
     Ok(Seen::warn_if(on == 1, value))
 }
 
-/// Whether the process is in a group of CPU time other than the uppermost.
+/// Returns whether the process is in a CPU control group other than the root.
 fn has_own_group(host: &Host) -> Result<bool, Unread> {
     let text = host.read(&host.process("cgroup")?)?;
-    // Version 1 names the group, from outside a container too; under version 2 it may be one without CPU time.
+    // Version 1 names the group, from outside a container too. Under version 2 the group may have no CPU controller.
     let is_named = |line: &str| {
         let mut parts = line.splitn(3, ':').skip(1);
         parts.next().is_some_and(|names| names.split(',').any(|name| name == "cpu")) && parts.next() != Some("/")

@@ -1,4 +1,4 @@
-//! Interrupts: whose CPU they take.
+//! Interrupts: the CPUs that handle them.
 
 use crate::check::{Check, Needs, Probed, Seen};
 use crate::host::{Host, Twice, Unread};
@@ -55,16 +55,16 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Where distributions have its settings.
+/// Paths of irqbalance's settings on common distributions.
 pub(crate) const IRQBALANCE_FILES: [&str; 2] = ["/etc/default/irqbalance", "/etc/sysconfig/irqbalance"];
 
-/// A line of its settings that keeps it from CPUs, or has a program decide.
+/// Returns whether a line of irqbalance's settings bans CPUs, or lets a program decide.
 fn is_kept_off(line: &str) -> bool {
     let Some((name, value)) = line.trim().split_once('=') else { return false };
     let value = value.trim_matches(['"', '\'', ' ', '\t']);
     match name.strip_prefix("export ").unwrap_or(name).trim() {
         "IRQBALANCE_BANNED_CPULIST" => !value.is_empty(),
-        // A mask.
+        // The value is a mask.
         "IRQBALANCE_BANNED_CPUS" => value.bytes().any(|byte| byte.is_ascii_hexdigit() && byte != b'0'),
         "IRQBALANCE_ARGS" | "OPTIONS" => ["--policyscript", "-l "].iter().any(|option| value.contains(option)),
         _ => false,
@@ -76,7 +76,7 @@ fn irqbalance(host: &Host) -> Probed {
     for name in host.list("/proc")?.iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())) {
         running |= host.read(&format!("/proc/{name}/comm")).is_ok_and(|comm| comm == "irqbalance");
     }
-    // An empty tree has no process at all, not even the first.
+    // An empty tree has no process at all, not even process 1.
     host.read("/proc/1/comm")?;
     if !running && !host.sees_all_processes() {
         return Err(Unread::Beside("the host's own processes are not seen from here, and it may be one of them"));
@@ -97,13 +97,13 @@ fn irqbalance(host: &Host) -> Probed {
     })
 }
 
-/// With fewer CPUs one of them has most of it in any case.
+/// On hosts with fewer CPUs one of them has most of the interrupts in any case.
 const SPREAD_CPUS_MIN: usize = 4;
-/// Below this there is nothing to spread.
+/// Below this rate there is nothing to spread.
 const INTERRUPTS_A_SECOND_MIN: f64 = 1000.0;
 const SHARE_MAX: f64 = 0.7;
 
-/// Interrupts of devices on each CPU.
+/// Returns the interrupts of devices on each CPU.
 fn device_interrupts(text: &str) -> Option<Vec<u64>> {
     let mut lines = text.lines();
     let head = lines.next()?;
@@ -141,11 +141,11 @@ fn concentration(host: &Host) -> Probed {
     Ok(Seen::bad_if(is_bad, value).weighing(share))
 }
 
-/// Columns of a CPU's line in /proc/stat.
+/// The column of soft interrupts in a CPU's line of /proc/stat.
 const SOFTIRQ: usize = 6;
 const SOFTIRQ_MAX: f64 = 0.2;
 
-/// The part of its time that the CPU with the most of it spent on what a column of /proc/stat counts.
+/// Returns the CPU that spent the largest share of its time on a column of /proc/stat, and that share.
 pub(super) fn most_of_a_cpu(twice: &Twice, column: usize) -> Option<(String, f64)> {
     let mut worst: Option<(String, f64)> = None;
     for (before, after) in twice.before.lines().zip(twice.after.lines()) {
@@ -174,7 +174,7 @@ fn softirq_time(host: &Host) -> Probed {
     Ok(Seen::warn_if(share > SOFTIRQ_MAX, value).weighing(share))
 }
 
-/// Packets dropped, and times that a CPU ran out of budget.
+/// Returns the packets dropped, and the times that a CPU ran out of budget.
 fn softnet(text: &str) -> Option<(u64, u64)> {
     let (mut dropped, mut squeezed) = (0, 0);
     for line in text.lines() {

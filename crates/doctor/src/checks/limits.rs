@@ -1,4 +1,4 @@
-//! Limits of the process.
+//! Resource limits of the process.
 
 use crate::check::{Check, Needs, Probed, Seen};
 use crate::host::{Host, Unread};
@@ -42,7 +42,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// The soft limit of this name; `None`: there is none.
+/// Returns the soft limit of this name; `None` means no limit.
 fn limit(host: &Host, name: &'static str) -> Result<Option<u64>, Unread> {
     let path = host.process("limits")?;
     let text = host.read(&path)?;
@@ -53,12 +53,12 @@ fn limit(host: &Host, name: &'static str) -> Result<Option<u64>, Unread> {
     }
 }
 
-/// A process's capability lifts a limit.
+/// Numbers of capabilities that lift a limit of their process.
 const CAP_IPC_LOCK: u32 = 14;
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_SYS_RESOURCE: u32 = 24;
 
-/// Whether a process has one of them, by its `status`.
+/// Returns whether a process has one of the capabilities, according to its `status`.
 fn is_capable(status: &str, of: &[u32]) -> bool {
     let word = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let bits = word.and_then(|word| u64::from_str_radix(word.trim(), 16).ok()).unwrap_or(0);
@@ -73,7 +73,8 @@ fn nofile(host: &Host) -> Probed {
     let open = match host.count(&host.process("fd")?) {
         Ok(open) => open,
         Err(_) if most < NOFILE_MIN => return Ok(Seen::warn(format!("{most} allowed; how many are open is not told"))),
-        // Who may not count them is told all the same how many there is room for by now: never fewer.
+        // Without permission to count the open files, the table's size is still readable. It is never below their
+        // number.
         Err(why) => match slots(host) {
             Some(slots) if slots * 10 <= most * 8 => {
                 return Ok(Seen::ok(format!("at most {slots} open, {most} allowed")));
@@ -85,7 +86,7 @@ fn nofile(host: &Host) -> Probed {
     Ok(if open * 10 > most * 8 { Seen::bad(value) } else { Seen::warn_if(most < NOFILE_MIN, value) })
 }
 
-/// Places for open files that the process's table has.
+/// Returns the size of the process's table of open files.
 fn slots(host: &Host) -> Option<u64> {
     u64::try_from(crate::host::field(&host.read(&host.process("status").ok()?).ok()?, "FDSize")?).ok()
 }
@@ -120,7 +121,7 @@ fn nproc(host: &Host) -> Probed {
     }
     for folder in host.groups("pids").unwrap_or_default() {
         let number = |name: &str| host.number(&format!("{folder}/{name}"));
-        // "max" is no number, and no limit.
+        // "max" is not a number, and means no limit.
         if let (Ok(most), Ok(now)) = (number("pids.max"), number("pids.current")) {
             is_near |= now.saturating_mul(10) > most.saturating_mul(8);
             value += &format!(", {now} of {most} in the control group");

@@ -1,6 +1,6 @@
-//! What is measured by working: it takes a CPU, or a disk, from what runs there, and is done only when it is asked for.
+//! Checks that measure by working. They take a CPU or a disk from what runs there, so they run only on request.
 //!
-//! A tree holds what was measured in `DIR/measured/ID`: a name and a number a line.
+//! A tree holds such measurements in `DIR/measured/ID`: a name and a number per line.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -42,10 +42,10 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Of all time so much may be in gaps that are longer than the limit: one request in so many meets one.
+/// Share of all time that gaps longer than the limit may take: one request in so many meets such a gap.
 const SHARE: f64 = 0.001;
 const GAP_US_MAX: f64 = 50.0;
-/// All CPUs together, and one of them at most and at least.
+/// Measuring time: of all CPUs together, and of one CPU at most and at least.
 const ALL_CPUS: Duration = Duration::from_secs(2);
 const ONE_CPU_MAX: Duration = Duration::from_millis(100);
 const ONE_CPU_MIN: Duration = Duration::from_millis(10);
@@ -83,7 +83,7 @@ const WRITES: usize = 1000;
 const WRITE_BYTES: usize = 4096;
 const WRITES_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// The probe's file, which is gone in the end.
+/// The probe's file, which is removed at the end.
 struct Probe {
     path: PathBuf,
     file: File,
@@ -103,7 +103,7 @@ impl Drop for Probe {
     }
 }
 
-/// Microseconds of the middle and of the slowest in a hundred.
+/// Returns the median and the 99th percentile of the sync times, in microseconds.
 fn sync_times_us(folder: &Path) -> std::io::Result<[f64; 2]> {
     let mut probe = Probe::new(folder)?;
     let (begun, block) = (Instant::now(), [0x67_u8; WRITE_BYTES]);

@@ -1,4 +1,4 @@
-//! Memory: who waits for it, and when.
+//! Memory: which threads wait for it, and when.
 
 use crate::check::{Check, Needs, Probed, Seen};
 use crate::host::{Host, Twice, Unread, chosen, field};
@@ -165,7 +165,7 @@ pub(super) const CHECKS: &[Check] = &[
 
 const MEMINFO: &str = "/proc/meminfo";
 
-/// Kilobytes.
+/// Returns a value of /proc/meminfo, in kilobytes.
 fn meminfo(host: &Host, key: &'static str) -> Result<i64, Unread> {
     field(&host.read(MEMINFO)?, key).filter(|kb| *kb >= 0).ok_or(Unread::Garbage(MEMINFO.to_owned(), key))
 }
@@ -187,10 +187,10 @@ fn thp_defrag(host: &Host) -> Probed {
     Ok(Seen::bad_if(word == "always" && enabled != "never", value))
 }
 
-/// Hosts with less have the smaller floor.
+/// Hosts with less memory than this have the smaller floor.
 const SMALL_KB: i64 = 8 << 20;
 
-/// What should be free at least, in KiB: of the smallest hosts no more than a twentieth.
+/// Returns the memory that should be free at least, in KiB: on the smallest hosts no more than a twentieth of it.
 pub(crate) fn min_free_floor_kb(host: &Host) -> Result<i64, Unread> {
     let total = meminfo(host, "MemTotal")?;
     let floor = if total < SMALL_KB { 64 << 10 } else { (100 << 10).max(total / 100) };
@@ -205,7 +205,7 @@ fn min_free(host: &Host) -> Probed {
     Ok(Seen::warn_if(kb < floor || kb > total / 20, value))
 }
 
-/// What a counter, or all that begin so, grew by in a second.
+/// Returns the growth per second of a counter, or of all counters whose names begin with `prefix`.
 fn rate(twice: &Twice, path: &str, prefix: &'static str) -> Result<f64, Unread> {
     let sum = |text: &str| {
         let mut lines = text.lines().filter(|line| line.starts_with(prefix)).peekable();
@@ -217,9 +217,9 @@ fn rate(twice: &Twice, path: &str, prefix: &'static str) -> Result<f64, Unread> 
 }
 
 const VMSTAT: &str = "/proc/vmstat";
-/// Where the kernel has it by itself.
+/// The kernel's default.
 const WATERMARK_SCALE_DEFAULT: i64 = 10;
-/// Pages a second from which memory is taken fast: 400 MB.
+/// Allocated pages per second from which on memory is taken fast: 400 MB/s.
 const FAST_PAGES: f64 = 100_000.0;
 
 fn watermark_scale(host: &Host) -> Probed {
@@ -273,14 +273,14 @@ fn map_count(host: &Host) -> Probed {
                 value += &format!(", {maps} in use");
             }
             Err(why) if most >= MAPS_MIN => return Err(why),
-            // Too few are too few, however many there are.
+            // A limit that is too low is too low, however many mappings are in use.
             Err(_) => value += "; how many are in use is not told",
         }
     }
     Ok(if is_near { Seen::bad(value) } else { Seen::warn_if(most < MAPS_MIN, value) })
 }
 
-/// Unwritten bytes that a disk catches up with in a second or few.
+/// Unwritten data that a disk writes within a second or a few, in KiB.
 const DIRTY_KB_MAX: i64 = 1 << 20;
 
 fn dirty(host: &Host) -> Probed {
@@ -290,7 +290,8 @@ fn dirty(host: &Host) -> Probed {
     Ok(Seen::warn_if(kb > DIRTY_KB_MAX, format!("up to {} MiB unwritten", kb >> 10)))
 }
 
-/// Field 12 of /proc/PID/stat, counted behind the name in parentheses, which may hold anything.
+/// Returns the major faults: field 12 of /proc/PID/stat, counted after the name in parentheses, which may hold
+/// anything.
 fn majflt(text: &str) -> Option<f64> {
     text.rsplit_once(')')?.1.split_whitespace().nth(9)?.parse().ok()
 }
@@ -318,7 +319,7 @@ fn page_cache_garbage(host: &Host) -> Probed {
     let inactive = meminfo(host, "Inactive(file)")?;
     let value =
         format!("{} % of memory is inactive file cache, {} % is free", inactive * 100 / total, free * 100 / total);
-    // As long as memory is free nobody has to throw anything out.
+    // As long as memory is free, no thread has to reclaim the cache.
     Ok(Seen::warn_if(inactive * 5 > total && free * 20 < total, value))
 }
 

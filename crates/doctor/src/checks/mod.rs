@@ -1,4 +1,4 @@
-//! The checks, a file for each group.
+//! The checks, one file per group.
 
 pub(crate) mod cgroup;
 pub(crate) mod clock;
@@ -16,7 +16,7 @@ pub(crate) mod storage;
 
 use crate::check::Check;
 
-/// All checks, group by group.
+/// Returns all checks, group by group.
 pub fn all() -> impl Iterator<Item = &'static Check> {
     [
         cpu::CHECKS,

@@ -165,7 +165,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Queues of an interface: `rx-` or `tx-`.
+/// Returns the names of an interface's queues of one kind: `rx-` or `tx-`.
 fn queue_names(host: &Host, nic: &str, kind: &str) -> Result<Vec<String>, Unread> {
     let folder = format!("/sys/class/net/{nic}/queues");
     let names: Vec<String> = host.list(&folder)?.into_iter().filter(|name| name.starts_with(kind)).collect();
@@ -183,7 +183,7 @@ fn queues(host: &Host) -> Probed {
     Ok(Seen::warn_if(few, format!("receive queues on {cpus} CPUs: {}", told.join(", "))))
 }
 
-/// Whether a mask, as `00000000,0000000f`, has a CPU.
+/// Returns whether a mask such as `00000000,0000000f` contains a CPU.
 fn has_cpu(mask: &str) -> bool {
     mask.bytes().any(|byte| byte.is_ascii_hexdigit() && byte != b'0')
 }
@@ -232,7 +232,7 @@ fn xps(host: &Host) -> Probed {
 /// Waiting connections that a server should be able to have.
 const BACKLOG_MIN: i64 = 4096;
 
-/// The value of a column of /proc/net/netstat or snmp, whose names stand in the line before.
+/// Returns the value of a column of /proc/net/netstat or snmp. The line before the values holds the names.
 fn column(text: &str, table: &str, name: &str) -> Option<u64> {
     let mut rows = text.lines().filter_map(|line| line.strip_prefix(table)?.strip_prefix(':'));
     let (names, values) = (rows.next()?, rows.next()?);
@@ -240,7 +240,7 @@ fn column(text: &str, table: &str, name: &str) -> Option<u64> {
     values.split_whitespace().nth(at)?.parse().ok()
 }
 
-/// What a column grew by.
+/// Returns the growth of a column.
 fn grown(host: &Host, path: &str, table: &str, name: &'static str) -> Result<u64, Unread> {
     let twice = host.twice(path)?;
     let garbage = || Unread::Garbage(path.to_owned(), name);
@@ -258,7 +258,7 @@ fn somaxconn(host: &Host) -> Probed {
 fn syn_backlog(host: &Host) -> Probed {
     let most = host.sysctl("net.ipv4.tcp_max_syn_backlog")?;
     let cookies = match host.sysctl("net.ipv4.tcp_syncookies") {
-        // A kernel that is built without them.
+        // The kernel is built without them.
         Err(Unread::Absent(_)) => 0,
         read => read?,
     };
@@ -287,7 +287,7 @@ fn tcp_mem(host: &Host) -> Probed {
     Ok(Seen::bad_if(used * 10 > high * 8, format!("{used} of {high} pages in use")))
 }
 
-/// One packet in so many may be lost.
+/// Segments per lost segment: a loss of one in this many passes.
 const SEGMENTS_A_LOSS_MIN: u64 = 10_000;
 
 fn retrans(host: &Host) -> Probed {

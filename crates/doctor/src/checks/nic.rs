@@ -43,7 +43,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Microseconds of waiting that are let pass.
+/// Longest wait of an interface that passes, in microseconds.
 const WAIT_US_MAX: u64 = 20;
 
 fn coalesce(host: &Host) -> Probed {
@@ -80,7 +80,7 @@ fn ring(host: &Host) -> Probed {
     Ok(if lost > 0 { Seen::bad(value).weighing(1.0) } else { Seen::ok(value) })
 }
 
-/// The sum of the counters of what was beyond an allowance, if there are such.
+/// Returns the sum of the counters of traffic beyond an allowance; `None` if there are no such counters.
 fn exceeded(text: &str) -> Option<u64> {
     let counters: Vec<u64> = text
         .lines()

@@ -73,16 +73,16 @@ fn balancing(host: &Host) -> Probed {
     Ok(Seen::warn_if(on != 0, format!("kernel.numa_balancing = {on}, on {nodes} nodes")))
 }
 
-/// A node with more than this part of all pages, of several nodes, is lopsided.
+/// The largest share of all pages that one of several nodes may hold. With more the memory is lopsided.
 const SHARE_MAX: f64 = 0.75;
-/// So much of the memory may be on other nodes than the CPUs.
+/// The largest share of the process's memory that may be on other nodes than its CPUs.
 const FAR_MAX: f64 = 0.1;
-/// A small process lies anywhere.
+/// Pages below which a process is too small for the node to matter.
 const PAGES_MIN: u64 = 4096;
-/// The page that others are counted by.
+/// KiB of the page size in which all pages are counted.
 const PAGE_KB: u64 = 4;
 
-/// Pages of 4 KiB of a process on each node. The kernel counts huge pages of hugetlbfs one by one.
+/// Returns a process's pages of 4 KiB on each node. The kernel counts huge pages of hugetlbfs as one page each.
 fn pages(text: &str) -> Vec<u64> {
     let mut pages = Vec::new();
     for line in text.lines() {
@@ -100,7 +100,7 @@ fn pages(text: &str) -> Vec<u64> {
     pages
 }
 
-/// The nodes whose CPUs the process may run on.
+/// Returns the nodes whose CPUs the process may run on.
 fn own_nodes(host: &Host) -> Result<Vec<usize>, Unread> {
     let path = host.process("status")?;
     let text = host.read(&path)?;

@@ -1,4 +1,4 @@
-//! Where the threads that must not wait run, and what else is there: siblings, caches, kernel threads, interrupts.
+//! The CPUs of the threads that must not wait, and what else uses them: siblings, caches, kernel threads, interrupts.
 
 use crate::check::{Check, Needs, Probed, Seen};
 use crate::host::{Host, Unread};
@@ -57,35 +57,35 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// A thread that works.
+/// A thread that is busy.
 pub(super) struct Busy {
     pub name: String,
-    /// Where it is: its own CPU, or the one that it ran on last.
+    /// The thread's CPU: the one that it is pinned to, or the one that it ran on last.
     pub cpu: usize,
     is_pinned: bool,
 }
 
-/// A thread that works for less of the time is not hot.
+/// A thread that works for a smaller share of the time is not hot.
 const BUSY_SHARE_MIN: f64 = 0.2;
-/// Ticks of /proc in a second.
+/// Ticks per second in /proc.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// The ticks that a thread worked, and the CPU that it ran on last, of its `stat`.
+/// Returns the ticks that a thread worked and the CPU that it ran on last, from its `stat`.
 fn ticks(text: &str) -> Option<(u64, usize)> {
-    // Its name may hold anything, and ends at the last bracket.
+    // The thread's name may hold anything, and ends at the last bracket.
     let words: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |at: usize| words.get(at)?.parse::<u64>().ok();
     Some((number(11)? + number(12)?, number(36)? as usize))
 }
 
-/// The threads of the process that work.
+/// Returns the busy threads of the process.
 pub(super) fn busy(host: &Host) -> Result<Vec<Busy>, Unread> {
     let (mut threads, mut unread, mut is_told) = (Vec::new(), None, false);
     for thread in host.threads()? {
         let path = format!("{thread}/stat");
         let twice = match host.twice(&path) {
             Ok(twice) => twice,
-            // It began within the window, or has ended.
+            // The thread began within the window, or has ended.
             Err(why) => {
                 unread = Some(why);
                 continue;
@@ -107,15 +107,15 @@ pub(super) fn busy(host: &Host) -> Result<Vec<Busy>, Unread> {
         let is_pinned = allowed.len() == 1;
         threads.push(Busy { name, cpu: if is_pinned { allowed[0] } else { last }, is_pinned });
     }
-    // Of whom nothing was read it is not known that they rest.
+    // If no thread could be read, it is not known whether they are idle.
     unread.filter(|_| !is_told).map_or(Ok(threads), Err)
 }
 
-/// The topology, where the kernel tells of siblings.
+/// Returns the topology, if the kernel reports siblings.
 fn topology(host: &Host) -> Result<Topology, Unread> {
     let first = host.cpus()?.remove(0);
     host.read(&format!("/sys/devices/system/cpu/{first}/topology/thread_siblings_list"))?;
-    // What this process may use does not matter here.
+    // The CPUs that this process may use do not matter here.
     Topology::read(host, None)
 }
 
@@ -152,7 +152,7 @@ fn caches(host: &Host) -> Probed {
     Ok(Seen::warn_if(used.len() > 1 && busy.len() <= most, value))
 }
 
-/// The CPUs of a mask, as `ff,00000001`.
+/// Returns the CPUs of a mask such as `ff,00000001`.
 pub(crate) fn mask_cpus(mask: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for (word, digits) in mask.trim().rsplit(',').enumerate() {
@@ -162,7 +162,7 @@ pub(crate) fn mask_cpus(mask: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// The CPUs of the kernel's own work, and those that are isolated or have a busy thread pinned to them.
+/// Returns the CPUs of the kernel's own work, and those that are isolated or have a busy thread pinned to them.
 pub(crate) fn kernel_work(host: &Host) -> Result<(Vec<usize>, Vec<usize>), Unread> {
     let path = "/sys/devices/virtual/workqueue/cpumask";
     let mask = mask_cpus(&host.read(path)?).ok_or(Unread::Garbage(path.to_owned(), "mask of CPUs"))?;
@@ -189,7 +189,7 @@ fn workqueue(host: &Host) -> Probed {
     Ok(Seen::warn_if(shared > 0 && has_others, value))
 }
 
-/// The interrupts of network interfaces: their numbers, by what /proc/interrupts calls them.
+/// Returns the interrupts of network interfaces: their numbers, with their names in /proc/interrupts.
 pub(crate) fn nic_interrupts(host: &Host) -> Result<Vec<(u32, String)>, Unread> {
     let text = host.read("/proc/interrupts")?;
     let nics = host.nics()?;
@@ -199,7 +199,7 @@ pub(crate) fn nic_interrupts(host: &Host) -> Result<Vec<(u32, String)>, Unread> 
         let folder = format!("/sys/class/net/{nic}/device");
         let own = host.list(&format!("{folder}/msi_irqs")).unwrap_or_default();
         known.extend(own.iter().filter_map(|number| number.parse::<u32>().ok()));
-        // Of a virtual interface the interrupts have the device's name, and not the interface's.
+        // The interrupts of a virtual interface carry the device's name, not the interface's.
         names.extend(host.link_name(&folder));
     }
     let ours = |word: &str| {
@@ -214,7 +214,7 @@ pub(crate) fn nic_interrupts(host: &Host) -> Result<Vec<(u32, String)>, Unread> 
         let Some((number, rest)) = line.split_once(':') else { continue };
         let Ok(number) = number.trim().parse::<u32>() else { continue };
         let name = rest.split_whitespace().next_back().unwrap_or_default();
-        // What only tells of changed settings carries no packets.
+        // An interrupt that only reports changed settings carries no packets.
         if (ours(name) || known.contains(&number)) && !name.ends_with("-config") && !name.ends_with("-mgmnt") {
             found.push((number, name.to_owned()));
         }
@@ -226,7 +226,7 @@ pub(crate) fn nic_interrupts(host: &Host) -> Result<Vec<(u32, String)>, Unread> 
     }
 }
 
-/// With fewer CPUs one of them has them in any case.
+/// On hosts with fewer CPUs one CPU has the interrupts in any case.
 const SPREAD_CPUS_MIN: usize = 4;
 
 fn interrupts(host: &Host) -> Probed {

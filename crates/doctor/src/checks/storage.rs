@@ -54,7 +54,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// File systems whose waiting is not a disk's of this machine.
+/// File systems whose delays do not come from a disk of this machine.
 const FAR: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "overlay", "9p", "ceph", "glusterfs", "virtiofs"];
 
 fn mount(host: &Host) -> Probed {
@@ -68,7 +68,7 @@ fn mount(host: &Host) -> Probed {
         let [device, place, kind, options, ..] = words[..] else {
             return Err(Unread::Garbage(path.to_owned(), "device, place, kind and options"));
         };
-        // Blanks in a name stand there as octal numbers.
+        // Blanks in a name are written there as octal numbers.
         let place = place.replace("\\040", " ");
         let has = |name: &str| options.split(',').any(|option| option == name);
         if device.starts_with("/dev/") && has("rw") {
@@ -77,7 +77,7 @@ fn mount(host: &Host) -> Probed {
                 noting.push(place.clone());
             }
         }
-        // The last mount on the longest part of the folder's path is what is seen.
+        // The last mount on the longest prefix of the folder's path is the visible one.
         let longest = on.as_ref().map_or(0, |(known, _, _)| known.len());
         if data.is_some_and(|data| data.starts_with(&place)) && place.len() >= longest {
             on = Some((place, kind, device));
@@ -99,7 +99,7 @@ fn scheduler(host: &Host) -> Probed {
     for disk in host.disks()? {
         let text = host.read(&format!("/sys/block/{disk}/queue/scheduler"))?;
         let moves = host.number(&format!("/sys/block/{disk}/queue/rotational")).unwrap_or(0) == 1;
-        // Where there is no choice the file is the name itself.
+        // If there is no choice, the file contains the name itself.
         let name = chosen(&text).unwrap_or(&text);
         others += u32::from(name != "none" && !moves);
         let why = if moves && name != "none" { " (it says that it has moving parts)" } else { "" };
@@ -109,12 +109,12 @@ fn scheduler(host: &Host) -> Probed {
 }
 
 pub(crate) const READAHEAD_KB_MAX: i64 = 128;
-/// From here on one fault fills megabytes.
+/// From here on one fault reads megabytes.
 const READAHEAD_KB_BAD: i64 = 4096;
 
 fn readahead(host: &Host) -> Probed {
     let (mut most, mut of) = (-1, String::new());
-    // Each has its own: that of the volume counts, and not that of the disks that it is made of.
+    // Each block device has its own setting. The volume's counts, not that of the disks below it.
     for disk in host.volumes()? {
         let kb = host.number(&format!("/sys/block/{disk}/queue/read_ahead_kb"))?;
         if kb > most {

@@ -1,4 +1,4 @@
-//! An outcome as one HTML page.
+//! Draws an outcome as one HTML page.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ fn axis(label: &str, scale: Scale, show: fn(f64) -> String) -> Axis {
     Axis { label: label.to_owned(), scale, show }
 }
 
-/// The page.
+/// Returns the page.
 pub fn html(outcome: &Outcome) -> String {
     let class = if outcome.is_shown { "" } else { " warn" };
     let mut body = format!(
@@ -44,7 +44,7 @@ pub fn html(outcome: &Outcome) -> String {
     whole(&format!("lab {}", outcome.lab), &body)
 }
 
-/// The curve of each setting, over all of its phases.
+/// Draws the curve of each setting, over all of its phases.
 fn curves(outcome: &Outcome) -> Chart {
     let series = outcome.settings.iter().enumerate().map(|(at, name)| Series {
         name: name.clone(),
@@ -64,7 +64,7 @@ fn curves(outcome: &Outcome) -> Chart {
     }
 }
 
-/// Each phase's p99, where it was.
+/// Draws each phase's p99 over time.
 fn over_time(outcome: &Outcome) -> Chart {
     let series = outcome.settings.iter().enumerate().map(|(at, name)| {
         let own = outcome.phases.iter().filter(|phase| phase.setting == at);
@@ -81,7 +81,8 @@ fn over_time(outcome: &Outcome) -> Chart {
     }
 }
 
-/// A chart for each figure; those that share the part before `/` share one, and those alone are coloured by setting.
+/// Draws a chart for each figure. Figures that share the part before `/` share a chart. Only a chart with a single
+/// figure is coloured by setting.
 fn timelines(outcome: &Outcome) -> Vec<Chart> {
     let group = |timeline: &Timeline| timeline.name.split('/').next().unwrap_or_default().to_owned();
     let mut groups: Vec<(String, Vec<&Timeline>)> = Vec::new();
@@ -108,7 +109,7 @@ fn line_of(timeline: &Timeline, colour: usize) -> Series {
     Series { name, colour, mark: Mark::Line, points: timeline.points.clone() }
 }
 
-/// The setting that held at an instant.
+/// Returns the setting that was in force at an instant.
 fn setting_at(outcome: &Outcome, at_s: f64) -> Option<usize> {
     outcome.phases.iter().rev().find(|phase| phase.begun_s <= at_s).map(|phase| phase.setting)
 }

@@ -1,8 +1,8 @@
-//! A control group of a lab's own, in either version: its limits, who is in it, what it counts.
+//! A control group that belongs to a lab, in either version: its limits, its processes, its counters.
 //!
 //! ```text
 //!   version 1   below this process's own group of the controller
-//!   version 2   below the nearest group above this process that hands the controller to its children
+//!   version 2   below the nearest group above this process that enables the controller for its children
 //! ```
 
 use std::fs;
@@ -14,24 +14,24 @@ use super::Unable;
 use super::ledger::{Ledger, Left, persist};
 use crate::host::field;
 
-/// Where control groups are.
+/// The mount point of control groups.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Which version's files.
+/// The version of control groups whose files are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     One,
     Two,
 }
 
-/// A control group.
+/// A control group of a lab.
 #[derive(Debug)]
 pub struct Group {
     path: PathBuf,
     version: Version,
 }
 
-/// The folder in which a group with this controller may be made.
+/// Returns the folder in which a group with this controller can be created.
 fn parent(own: &str, root: &Path, controller: &str) -> Option<(PathBuf, Version)> {
     let line = |is_wanted: &dyn Fn(&str) -> bool| {
         own.lines().find_map(|line| {
@@ -41,7 +41,7 @@ fn parent(own: &str, root: &Path, controller: &str) -> Option<(PathBuf, Version)
     };
     if let Some(path) = line(&|controllers| controllers.split(',').any(|name| name == controller)) {
         let base = root.join(controller);
-        // Inside a container the group's own folder is the root of what is seen.
+        // Inside a container the group's own folder is the root of the visible tree.
         let whole = base.join(&path);
         return Some((if whole.is_dir() { whole } else { base }, Version::One));
     }
@@ -56,10 +56,10 @@ fn parent(own: &str, root: &Path, controller: &str) -> Option<(PathBuf, Version)
 }
 
 impl Group {
-    /// Makes a group with this controller (`cpu`, `memory`).
+    /// Creates a group with this controller (`cpu`, `memory`).
     ///
     /// # Errors
-    /// Why there can be none here.
+    /// If no such group can be created here: the reason.
     pub fn make(ledger: &mut Ledger, controller: &str, what: &str) -> Result<Self, Unable> {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let Some((parent, version)) = parent(&own, Path::new(ROOT), controller) else {
@@ -78,10 +78,10 @@ impl Group {
         fs::write(&path, text).map_err(|error| Unable::Host(format!("{}: {error}", path.display())))
     }
 
-    /// Lets it have so many microseconds of CPU in each period; all that there is without a number.
+    /// Limits the group to `quota_us` of CPU time in each period; `None` lifts the limit.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// If the kernel refuses the limit.
     pub fn limit_cpu(&self, quota_us: Option<u64>, period_us: u64) -> Result<(), Unable> {
         match self.version {
             Version::One => {
@@ -97,16 +97,16 @@ impl Group {
         }
     }
 
-    /// Lets it have so much memory at most, caches of files among it.
+    /// Limits the group's memory, file cache included.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// If the kernel refuses the limit.
     pub fn limit_memory(&self, bytes: u64) -> Result<(), Unable> {
         let file = if self.version == Version::One { "memory.limit_in_bytes" } else { "memory.max" };
         self.write(file, &bytes.to_string())
     }
 
-    /// How often its limit of memory was reached: charges that found no room, whichever thread's.
+    /// Returns how often the group's memory limit was reached: charges that found no room, by any thread.
     pub fn limit_reached(&self) -> f64 {
         let told = match self.version {
             Version::One => self.read("memory.failcnt").trim().parse().ok(),
@@ -115,20 +115,20 @@ impl Group {
         told.unwrap_or(0) as f64
     }
 
-    /// Puts a process into it.
+    /// Moves a process into the group.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// If the kernel refuses.
     pub fn add(&self, pid: u32) -> Result<(), Unable> {
         self.write("cgroup.procs", &pid.to_string())
     }
 
-    /// A file of it; empty if there is none.
+    /// Returns the content of one of the group's files; empty if it cannot be read.
     pub fn read(&self, file: &str) -> String {
         fs::read_to_string(self.path.join(file)).unwrap_or_default()
     }
 
-    /// How often its threads were stopped, and for how long together in ms.
+    /// Returns how often the group's threads were throttled, and for how long altogether, in ms.
     pub fn throttled(&self) -> (f64, f64) {
         let text = self.read("cpu.stat");
         let number = |key| field(&text, key).unwrap_or(0) as f64;
@@ -138,7 +138,7 @@ impl Group {
     }
 }
 
-/// Ends what is in a group, and removes it.
+/// Ends the processes in a group, and removes the group.
 pub fn remove(path: &Path) -> Result<(), String> {
     if !path.exists() {
         return Ok(());

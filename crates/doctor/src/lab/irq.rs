@@ -1,4 +1,4 @@
-//! `lab irq`: packets that nobody on this CPU asked for, received on it.
+//! `lab irq`: packets for other programs, received on the CPU of a worker.
 //!
 //! ```text
 //!   network A                                network B
@@ -21,45 +21,45 @@ use super::tally::Tally;
 use super::turns::Turns;
 use super::{Lab, Scene, Unable, found};
 
-/// The worker's requests: a tenth of its CPU. One that used half of it would have a queue of its own making as soon as
-/// anything else ran there, and what packets cost could not be told from that.
+/// Rate and CPU time of the worker's requests: a tenth of its CPU. With half of the CPU used, any other work there
+/// would make the requests queue behind each other. The cost of packets could not be separated from that.
 const RATE_PER_S: f64 = 500.0;
 const WORK: Duration = Duration::from_micros(200);
-/// Packets a second, so that their CPU has time left in both settings.
+/// Packets per second. The rate leaves their CPU time to spare in both settings.
 const PACKETS_PER_S: f64 = 200_000.0;
 const _: () = assert!(PACKETS_PER_S * 1.5e-6 <= 0.5, "a packet takes the receiving CPU about 1.5 us");
-/// How long the packets come before and after the worker is measured.
+/// Time for which packets arrive before and after the worker is measured.
 const AROUND: Duration = Duration::from_millis(200);
-/// Addresses of a range that is for tests of networks, behind no route of this host.
+/// Addresses of a range reserved for network tests, not routed by this host.
 const FROM: &str = "198.18.77.1/30";
 const TO: &str = "198.18.77.2/30";
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 77, 2);
 const PORT: u16 = 9;
-/// Bytes of a packet's contents.
+/// The payload of a packet.
 const PACKET: [u8; 18] = [0; 18];
-/// Packets between two looks at the clock: what an interface hands over at once.
+/// Packets between two readings of the clock: as many as an interface hands over at once.
 const BATCH: u32 = 64;
 
 const SETTINGS: [&str; 2] = ["packets on another CPU", "packets on the worker's CPU"];
 const FIGURES: [&str; 4] = ["p50_us", "p99_us", "p999_us", "packets_per_s"];
 
-/// A receiver that reads nothing.
+/// A receiver that never reads its packets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sink {
-    /// How long it is there.
+    /// Time for which the receiver's socket stays open.
     pub time: Duration,
 }
 
-/// A sender.
+/// A sender of packets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Flood {
     /// The CPU that it is pinned to.
     pub cpu: usize,
-    /// How long.
+    /// Time for which it sends.
     pub time: Duration,
 }
 
-/// Is there, with a port that takes packets until its room is full.
+/// Holds a port open that accepts packets until its buffer is full.
 pub fn sink(sink: &Sink) -> Result<Done, String> {
     let socket = UdpSocket::bind(SocketAddr::from((ADDRESS, PORT))).map_err(|error| format!("sink: {error}"))?;
     std::thread::sleep(sink.time);
@@ -67,7 +67,7 @@ pub fn sink(sink: &Sink) -> Result<Done, String> {
     Ok(Done::default())
 }
 
-/// Sends.
+/// Sends packets at a fixed rate.
 pub fn flood(flood: &Flood) -> Result<Done, String> {
     io::affinity::pin_this_thread(flood.cpu).map_err(|error| format!("CPU {}: {error}", flood.cpu))?;
     let failed = |error: std::io::Error| format!("flood: {error}");
@@ -76,9 +76,9 @@ pub fn flood(flood: &Flood) -> Result<Done, String> {
     let each = Duration::from_secs_f64(f64::from(BATCH) / PACKETS_PER_S);
     let (mut sent, mut due, begun) = (0u64, Duration::ZERO, Instant::now());
     while begun.elapsed() < flood.time {
-        // What finds no room or no receiver is lost, as packets are.
+        // A packet that finds no room or no receiver is lost, as in any network.
         sent += (0..BATCH).filter(|_| socket.send(&PACKET).is_ok()).count() as u64;
-        // Who is late sends no more at once for that.
+        // A sender that is late does not catch up with a burst.
         due = (due + each).max(begun.elapsed());
         std::thread::sleep(due.saturating_sub(begun.elapsed()));
     }
@@ -86,7 +86,7 @@ pub fn flood(flood: &Flood) -> Result<Done, String> {
     Ok(Done { counts: [("packets_per_s".to_owned(), rate)].into(), ..Done::default() })
 }
 
-/// The two networks' names.
+/// The names of the two networks.
 struct Wire {
     from: String,
     to: String,
@@ -105,7 +105,7 @@ impl Wire {
         for line in [
             &["netns", "add", from][..],
             &["netns", "add", to],
-            // Made inside, so that they go with the networks.
+            // The pair is created inside the networks, so that it is removed with them.
             &["-n", from, "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", to],
             &["-n", from, "address", "add", FROM, "dev", "wire"],
             &["-n", to, "address", "add", TO, "dev", "wire"],
@@ -117,7 +117,7 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Has the packets received on `cpu`.
+    /// Steers the packets to `cpu`.
     fn receive_on(&self, cpu: usize) -> Result<(), Unable> {
         let script = format!("echo {} > /sys/class/net/wire/queues/rx-0/rps_cpus", mask(cpu));
         let done = command("ip", &["netns", "exec", &self.to, "sh", "-c", &script]);
@@ -125,7 +125,7 @@ impl Wire {
     }
 }
 
-/// A CPU as the kernel's masks have it: words of 32 bits, the highest first.
+/// Returns a CPU as a mask in the kernel's format: words of 32 bits, the highest first.
 fn mask(cpu: usize) -> String {
     let mut text = format!("{:x}", 1u64 << (cpu % 32));
     text.push_str(&",00000000".repeat(cpu / 32));

@@ -1,18 +1,19 @@
-//! What a lab makes that would outlive it, written down before it is made.
+//! A record of everything a lab creates that could outlive it, written before the lab creates it.
 //!
 //! ```text
 //!   FOLDER/lock              held while runs begin
-//!   FOLDER/run-PID-N/lock    held by the run as long as it lives: the kernel gives it back whatever ends it
+//!   FOLDER/run-PID-N/lock    held by the run as long as it lives: the kernel releases it however the run ends
 //!                   /left    a line of JSON for each thing outside this folder
 //!                   /...     the lab's files
 //!
-//!   begin: every run whose lock can be had is dead: what its lines name is taken away, last one first; then its folder
+//!   begin: a run whose lock is free is dead: what its lines name is removed, the last first; then its folder
 //! ```
 //!
 //! Invariants:
-//! - Only what bears a lab's name is taken away, whatever a line says: `gannet-lab-`, a file in the run's own folder, a
-//!   setting below /proc/sys/vm that still has a value which the lab has written.
-//! - The folder is its owner's alone, or it is refused: its lines are followed with the rights of who runs the lab.
+//! - Only things that belong to a lab are removed, whatever a line says: names that begin with `gannet-lab-`, a file in
+//!   the run's own folder, and a setting below /proc/sys/vm that still has a value which the lab has written.
+//! - The folder must belong to its owner alone, or it is refused: its lines are followed with the rights of the lab's
+//!   user.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -25,38 +26,38 @@ use serde::{Deserialize, Serialize};
 
 use super::group;
 
-/// What every name that a lab gives begins with.
+/// The prefix of every name that a lab gives.
 pub const PREFIX: &str = "gannet-lab-";
-/// Folders of runs that are looked at.
+/// Maximum number of runs' folders that are examined.
 const RUNS_MAX: usize = 1000;
-/// Lines of a run that are followed.
+/// Maximum number of a run's lines that are followed.
 const LINES_MAX: usize = 10_000;
-/// How often something that is still in use is tried again, and how long between.
+/// Number of attempts to remove a thing that is still in use, and the wait between them.
 const TRIES: usize = 100;
 const WAIT: Duration = Duration::from_millis(20);
 
-/// Has the kernel account for threads' delays, those that are started from then on.
+/// The setting that makes the kernel account for the delays of threads that start from then on.
 pub const ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
 
-/// A thing outside the run's folder.
+/// A thing that a run creates outside its folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Left {
     /// A control group, by its folder.
     Group(PathBuf),
-    /// A network, by its name.
+    /// A network namespace, by its name.
     Network(String),
     /// The loop device of a file.
     Loop(PathBuf),
-    /// A setting of the kernel: its file, the value that it had, the values that the lab gives it, and this start.
+    /// A kernel setting: its file, its old value, the values that the lab writes, and the current boot of the host.
     Setting {
         /// Its file.
         path: PathBuf,
-        /// What it was.
+        /// Its value before the lab.
         old: String,
-        /// What the lab makes of it.
+        /// The values that the lab writes.
         new: Vec<String>,
-        /// Which start of the host this was in.
+        /// The boot of the host in which the lab ran.
         boot: String,
     },
 }
@@ -68,11 +69,11 @@ pub struct Ledger {
     name: String,
     left: Vec<Left>,
     lines: File,
-    /// Held as long as this is there.
+    /// The run's lock, held as long as this value lives.
     _lock: File,
 }
 
-/// Where labs of this user have their folders.
+/// Returns the folder in which this user's labs have their folders.
 pub fn usual_folder() -> PathBuf {
     let uid = rustix::process::geteuid();
     if uid.is_root() {
@@ -87,10 +88,10 @@ fn own_file(path: &Path) -> std::io::Result<File> {
 }
 
 impl Ledger {
-    /// Begins a run in `folder`, after dead ones have been cleared away; tells what was.
+    /// Begins a run in `folder` after removing what dead runs left. Returns the run and a list of what was removed.
     ///
     /// # Errors
-    /// Why the folder can not be used.
+    /// If the folder cannot be used: the reason.
     pub fn begin(folder: &Path) -> Result<(Self, Vec<String>), String> {
         let wrong = |error: std::io::Error| format!("{}: {error}", folder.display());
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(wrong)?;
@@ -113,20 +114,20 @@ impl Ledger {
         Ok((Self { folder, name, left: Vec::new(), lines, _lock: lock }, told))
     }
 
-    /// The run's folder.
+    /// Returns the run's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A name for something of this run.
+    /// Returns a name for a thing of this run.
     pub fn name_for(&self, what: &str) -> String {
         format!("{PREFIX}{}-{what}", self.name)
     }
 
-    /// Writes down what is about to be made.
+    /// Records a thing that is about to be created.
     ///
     /// # Errors
-    /// Why it is not written: then it may not be made.
+    /// If the record cannot be written: the reason. The thing must then not be created.
     pub fn will_make(&mut self, left: Left) -> Result<(), String> {
         let line = serde_json::to_string(&left).expect("a line is plain JSON") + "\n";
         let written = self.lines.write_all(line.as_bytes()).and_then(|()| self.lines.sync_data());
@@ -135,7 +136,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes everything away that was written down, the last first. What could not be stays for the next start.
+    /// Removes everything that was recorded, the last first. Things that cannot be removed stay for the next start.
     pub fn clear(&mut self) -> Vec<String> {
         let (mut faults, mut still) = (Vec::new(), Vec::new());
         for left in std::mem::take(&mut self.left).into_iter().rev() {
@@ -152,13 +153,13 @@ impl Ledger {
 impl Drop for Ledger {
     fn drop(&mut self) {
         if self.clear().is_empty() {
-            // What stays of files is the next start's.
+            // The next start removes any files that remain.
             let _ = fs::remove_dir_all(&self.folder);
         }
     }
 }
 
-/// Clears away what dead runs have left, and tells which.
+/// Removes what dead runs have left, and returns a list of it.
 fn sweep(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let is_run = |path: &PathBuf| {
@@ -179,7 +180,7 @@ fn sweep(folder: &Path) -> Vec<String> {
             }
         }
         let text = fs::read_to_string(run.join("left")).unwrap_or_default();
-        // A line that was cut short by the run's end is of something that was not made.
+        // A line that the run's end cut short names a thing that was not created.
         let left: Vec<Left> = text.lines().take(LINES_MAX).filter_map(|line| serde_json::from_str(line).ok()).collect();
         let faults: Vec<String> = left.iter().rev().filter_map(|left| take_away(left, &run).err()).collect();
         let name = run.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -197,12 +198,12 @@ fn sweep(folder: &Path) -> Vec<String> {
     told
 }
 
-/// Which start of the host this is.
+/// Returns the id of the current boot of the host.
 pub fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Takes a thing away; one that is not there is no fault.
+/// Removes a thing. If it does not exist, that is no error.
 fn take_away(left: &Left, run: &Path) -> Result<(), String> {
     match left {
         Left::Group(path) => {
@@ -240,7 +241,7 @@ fn take_away(left: &Left, run: &Path) -> Result<(), String> {
     }
 }
 
-/// The loop device that a file is behind: `/dev/loop3`.
+/// Returns the loop device of a file: `/dev/loop3`.
 pub fn loop_of(file: &Path) -> Option<String> {
     fs::read_dir("/sys/block").ok()?.filter_map(Result::ok).find_map(|entry| {
         let behind = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
@@ -248,7 +249,7 @@ pub fn loop_of(file: &Path) -> Option<String> {
     })
 }
 
-/// Runs a program of the system, and has what it says.
+/// Runs a system program and returns its output.
 pub fn command(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
     if output.status.success() {
@@ -258,7 +259,7 @@ pub fn command(program: &str, arguments: &[&str]) -> Result<String, String> {
     Err(format!("{program} {}: {why}", arguments.join(" ")))
 }
 
-/// Tries until it is done, as long as what is in use may still be let go.
+/// Repeats an action until it succeeds, for as long as a thing in use may still be released.
 pub fn persist(mut act: impl FnMut() -> Result<(), String>) -> Result<(), String> {
     for _ in 1..TRIES {
         if act().is_ok() {

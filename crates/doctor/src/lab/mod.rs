@@ -1,8 +1,8 @@
-//! One mechanism that makes tails at a time, made on purpose: shown, measured, and found by the check that is for it.
+//! Labs: each demonstrates one mechanism that causes latency tails, measures it, and runs the check that detects it.
 //!
 //! ```text
-//!   Lab ── run ──> Scene: ledger (what is to be taken away again), stop, clock
-//!                    │  phases, the settings taken in turns:  A B B A A B ...
+//!   Lab ── run ──> Scene: ledger (things to remove again), stop, clock
+//!                    │  phases, the settings alternate:  A B B A A B ...
 //!                    v
 //!                  Part: this program again, as a process in a control group or network of its own
 //!                    │   a tally of times, counts
@@ -11,10 +11,10 @@
 //! ```
 //!
 //! Invariants:
-//! - What a lab makes outside its folder (control groups, networks, loop devices, settings) is in the [`ledger`] before
-//!   it is there: it is taken away at the end, at a signal, and by the next start if this one was killed.
-//! - A lab that can not be shown on this host says why ([`Unable::Host`]); it never shows something else instead.
-//! - Whether it was shown is told by intervals of differences, and "not shown" is an answer.
+//! - Everything that a lab creates outside its folder (control groups, networks, loop devices, settings) is recorded in
+//!   the [`ledger`] first. It is removed at the end, at a signal, and by the next start if this one was killed.
+//! - If a lab cannot run on this host, it says why ([`Unable::Host`]); it never shows something else instead.
+//! - Intervals of differences decide whether the mechanism was shown, and "not shown" is a valid result.
 
 mod draw;
 mod group;
@@ -42,10 +42,10 @@ pub use part::run as run_part;
 use crate::check::{self, Finding, select};
 use crate::host::{Asked, Host, Target};
 
-/// A mechanism that is shown.
+/// A mechanism that a lab demonstrates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lab {
-    /// A control group's share of the CPUs.
+    /// The CPU quota of a control group.
     Quota,
     /// Transparent huge pages.
     Thp,
@@ -57,19 +57,19 @@ pub enum Lab {
     Reclaim,
 }
 
-/// A lab as its users know it.
+/// A lab, as its users know it.
 pub struct Entry {
-    /// Which.
+    /// The lab.
     pub lab: Lab,
     /// Its name.
     pub name: &'static str,
-    /// What it shows, in a line.
+    /// A one-line description.
     pub about: &'static str,
-    /// How it comes about.
+    /// The mechanism behind it.
     pub mechanism: &'static str,
-    /// Seconds of a phase, if nothing else is said: text, for the command line.
+    /// Default seconds of a phase: text, for the command line.
     pub seconds: &'static str,
-    /// The checks that find it.
+    /// The checks that detect it.
     pub checks: &'static [&'static str],
 }
 
@@ -127,20 +127,20 @@ pub const LABS: [Entry; 5] = [
 ];
 
 impl Lab {
-    /// As its users know it.
+    /// Returns the lab's entry in the list.
     pub fn entry(self) -> &'static Entry {
         LABS.iter().find(|entry| entry.lab == self).expect("every lab is in the list")
     }
 }
 
-/// Why there is no outcome.
+/// The reason why there is no outcome.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unable {
-    /// This host lacks what it needs, or does not allow it: what, and what would help.
+    /// This host lacks something that the lab needs, or does not allow it. The text names it, and a remedy.
     Host(String),
-    /// It went wrong.
+    /// The lab failed.
     Failed(String),
-    /// It was told to stop.
+    /// The lab was stopped on request.
     Stopped,
 }
 
@@ -154,22 +154,22 @@ impl std::fmt::Display for Unable {
     }
 }
 
-/// How long, and how often.
+/// The length and number of a lab's phases, and its other parameters.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Times that each setting has a phase.
+    /// Number of rounds. In each round every setting has one phase.
     pub rounds: u32,
-    /// How long a phase is.
+    /// Length of a phase.
     pub phase: Duration,
-    /// What chance begins with.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// What `reclaim` is run with.
+    /// The parameters of `reclaim`.
     pub reclaim: reclaim::Shape,
-    /// This program, which parts are started from.
+    /// This program's path, from which parts are started.
     pub program: PathBuf,
 }
 
-/// What a lab works in.
+/// The environment in which a lab runs.
 pub struct Scene<'a> {
     wanted: &'a Wanted,
     ledger: &'a mut Ledger,
@@ -180,18 +180,18 @@ pub struct Scene<'a> {
 
 impl Scene<'_> {
     /// # Errors
-    /// [`Unable::Stopped`] once the stop was asked for.
+    /// [`Unable::Stopped`] once a stop was requested.
     fn go_on(&self) -> Result<(), Unable> {
         if self.stop.load(Ordering::Relaxed) { Err(Unable::Stopped) } else { Ok(()) }
     }
 
-    /// Seconds since the lab began.
+    /// Returns the seconds since the lab began.
     fn now_s(&self) -> f64 {
         self.begun.elapsed().as_secs_f64()
     }
 }
 
-/// Runs a lab. What it made is taken away when it returns, whatever it returns.
+/// Runs a lab. Everything that it created is removed when it returns, even on an error.
 ///
 /// # Errors
 /// [`Unable`].
@@ -216,7 +216,7 @@ pub fn run(
     if left.is_empty() { Ok(outcome) } else { Err(Unable::Failed(left.join("; "))) }
 }
 
-/// What a lab's checks find now, on this host or in a tree, about a process.
+/// Runs a lab's checks now, on this host or on a tree, about a process, and returns their findings.
 fn found(lab: Lab, root: &str, pid: Option<u32>, window: Duration) -> Vec<Finding> {
     let only: Vec<String> = lab.entry().checks.iter().map(|id| (*id).to_owned()).collect();
     let checks = select(&only).expect("a lab's checks exist");

@@ -1,4 +1,4 @@
-//! What a lab comes to, as data and as text.
+//! The result of a lab, as data and as text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,32 +14,32 @@ use crate::check::Finding;
 use crate::host::read_at;
 use crate::prove::{Interval, ROUNDS_MIN};
 
-/// Raised when the JSON's meaning changes.
+/// The version of the JSON format, raised when the meaning changes.
 const VERSION: u32 = 1;
 
-/// A time in which one setting held.
+/// A period in which one setting was in force.
 #[derive(Clone, Debug, Serialize)]
 pub struct Phase {
-    /// Which, by its place in the outcome's list.
+    /// The setting, as an index into the outcome's list.
     pub setting: usize,
-    /// Which of the rounds.
+    /// The number of its round.
     pub round: u32,
-    /// When it began, in seconds since the lab did.
+    /// Its start, in seconds since the lab began.
     pub begun_s: f64,
-    /// What was measured, by names that end with their unit.
+    /// The measured figures, by names that end with their unit.
     pub figures: BTreeMap<String, f64>,
-    /// The times that its figures are of.
+    /// The times from which its figures are computed.
     #[serde(skip)]
     pub tally: Tally,
 }
 
 impl Phase {
-    /// One that begins.
+    /// Returns a phase that begins.
     pub fn begin(setting: usize, round: u32, begun_s: f64) -> Self {
         Self { setting, round, begun_s, figures: BTreeMap::new(), tally: Tally::default() }
     }
 
-    /// Takes times, and the figures that they have.
+    /// Stores times, and the figures that follow from them.
     pub fn take(&mut self, tally: Tally) {
         for (name, share) in [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999), ("max_us", 1.0)] {
             self.figures.insert(name.to_owned(), tally.at(share) as f64 / 1e3);
@@ -49,34 +49,34 @@ impl Phase {
     }
 }
 
-/// How a figure differs between two settings.
+/// The difference of a figure between two settings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// Which.
+    /// The figure's name.
     pub figure: String,
-    /// The setting that is compared with.
+    /// The setting to compare with.
     pub a: usize,
-    /// The one that is compared.
+    /// The setting that is compared.
     pub b: usize,
     /// The mean over the rounds under `a`.
     pub mean_a: f64,
-    /// And under `b`.
+    /// The mean over the rounds under `b`.
     pub mean_b: f64,
-    /// The interval (95 %) of the mean difference `b - a`: its lower end.
+    /// The lower end of the 95 % interval of the mean difference `b - a`.
     pub low: f64,
-    /// Its upper end.
+    /// The upper end of that interval.
     pub high: f64,
-    /// Rounds.
+    /// Number of rounds.
     pub pairs: usize,
 }
 
 impl Compared {
-    /// Whether the interval leaves 0 out.
+    /// Returns whether the interval excludes 0.
     pub fn is_clear(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
 
-    /// Whether `b` is higher, clearly.
+    /// Returns whether `b` is clearly higher.
     pub fn is_higher(&self) -> bool {
         self.low > 0.0
     }
@@ -85,14 +85,14 @@ impl Compared {
 /// A figure under one setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mean {
-    /// Which.
+    /// The figure's name.
     pub figure: String,
-    /// Under which setting.
+    /// The setting.
     pub setting: usize,
-    /// The mean of its rounds, with the interval (95 %) that holds the true one.
+    /// The mean over its rounds, with the 95 % interval that contains the true one.
     #[serde(flatten)]
     pub interval: Interval,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
 }
 
@@ -101,47 +101,47 @@ pub struct Mean {
 pub struct Timeline {
     /// `chart/line`, or the name of both.
     pub name: String,
-    /// What its numbers are.
+    /// The unit of its values.
     pub unit: &'static str,
     /// Seconds since the lab began, and the value.
     pub points: Vec<(f64, f64)>,
 }
 
-/// What a lab has shown.
+/// The result of a lab.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// [`VERSION`].
+    /// The format's version: [`VERSION`].
     pub version: u32,
-    /// Which lab.
+    /// The lab's name.
     pub lab: &'static str,
-    /// The kernel.
+    /// The kernel's version.
     pub kernel: String,
-    /// When it began.
+    /// The start of the lab, in ms since the Unix epoch.
     pub started_at_unix_ms: u64,
-    /// How what it shows comes about.
+    /// The mechanism that the lab demonstrates.
     pub mechanism: &'static str,
-    /// Whether it was shown: every difference that it is about is clear.
+    /// True if the mechanism was shown: every difference that the lab is about is clear.
     pub is_shown: bool,
-    /// What was shown, or was not, in a sentence.
+    /// One sentence that says what was shown, or was not.
     pub headline: String,
-    /// The settings' names, the one that the others are compared with first.
+    /// The settings' names. The first is the one that the others are compared with.
     pub settings: Vec<String>,
-    /// In the order in which they were.
+    /// The phases, in the order in which they took place.
     pub phases: Vec<Phase>,
     /// Each figure under each setting.
     pub means: Vec<Mean>,
-    /// Differences.
+    /// The differences between settings.
     pub compared: Vec<Compared>,
-    /// What the checks for it found while it was so.
+    /// The findings of the lab's checks during the lab.
     pub findings: Vec<Finding>,
-    /// What else was seen over time.
+    /// Other figures over time.
     pub timelines: Vec<Timeline>,
-    /// What a reader has to know.
+    /// Notes that a reader has to know.
     pub notes: Vec<String>,
 }
 
 impl Outcome {
-    /// Of these phases. `figures` are compared: every setting with the first.
+    /// Builds the outcome of these phases. Each of `figures` is compared between every setting and the first.
     pub(super) fn of(lab: Lab, scene: &Scene<'_>, settings: &[&str], figures: &[&str], phases: Vec<Phase>) -> Self {
         let seed = scene.wanted.seed;
         let compared = figures
@@ -177,24 +177,24 @@ impl Outcome {
         }
     }
 
-    /// How a figure under a setting differs from the first one's; too few rounds tell nothing.
+    /// Returns the difference of a figure under a setting from the first setting; `None` if there are too few rounds.
     pub(super) fn against_first(&self, figure: &str, setting: usize) -> Option<&Compared> {
         self.compared.iter().find(|compared| compared.figure == figure && compared.b == setting)
     }
 
-    /// All times of a setting.
+    /// Returns all times of a setting.
     pub fn tally_of(&self, setting: usize) -> Tally {
         let mut all = Tally::default();
         self.phases.iter().filter(|phase| phase.setting == setting).for_each(|phase| all.add(&phase.tally));
         all
     }
 
-    /// As JSON, with a line end.
+    /// Returns the outcome as JSON, with a line end.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("an outcome is plain JSON") + "\n"
     }
 
-    /// For a terminal.
+    /// Formats the outcome for a terminal.
     pub fn text(&self) -> String {
         let mut text = format!("{}\n\n", self.headline);
         let wide = self.settings.iter().map(|name| name.chars().count()).max().unwrap_or(0);
@@ -217,7 +217,7 @@ impl Outcome {
         text
     }
 
-    /// A difference in a line.
+    /// Formats a difference in one line.
     pub fn sentence(&self, compared: &Compared) -> String {
         let show = |value: f64| shown(&compared.figure, value);
         format!(
@@ -235,7 +235,7 @@ impl Outcome {
     }
 }
 
-/// A figure's value with the unit that its name ends with.
+/// Formats a figure's value with the unit at the end of the figure's name.
 pub fn shown(figure: &str, value: f64) -> String {
     let sign = if value < 0.0 { "-" } else { "" };
     let scaled = |ns: f64| format!("{sign}{}", duration(value.abs() * ns));

@@ -1,13 +1,13 @@
-//! A part of a lab as a process of its own, which can be put into a control group or a network.
+//! A part of a lab that runs as its own process, which can be moved into a control group or a network.
 //!
 //! ```text
 //!   lab                                     part: this program, with a hidden argument
 //!    │ start ─────────────────────────────>  │  waits
-//!    │ (puts it where it belongs) "go" ────>  │  works
+//!    │ (moves it) "go" ───────────────────>  │  works
 //!    │ <──────────────── lines: Note, Done ── │  ends
 //! ```
 //!
-//! Invariants: a part ends when its lab does, however that ends; no part is left when [`Part`] is dropped.
+//! Invariants: a part ends when its lab does, however the lab ends. No part is left when [`Part`] is dropped.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -23,57 +23,57 @@ use super::reclaim::work;
 use super::tally::Pairs;
 use super::{Scene, Unable, irq, turns};
 
-/// How often it is looked whether the lab was told to stop.
+/// The interval at which the lab checks whether it was asked to stop.
 const LOOK: Duration = Duration::from_millis(50);
-/// Bytes of a line at most.
+/// Maximum bytes of a line.
 const LINE_BYTES_MAX: u64 = 4 << 20;
 
-/// What a part does.
+/// The work of a part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Role {
     /// Serves requests that each take some CPU.
     Turns(turns::Turns),
     /// Receives packets and reads none.
     Sink(irq::Sink),
-    /// Sends packets, as many as it can.
+    /// Sends packets at a fixed rate.
     Flood(irq::Flood),
     /// Reads and replaces segments.
     Reclaim(Box<work::Work>),
 }
 
-/// What a part came to.
+/// The result of a part.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Done {
     /// The times that it measured.
     pub times: Pairs,
-    /// What it counted, by names that end with their unit.
+    /// The part's counts, by names that end with their unit.
     pub counts: BTreeMap<String, f64>,
 }
 
 /// A line that a part writes.
 #[derive(Debug, Serialize, Deserialize)]
 enum Said {
-    /// For whoever watches.
+    /// A note for the person who watches.
     Note(String),
-    /// What it prepared is there, and what is measured begins.
+    /// The preparation is done and the measurement begins.
     Ready,
-    /// It ends well.
+    /// The part ends with success.
     Done(Done),
-    /// It does not.
+    /// The part failed.
     Failed(String),
 }
 
-/// A part that runs.
+/// A running part.
 pub struct Part {
     child: Child,
     said: Receiver<Said>,
 }
 
 impl Part {
-    /// Starts a part, which waits. In `network` if one is named.
+    /// Starts a part, which then waits, in the network namespace `network` if one is named.
     ///
     /// # Errors
-    /// Why it does not start.
+    /// If the part does not start: the reason.
     pub fn start(program: &Path, role: &Role, network: Option<&str>) -> Result<Self, Unable> {
         let role = serde_json::to_string(role).expect("a role is plain JSON");
         let mut command = match network {
@@ -104,24 +104,24 @@ impl Part {
         Ok(Self { child, said })
     }
 
-    /// Its process.
+    /// Returns the part's process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Lets it begin.
+    /// Lets the part begin.
     ///
     /// # Errors
-    /// When it has gone.
+    /// If the part has ended already.
     pub fn go(&mut self) -> Result<(), Unable> {
         let mut input = self.child.stdin.take().expect("it is let begin once");
         input.write_all(b"go\n").map_err(|error| Unable::Failed(format!("a part has gone ({error})")))
     }
 
-    /// Waits until it is ready, and hands on what it says meanwhile; `tick` is called some times a second.
+    /// Waits until the part is ready, and passes its notes on meanwhile. Calls `tick` several times a second.
     ///
     /// # Errors
-    /// [`Unable`]: it failed, or the lab was told to stop.
+    /// [`Unable`]: if the part failed or the lab was asked to stop.
     pub fn until_ready(&mut self, scene: &mut Scene<'_>, tick: &mut dyn FnMut(f64)) -> Result<(), Unable> {
         match self.next(scene, tick)? {
             Said::Ready => Ok(()),
@@ -129,10 +129,10 @@ impl Part {
         }
     }
 
-    /// Waits for its end, in the same way.
+    /// Waits for the part's end, in the same way.
     ///
     /// # Errors
-    /// [`Unable`]: it failed, or the lab was told to stop.
+    /// [`Unable`]: if the part failed or the lab was asked to stop.
     pub fn end(mut self, scene: &mut Scene<'_>, tick: &mut dyn FnMut(f64)) -> Result<Done, Unable> {
         match self.next(scene, tick)? {
             Said::Done(done) => {
@@ -143,7 +143,7 @@ impl Part {
         }
     }
 
-    /// What it says next that is no note and no failure.
+    /// Returns the part's next message that is neither a note nor a failure.
     fn next(&mut self, scene: &mut Scene<'_>, tick: &mut dyn FnMut(f64)) -> Result<Said, Unable> {
         loop {
             scene.go_on()?;
@@ -164,7 +164,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // One that has ended is what is wanted.
+        // If the part has ended already, nothing is left to do.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -172,24 +172,24 @@ impl Drop for Part {
 
 fn say(said: &Said) {
     let line = serde_json::to_string(said).expect("what is said is plain JSON") + "\n";
-    // Whoever does not listen any more ends this part anyway.
+    // If the lab does not read any more, it ends this part anyway.
     let _ = std::io::stdout().lock().write_all(line.as_bytes());
 }
 
-/// Says something to whoever watches.
+/// Sends a note to the person who watches the lab.
 pub fn note(text: String) {
     say(&Said::Note(text));
 }
 
-/// Says that what is measured begins.
+/// Reports that the measurement begins.
 pub fn ready() {
     say(&Said::Ready);
 }
 
-/// Is a part: `role` is what [`Part::start`] wrote, `lab` the process that it did it in.
+/// Runs as a part. `role` is the text that [`Part::start`] wrote, `lab` the process id of the lab.
 ///
 /// # Errors
-/// When these are not what a lab writes.
+/// If these are not what a lab writes.
 pub fn run(role: &str, lab: u32) -> Result<(), String> {
     let role: Role = serde_json::from_str(role).map_err(|error| format!("no part of a lab: {error}"))?;
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| error.to_string())?;

@@ -1,8 +1,8 @@
-//! Which setting has its phase when, and how two settings differ.
+//! The order of the settings' phases, and the differences between two settings.
 //!
 //! ```text
-//!   round      0    1    2    3          every round has each setting once, in an order drawn anew:
-//!   settings  A B  B A  B A  A B         what drifts (caches, neighbours, temperature) falls on all alike
+//!   round      0    1    2    3          every round has each setting once, in a new random order:
+//!   settings  A B  B A  B A  A B         drift (caches, neighbours, temperature) affects all of them alike
 //!              \/   \/   \/   \/
 //!   pairs     b-a  b-a  b-a  b-a   ->   mean, and its interval as of a proof's rounds (`prove::stats`)
 //! ```
@@ -12,7 +12,7 @@ use base::prng::Prng;
 use super::outcome::{Compared, Mean, Phase};
 use crate::prove::stats;
 
-/// The round and setting of every phase.
+/// Returns the round and setting of every phase.
 pub fn order(settings: usize, rounds: u32, seed: u64) -> Vec<(u32, usize)> {
     let mut prng = Prng::new(seed);
     let mut phases = Vec::new();
@@ -26,8 +26,8 @@ pub fn order(settings: usize, rounds: u32, seed: u64) -> Vec<(u32, usize)> {
     phases
 }
 
-/// How a figure differs between settings `a` and `b`, in the rounds that have it of both; `None` if these are too
-/// few to tell anything.
+/// Returns the difference of a figure between settings `a` and `b`, over the rounds that have it for both. `None` if
+/// these are too few.
 pub fn compare(phases: &[Phase], figure: &str, a: usize, b: usize, seed: u64) -> Option<Compared> {
     let of = |setting: usize, round: u32| {
         let phase = phases.iter().find(|phase| phase.setting == setting && phase.round == round)?;
@@ -50,7 +50,7 @@ pub fn compare(phases: &[Phase], figure: &str, a: usize, b: usize, seed: u64) ->
     })
 }
 
-/// A figure under a setting; `None` if fewer rounds have it than tell anything.
+/// Returns the mean of a figure under a setting; `None` if too few rounds have it.
 pub fn mean(phases: &[Phase], figure: &str, setting: usize, seed: u64) -> Option<Mean> {
     let own = phases.iter().filter(|phase| phase.setting == setting);
     let values: Vec<f64> = own.filter_map(|phase| phase.figures.get(figure).copied()).collect();

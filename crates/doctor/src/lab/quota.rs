@@ -1,4 +1,4 @@
-//! `lab quota`: a server that uses less than its share of the CPUs is stopped all the same.
+//! `lab quota`: a server that uses less than its share of the CPUs is throttled all the same.
 //!
 //! ```text
 //!   used    ▁▃▂▇▁▂ ▂▁█████──────▂▃▁      mean below the quota, but this period had more than its share:
@@ -15,15 +15,15 @@ use super::tally::Tally;
 use super::turns::Turns;
 use super::{Lab, Scene, Unable, found};
 
-/// What the server is asked: three tenths of a CPU.
+/// The load of the server: three tenths of a CPU.
 const RATE_PER_S: f64 = 300.0;
 const WORK: Duration = Duration::from_millis(1);
-/// What the group may use: three and a half tenths.
+/// The quota of the group: three and a half tenths of a CPU.
 const QUOTA: f64 = 0.35;
-/// The kernel's usual period, and one that stops for less long.
+/// The kernel's usual period, and a shorter one that throttles for less long, in us.
 const PERIOD_US: u64 = 100_000;
 const SHORT_US: u64 = 10_000;
-/// How long the check watches, from when the phase is under way.
+/// Time for which the check watches, once the phase is under way.
 const WINDOW: Duration = Duration::from_secs(1);
 
 const SETTINGS: [&str; 3] = ["no quota", "0.35 CPU, period 100 ms", "0.35 CPU, period 10 ms"];

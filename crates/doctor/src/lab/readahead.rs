@@ -1,4 +1,4 @@
-//! `lab readahead`: what a fault for one page reads, by the device's setting and by advice on the map.
+//! `lab readahead`: the bytes that a fault for one page reads, by the device's setting and by advice on the mapping.
 //!
 //! ```text
 //!   file in the lab's folder ── loop device of its own ── map, random touches
@@ -20,16 +20,16 @@ use super::phases::order;
 use super::tally::Tally;
 use super::{Lab, Scene, Unable, found};
 
-/// The file's size.
+/// Bytes of the file.
 const BYTES: usize = 512 << 20;
-/// Bytes that the file is written in at once.
+/// Bytes written to the file at once.
 const PIECE_BYTES: usize = 1 << 20;
-/// Touches of a phase: the kernel reads around faults no more after 100 in a row that found nothing cached.
+/// Touches of a phase: after 100 faults in a row that found nothing cached, the kernel stops reading around faults.
 const TOUCHES_MAX: u32 = 64;
-/// Bytes of a sector, in which devices count.
+/// Bytes of a sector, the unit in which devices count.
 const SECTOR_BYTES: f64 = 512.0;
 
-/// What a phase does: the device's setting and the map's advice.
+/// The settings of a phase: a name, the device's setting, and the mapping's advice.
 const SETTINGS: [(&str, &str, Order); 4] = [
     ("read_ahead_kb 0", "0", Order::Usual),
     ("read_ahead_kb 128", "128", Order::Usual),
@@ -81,7 +81,7 @@ pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
     Ok(outcome)
 }
 
-/// A loop device of a file of the lab's: its name, and its folder below /sys/block.
+/// Creates a loop device of a file of the lab. Returns its name, and its folder below /sys/block.
 fn device(scene: &mut Scene<'_>) -> Result<(String, std::path::PathBuf), Unable> {
     if !rustix::process::geteuid().is_root() {
         return Err(Unable::Host("a loop device takes root".to_owned()));
@@ -100,7 +100,7 @@ fn device(scene: &mut Scene<'_>) -> Result<(String, std::path::PathBuf), Unable>
     fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| failed(error.into()))?;
     scene.ledger.will_make(Left::Loop(path.clone())).map_err(Unable::Failed)?;
     let name = path.to_str().ok_or_else(|| Unable::Failed("the folder's name is not text".to_owned()))?;
-    // Without a cache of its own below the device's: a second one would answer what the first has dropped.
+    // The file below the device must not be cached too: a second cache would serve pages that the first has dropped.
     let made = command("losetup", &["--find", "--read-only", "--direct-io=on", name]);
     made.map_err(|why| Unable::Host(format!("no loop device: {why}")))?;
     let device = loop_of(&path).ok_or_else(|| Unable::Failed("the loop device is not told".to_owned()))?;
@@ -112,7 +112,7 @@ fn write(path: &Path, text: &str) -> Result<(), Unable> {
     fs::write(path, text).map_err(|error| Unable::Host(format!("{}: {error}", path.display())))
 }
 
-/// Sectors that a device has read.
+/// Returns the sectors that a device has read.
 fn sectors(queue: &Path) -> Result<f64, Unable> {
     let path = queue.join("stat");
     let text = fs::read_to_string(&path).unwrap_or_default();
@@ -120,7 +120,7 @@ fn sectors(queue: &Path) -> Result<f64, Unable> {
     number.ok_or_else(|| Unable::Failed(format!("{} has no sectors", path.display())))
 }
 
-/// Touches pages by chance until the phase's time or touches are over.
+/// Touches random pages until the phase's time or its touches are used up.
 fn touch(cells: &Cells, scene: &Scene<'_>, seed: u64) -> Result<Tally, Unable> {
     let (mut tally, mut prng) = (Tally::default(), Prng::new(seed));
     let begun = Instant::now();
@@ -137,7 +137,7 @@ fn touch(cells: &Cells, scene: &Scene<'_>, seed: u64) -> Result<Tally, Unable> {
     Ok(tally)
 }
 
-/// What the check says of a host whose disk is set as the lab's device was.
+/// Runs the check on a tree whose disk is set as the lab's device was, and returns its findings.
 fn check_device(folder: &Path, queue: &Path) -> Result<Vec<crate::Finding>, Unable> {
     let tree = folder.join("tree");
     let to = tree.join("sys/block/lab/queue");

@@ -1,16 +1,16 @@
-//! Times that were counted: an HDR histogram with three digits, and its form between processes.
+//! Counted times: an HDR histogram with three digits, and its form for transfer between processes.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The longest time that is told apart from longer ones, in ns: ten minutes.
+/// The longest time that is distinguished from longer ones, in ns: ten minutes.
 const NS_MAX: u64 = 600_000_000_000;
-/// Shares at which a curve has a point, a nine.
+/// Points of a curve per nine.
 const POINTS_A_NINE: u32 = 12;
-/// Nines of a curve at most.
+/// Maximum number of nines of a curve.
 const NINES_MAX: f64 = 6.0;
 
-/// How often which time was seen.
+/// Times with the number of their occurrences.
 #[derive(Clone, Debug)]
 pub struct Tally(Histogram<u64>);
 
@@ -30,22 +30,22 @@ impl Tally {
         self.0.saturating_record(ns.max(1));
     }
 
-    /// Counts all that another has.
+    /// Adds all times of another tally.
     pub fn add(&mut self, other: &Self) {
         self.0.add(&other.0).expect("the bounds are the same");
     }
 
-    /// How many there are.
+    /// Returns the number of times.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The time that a share of all are not longer than, in ns; 0 of none.
+    /// Returns the time that this share of all times do not exceed, in ns; 0 if there are none.
     pub fn at(&self, share: f64) -> u64 {
         if self.0.is_empty() { 0 } else { self.0.value_at_quantile(share) }
     }
 
-    /// Shares and times in ns, for a curve.
+    /// Returns shares and times in ns, for a curve.
     pub fn curve(&self) -> Vec<(f64, f64)> {
         if self.0.is_empty() {
             return Vec::new();
@@ -56,7 +56,7 @@ impl Tally {
         steps.map(share).map(|share| (share, self.at(share) as f64)).collect()
     }
 
-    /// For another process.
+    /// Returns the values and counts, for another process.
     pub fn pairs(&self) -> Pairs {
         Pairs(
             self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_since_last_iteration())).collect(),

@@ -1,12 +1,12 @@
-//! `lab thp`: what huge pages cost at the first touch, what they take, and what they give afterwards.
+//! `lab thp`: the cost of huge pages at the first touch, the memory that they use, and their gain afterwards.
 //!
 //! ```text
 //!   sparse   a byte in each 2 MiB       small: a page of 4 KiB each     huge: all of it
 //!   touch    every page, in order       small: a fault each             huge: one fault for 512, which clears 2 MiB
-//!   read     pages by chance            small: a walk of the tables     huge: most translations are cached
+//!   read     random pages               small: a walk of the tables     huge: most translations are cached
 //! ```
 //!
-//! The two kinds are had by advice on maps of this process: nothing of the host is changed.
+//! Both kinds come from advice on mappings of this process: no setting of the host is changed.
 
 use std::time::Instant;
 
@@ -19,9 +19,9 @@ use super::tally::Tally;
 use super::{Lab, Scene, Unable, found};
 use crate::host::{chosen, read_at};
 
-/// Memory that is used.
+/// Bytes of memory that are used.
 const BYTES: usize = 256 << 20;
-/// Reads by chance.
+/// Number of random reads.
 const READS: u32 = 2_000_000;
 
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -76,7 +76,7 @@ pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
     Ok(outcome)
 }
 
-/// The time of the first touch of each small page, and of all together in ms.
+/// Returns the time of the first touch of each small page, and of all together in ms.
 fn touch(cells: &Cells) -> (Tally, f64) {
     let mut tally = Tally::default();
     let begun = Instant::now();
@@ -88,7 +88,7 @@ fn touch(cells: &Cells) -> (Tally, f64) {
     (tally, begun.elapsed().as_secs_f64() * 1e3)
 }
 
-/// The mean time of a read at a place by chance, in ns: each place depends on the read before.
+/// Returns the mean time of a read at a random place, in ns. Each place depends on the read before.
 fn read(cells: &Cells, seed: u64) -> f64 {
     let mut prng = Prng::new(seed);
     let mut sum = 0u64;

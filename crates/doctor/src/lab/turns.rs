@@ -1,7 +1,7 @@
-//! A server as small as one can be: requests that arrive by chance, each of which takes some CPU time.
+//! A minimal server: requests arrive at random, and each takes some CPU time.
 //!
-//! A request's time counts from the instant at which it arrived, whatever the thread was doing then, to its end: what
-//! stops the thread shows as it does to who asks.
+//! A request's time counts from its arrival to its end, whatever the thread was doing when it arrived. So anything that
+//! stops the thread shows in these times as it would to a client.
 
 use std::time::{Duration, Instant};
 
@@ -12,31 +12,31 @@ use serde::{Deserialize, Serialize};
 use super::part::Done;
 use super::tally::Tally;
 
-/// How it is asked.
+/// The load of the server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Turns {
-    /// The CPU that it is pinned to.
+    /// The CPU that its thread is pinned to.
     pub cpu: Option<usize>,
-    /// Requests a second, in the mean.
+    /// Requests per second, on average.
     pub rate_per_s: f64,
-    /// CPU time of each.
+    /// CPU time of each request.
     pub work: Duration,
-    /// How long.
+    /// Time for which it serves.
     pub time: Duration,
-    /// What chance begins with.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn used() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// Serves.
+/// Serves requests until the time is over.
 ///
 /// # Errors
-/// When it can not be pinned.
+/// If the thread cannot be pinned.
 pub fn serve(turns: &Turns) -> Result<Done, String> {
     if let Some(cpu) = turns.cpu {
         io::affinity::pin_this_thread(cpu).map_err(|error| format!("CPU {cpu}: {error}"))?;

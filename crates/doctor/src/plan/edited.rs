@@ -1,23 +1,24 @@
-//! A plan that a person has changed: read back, and checked against the host.
+//! Reads back a plan that a person has edited, and checks it against the host.
 
 use std::collections::HashMap;
 
 use super::{Plan, Role, Row, VERSION};
 use crate::topology::Topology;
 
-/// A plan that holds here.
+/// A plan that is valid on this host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
-    /// It.
+    /// The plan.
     pub plan: Plan,
-    /// What holds and is questionable, with its line.
+    /// Questionable points of the valid plan, each with its line.
     pub doubts: Vec<String>,
 }
 
 /// Reads a plan as [`Plan::json`] writes it, and checks it.
 ///
 /// # Errors
-/// All that does not hold on this host, each with its line and CPU; or the line at which the text is no plan.
+/// If parts of the plan do not hold on this host: all of them, each with its line and CPU. If the text is no plan: the
+/// line at which parsing fails.
 pub fn check(text: &str, topology: &Topology) -> Result<Checked, Vec<String>> {
     let plan: Plan = serde_json::from_str(text).map_err(|error| vec![no_plan(&error)])?;
     if plan.version != VERSION {
@@ -40,7 +41,7 @@ fn no_plan(error: &serde_json::Error) -> String {
     format!("line {}: it is no plan: {what}; `gannet doctor plan --json` writes one", error.line())
 }
 
-/// The lines on which the key `cpu` stands, in order: that of each row.
+/// Returns the lines on which the key `cpu` stands, in order: one for each row.
 fn cpu_lines(text: &str) -> Vec<usize> {
     let (mut lines, mut line) = (Vec::new(), 1);
     let mut bytes = text.bytes().peekable();
@@ -93,7 +94,7 @@ impl Checker<'_> {
         self.doubts.push(format!("{}{what}", self.place(at)));
     }
 
-    /// Each row by itself.
+    /// Checks each row by itself.
     fn rows(&mut self) {
         let mut seen: HashMap<usize, usize> = HashMap::new();
         for (at, row) in self.plan.cpus.iter().enumerate() {
@@ -142,7 +143,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What shares a core.
+    /// Checks the rows whose CPUs share a core.
     fn cores(&mut self) {
         let mut hot: HashMap<usize, usize> = HashMap::new();
         for (at, row) in self.plan.cpus.iter().enumerate().filter(|(_, row)| is_hot(row)) {

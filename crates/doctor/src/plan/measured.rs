@@ -1,26 +1,26 @@
-//! How many CPUs the network needs, by what the CPUs did under the load that is planned for.
+//! The number of CPUs that the network needs, derived from the CPUs' work under the load that is planned for.
 //!
 //! ```text
 //!   /proc/stat, twice:   interrupts and soft interrupts of all CPUs ─> network    / 0.80 ─> CPUs for it, at least
-//!                        user and system time of all CPUs           ─> threads    / 0.95 ─> CPUs that it leaves them
+//!                        user and system time of all CPUs           ─> threads    / 0.95 ─> CPUs left to them
 //! ```
-//! Sums over all CPUs do not depend on where the work was done, so the host need not follow a plan already. A CPU of
-//! the network that is busier than four fifths has bursts waiting; a worker has room up to nearly all of its CPU.
+//! Sums over all CPUs do not depend on where the work was done, so the host need not follow a plan already. If a CPU of
+//! the network is busier than four fifths, bursts wait. A worker may use nearly all of its CPU.
 
 use super::{NETWORK_CPUS_MAX, Wanted};
 use crate::counters::ticks;
 use crate::host::{Host, Unread};
 use crate::topology::Topology;
 
-/// The part of its time that a CPU of the network is busy at most, and one of a thread.
+/// Maximum share of its time that a CPU of the network is busy, and that a CPU of a thread is busy.
 const NETWORK_BUSY_MAX: f64 = 0.8;
 const THREAD_BUSY_MAX: f64 = 0.95;
-/// Of a host that does less nothing follows for its load.
+/// The least busy share of the host. Below it, nothing follows about the load that is planned for.
 const BUSY_MIN: f64 = 0.25;
-/// Up to so many cores none is set apart for the network in any case.
+/// On hosts with fewer cores none is set apart for the network in any case.
 const CORES_MIN: usize = 3;
 
-/// What CPUs did meanwhile, in CPUs.
+/// The work of the CPUs during the window, in CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Load {
     network: f64,
@@ -43,10 +43,10 @@ fn load(host: &Host) -> Result<Load, Unread> {
     if load.cpus == 0 { Err(Unread::Garbage("/proc/stat".to_owned(), "lines of CPUs")) } else { Ok(load) }
 }
 
-/// The wish with as many CPUs for the network as the host's load needs, and what was measured in a sentence.
+/// Returns the wishes with as many CPUs for the network as the host's load needs, and the measurement in a sentence.
 ///
 /// # Errors
-/// [`Unread`]: the counters were not read twice.
+/// [`Unread`]: if the counters were not read twice.
 pub fn measured(host: &Host, topology: &Topology, wanted: Wanted) -> Result<(Wanted, String), Unread> {
     let load = load(host)?;
     let mut cores: Vec<usize> = topology.cpus.iter().filter(|cpu| cpu.is_allowed).map(|cpu| cpu.core).collect();
@@ -60,7 +60,7 @@ pub fn measured(host: &Host, topology: &Topology, wanted: Wanted) -> Result<(Wan
     if cores.len() < CORES_MIN {
         return Ok((wanted, format!("{told}; too few cores to set one apart for the network.")));
     }
-    // A thousandth of a CPU more than fits needs no other one.
+    // A load that exceeds whole CPUs by a thousandth needs no further CPU.
     let cpus = |load: f64, busy: f64| (load / busy - 1e-3).ceil() as usize;
     let needed = cpus(load.network, NETWORK_BUSY_MAX);
     let hot = wanted.workers.unwrap_or_else(|| cpus(load.threads, THREAD_BUSY_MAX));
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use crate::topology::Cpu;
 
-    /// A host of so many cores, in each of which a second was spent so.
+    /// Plans for a host of `cores` cores, each of which spent a second as given.
     fn planned(name: &str, cores: usize, [user, softirq, idle]: [u64; 3]) -> (Option<usize>, String) {
         let root = std::env::temp_dir().join(format!("gannet-measured-{}-{name}", std::process::id()));
         let stat = |times: u64| -> String {
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_network_has_as_many_cpus_as_its_work_needs_and_the_threads_leave() {
-        // 16 CPUs, of each a fifth for packets: 3.2 CPUs, which four take in at four fifths.
+        // 16 CPUs with a fifth of each for packets: 3.2 CPUs. Four CPUs handle that at four fifths.
         let (queues, told) = planned("fits", 16, [50, 20, 30]);
         assert_eq!(
             (queues, told.as_str()),
@@ -106,7 +106,7 @@ mod tests {
         let (queues, told) = planned("short", 16, [80, 20, 0]);
         assert!(queues == Some(2) && told.contains("though it needs more"), "{queues:?} {told}");
         assert_eq!(planned("few", 8, [60, 5, 35]).0, Some(1));
-        // At rest, or on a host that is too small, the rules stay.
+        // On an idle host, or one that is too small, the rules apply unchanged.
         assert_eq!((planned("idle", 16, [3, 1, 96]).0, planned("small", 2, [60, 20, 20]).0), (None, None));
     }
 }

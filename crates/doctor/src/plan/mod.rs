@@ -1,4 +1,4 @@
-//! The plan: which CPU does what, and why. A pure function of the topology and of what is wanted.
+//! The plan: the role of each CPU, with the reason. It is a pure function of the topology and of the wishes.
 //!
 //! ```text
 //!   16 CPUs of one node, 16 queues at most, 2 processes of 5 workers and a storage thread each:
@@ -16,10 +16,10 @@
 //! | more | a quarter, at most [`NETWORK_CPUS_MAX`]; each with one queue |
 //!
 //! Invariants:
-//! - No CPU is planned that may not be used, and none has two hot threads; a test tries every small topology.
-//! - The second CPU of a core whose first one is hot has housekeeping or nothing, unless more threads are asked for
-//!   than there are cores.
-//! - The same topology and wishes make the same plan.
+//! - The plan uses only CPUs that are allowed, and gives none two hot threads; a test tries every small topology.
+//! - If the first CPU of a core is hot, the second has housekeeping or nothing, unless more threads are wanted than
+//!   there are cores.
+//! - Equal topologies and wishes yield equal plans.
 
 mod edited;
 mod measured;
@@ -36,14 +36,14 @@ pub use rules::plan;
 pub use show::Format;
 pub(crate) use show::mask;
 
-/// Raised when the JSON's meaning changes.
+/// The version of the JSON format, raised when the meaning changes.
 pub const VERSION: u32 = 1;
-/// CPUs for the network at most.
+/// Maximum number of CPUs for the network.
 pub const NETWORK_CPUS_MAX: usize = 8;
-/// Processes at most.
+/// Maximum number of processes.
 pub const PROCESSES_MAX: usize = 64;
 
-/// What is to run.
+/// The kind of program that is to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Purpose {
@@ -54,16 +54,16 @@ pub enum Purpose {
     Generator,
 }
 
-/// What is wished for; what is `None` follows from the topology.
+/// The caller's wishes. A field that is `None` follows from the topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// What is to run.
+    /// The kind of program that is to run.
     pub purpose: Purpose,
     /// Worker threads, of all processes together.
     pub workers: Option<usize>,
-    /// CPUs with a queue of the network interface each.
+    /// Number of CPUs that each have a queue of the network interface.
     pub queues: Option<usize>,
-    /// Processes. Without it one; a process stays within a memory node where it can.
+    /// Number of processes, 1 if `None`. A process stays within a memory node if possible.
     pub processes: Option<usize>,
     /// Storage threads of each process, beside its workers.
     pub storage: usize,
@@ -71,7 +71,7 @@ pub struct Wanted {
     pub sampler: bool,
 }
 
-/// What a CPU does.
+/// The role of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -85,14 +85,14 @@ pub enum Role {
     Network,
     /// Everything else: log, admin port, compaction, other programs.
     Housekeeping,
-    /// Nothing: it is left free.
+    /// No work: the CPU is left free.
     Free,
-    /// It may not be used.
+    /// None: the CPU may not be used.
     Outside,
 }
 
 impl Role {
-    /// As it is printed.
+    /// Returns the role's printed name.
     pub fn text(self) -> &'static str {
         match self {
             Self::Worker => "worker",
@@ -105,27 +105,27 @@ impl Role {
         }
     }
 
-    /// A thread that must not wait is pinned to it.
+    /// Returns true if a thread that must not wait is pinned to a CPU with this role.
     pub fn is_hot(self) -> bool {
         matches!(self, Self::Worker | Self::Storage | Self::Sampler)
     }
 }
 
-/// A CPU and what it does.
+/// A CPU with its roles.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
     /// The CPU's number.
     pub cpu: usize,
-    /// What it does; several only of the network and housekeeping, and on hosts of one or two CPUs.
+    /// The CPU's roles. Only network and housekeeping share a CPU, except on hosts of one or two CPUs.
     pub roles: Vec<Role>,
-    /// The process whose thread it is.
+    /// The process that owns the CPU's thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<usize>,
-    /// The interface's queue.
+    /// The interface's queue on this CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<usize>,
-    /// Why.
+    /// The reason.
     #[serde(default)]
     pub why: String,
 }
@@ -134,26 +134,26 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// [`VERSION`].
+    /// The format's version: [`VERSION`].
     pub version: u32,
-    /// What it is for.
+    /// The kind of program that the plan is for.
     #[serde(default)]
     pub purpose: Purpose,
-    /// Threads are to be bound to their CPUs. On the smallest hosts the scheduler does as well.
+    /// True if threads are to be bound to their CPUs. On the smallest hosts the scheduler does as well.
     #[serde(default = "yes")]
     pub pinned: bool,
     /// The network interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nic: Option<String>,
-    /// Queues that it is to have; without it, as it is.
+    /// Number of queues that the interface is to have; `None` leaves it unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<usize>,
-    /// CPUs that packets are handed on to (receive packet steering), where queues are fewer than they.
+    /// CPUs to which packets are passed on (receive packet steering), if there are fewer queues than such CPUs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steering: Vec<usize>,
     /// Every CPU, ascending.
     pub cpus: Vec<Row>,
-    /// What one should know, a sentence each.
+    /// Notes for the reader, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -163,30 +163,30 @@ fn yes() -> bool {
 }
 
 impl Plan {
-    /// The CPUs that have a role: a process's before the next one's, each ascending.
+    /// Returns the CPUs with a role, ordered by process and then ascending.
     pub fn cpus_of(&self, role: Role) -> Vec<usize> {
         let mut rows: Vec<&Row> = self.cpus.iter().filter(|row| row.roles.contains(&role)).collect();
         rows.sort_by_key(|row| (row.process, row.cpu));
         rows.into_iter().map(|row| row.cpu).collect()
     }
 
-    /// Processes that have threads.
+    /// Returns the number of processes that have threads.
     pub fn processes(&self) -> usize {
         self.cpus.iter().filter_map(|row| row.process).max().map_or(1, |last| last.saturating_add(1))
     }
 
-    /// The CPUs of a process that have a role.
+    /// Returns the CPUs of one process with a role.
     pub fn cpus_of_process(&self, process: usize, role: Role) -> Vec<usize> {
         let of = |row: &&Row| row.process == Some(process) && row.roles.contains(&role);
         self.cpus.iter().filter(of).map(|row| row.cpu).collect()
     }
 
-    /// As JSON, with a line end; [`check`] reads it back.
+    /// Returns the plan as JSON, with a line end. [`check`] reads it back.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a plan is plain JSON") + "\n"
     }
 
-    /// As text.
+    /// Returns the plan as text.
     pub fn text(&self, format: Format, topology: &Topology) -> String {
         show::text(self, format, topology)
     }

@@ -1,32 +1,32 @@
-//! The rules.
+//! The rules by which a plan is made.
 
 use std::collections::BTreeMap;
 
 use super::{NETWORK_CPUS_MAX, PROCESSES_MAX, Plan, Purpose, Role, Row, VERSION, Wanted};
 use crate::topology::{Cpu, Topology};
 
-/// Up to so many CPUs nothing is set apart.
+/// Hosts with up to this many CPUs set none apart.
 const SHARED_CPUS_MAX: usize = 2;
-/// Up to so many cores one CPU takes in the whole network.
+/// On hosts with up to this many cores one CPU handles the whole network.
 const ONE_NETWORK_CPU_CORES_MAX: usize = 8;
-/// Of more cores one in so many is the network's.
+/// On larger hosts one core in this many belongs to the network.
 const CORES_A_NETWORK_CPU: usize = 4;
 
-/// A core with its usable CPUs, of which the first may have a hot thread.
+/// A core with its usable CPUs. The first of them may have a hot thread.
 #[derive(Clone, Debug)]
 struct Core {
     cpus: Vec<usize>,
     l3: usize,
     node: usize,
-    /// That cache is told, and not only taken for the package.
+    /// True if the kernel reports that cache; else `l3` is the package.
     is_l3_told: bool,
-    /// Its other CPU is another core here.
+    /// True if the core's other CPU counts as another core here.
     is_half: bool,
-    /// The kernel puts nothing on it that nobody pinned there (isolcpus).
+    /// True if the kernel runs only explicitly pinned threads on it (isolcpus).
     is_isolated: bool,
 }
 
-/// A thread that gets a core: whose it is, and what it is.
+/// A thread that gets a core: its process, and its role.
 type Thread = (Option<usize>, Role);
 
 struct Planner<'t> {
@@ -39,7 +39,7 @@ struct Planner<'t> {
 /// Makes a plan.
 ///
 /// # Errors
-/// What is wished for and does not fit, a line each with what would.
+/// If a wish does not fit: one line per wish, each with a value that would fit.
 pub fn plan(topology: &Topology, wanted: &Wanted) -> Result<Plan, Vec<String>> {
     let usable: Vec<&Cpu> = topology.cpus.iter().filter(|cpu| cpu.is_allowed).collect();
     if usable.is_empty() {
@@ -62,14 +62,15 @@ pub fn plan(topology: &Topology, wanted: &Wanted) -> Result<Plan, Vec<String>> {
     Ok(planner.finish(pinned))
 }
 
-/// Without a wish no more workers than the control group pays for: more of them would be stopped all the sooner.
+/// Limits the workers to the CPUs that the control group's quota allows, unless their number is wished for. More
+/// workers would be throttled all the sooner.
 fn within_quota(topology: &Topology, wanted: &Wanted, usable: usize) -> Wanted {
     let paid = topology.quota_cpus.map(|quota| quota as usize).filter(|paid| *paid < usable);
     let workers = paid.map(|paid| paid.saturating_sub(others(wanted)).max(wanted.processes.unwrap_or(1)));
     Wanted { workers: wanted.workers.or(workers), ..wanted.clone() }
 }
 
-/// Wishes that no topology fulfils, or not this one.
+/// Returns the wishes that no topology can fulfil, or that this one cannot.
 fn wrong_wishes(wanted: &Wanted, usable: usize) -> Vec<String> {
     let mut faults = Vec::new();
     let processes = wanted.processes.unwrap_or(1);
@@ -96,7 +97,7 @@ fn wrong_wishes(wanted: &Wanted, usable: usize) -> Vec<String> {
     faults
 }
 
-/// Hot threads beside the workers.
+/// Returns the number of hot threads other than workers.
 fn others(wanted: &Wanted) -> usize {
     wanted.storage.saturating_mul(wanted.processes.unwrap_or(1)).saturating_add(usize::from(wanted.sampler))
 }
@@ -125,7 +126,7 @@ impl Planner<'_> {
         }
     }
 
-    /// One or two CPUs: every one does everything.
+    /// Plans a host of one or two CPUs: every CPU has all roles.
     fn shared(&mut self, usable: &[&Cpu]) {
         let room = usable.len() - others(self.wanted);
         let workers = self.wanted.workers.unwrap_or(room).min(room);
@@ -155,19 +156,20 @@ impl Planner<'_> {
         if self.wanted.sampler { Role::Sampler } else { Role::Storage }
     }
 
-    /// The network and the hot threads each have CPUs of their own.
+    /// Plans a larger host: the network and the hot threads each have CPUs of their own.
     fn apart(&mut self, usable: &[&Cpu]) -> Result<(), Vec<String>> {
         let mut cores = cores(usable, &self.topology.isolated);
         self.isolated(&cores);
         let network = self.network_cores(cores.len(), usable.len())?;
         let home = self.home(&cores);
         let networks = take_for_network(&mut cores, network, home);
-        // Those nearest to the interface first; a generator from the other end, away from a server on the same host.
+        // Cores nearest to the interface come first. A generator takes the other end, away from a server on the same
+        // host.
         cores.sort_by_key(|core| (home.is_some_and(|home| core.node != home), core.l3, core.cpus[0]));
         if self.wanted.purpose == Purpose::Generator {
             cores.reverse();
         }
-        // What was set apart is for threads that must not wait.
+        // Isolated cores are for threads that must not wait.
         cores.sort_by_key(|core| !core.is_isolated);
         let seconds = self.split_if_short(&mut cores);
         let left = self.hot_threads(cores);
@@ -182,7 +184,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Says of CPUs that were set apart whether this process is let onto them.
+    /// Notes whether this process may use the CPUs that were isolated.
     fn isolated(&mut self, cores: &[Core]) {
         if !self.topology.isolated.is_empty() && cores.iter().all(|core| !core.is_isolated) {
             self.notes.push(format!(
@@ -193,7 +195,7 @@ impl Planner<'_> {
         }
     }
 
-    /// How many cores are the network's.
+    /// Returns the number of cores for the network.
     fn network_cores(&mut self, cores: usize, usable: usize) -> Result<usize, Vec<String>> {
         let hot = self.wanted.workers.map(|workers| workers + others(self.wanted));
         let least = hot.unwrap_or(self.wanted.processes.unwrap_or(1) + others(self.wanted));
@@ -223,13 +225,13 @@ impl Planner<'_> {
         Ok(network)
     }
 
-    /// The node of the interface, if it is told and has usable cores.
+    /// Returns the node of the interface, if the kernel reports it and it has usable cores.
     fn home(&self, cores: &[Core]) -> Option<usize> {
         let node = self.topology.nic()?.node?;
         cores.iter().any(|core| core.node == node).then_some(node)
     }
 
-    /// If there are fewer cores than hot threads, second CPUs of cores become cores. Says whether that was so.
+    /// Turns second CPUs of cores into cores if there are fewer cores than hot threads. Returns whether it did.
     fn split_if_short(&mut self, cores: &mut Vec<Core>) -> bool {
         let processes = self.wanted.processes.unwrap_or(1);
         let hot = self.wanted.workers.unwrap_or(processes) + others(self.wanted);
@@ -250,7 +252,7 @@ impl Planner<'_> {
         true
     }
 
-    /// Gives every hot thread a core, a process's together. What is left is returned.
+    /// Gives every hot thread a core, and keeps a process's cores together. Returns the cores that are left.
     fn hot_threads(&mut self, mut cores: Vec<Core>) -> Vec<Core> {
         let processes = self.wanted.processes.unwrap_or(1);
         if self.wanted.sampler && !cores.is_empty() {
@@ -306,7 +308,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The network's CPUs, housekeeping, and what is left over.
+    /// Assigns the network's CPUs, housekeeping, and the cores that are left over.
     fn rest(&mut self, networks: &[Core], left: Vec<Core>, has_split: bool) {
         let spare: Vec<usize> = left.iter().flat_map(|core| core.cpus.clone()).collect();
         let has_siblings = networks.iter().any(|core| core.cpus.len() > 1);
@@ -338,7 +340,7 @@ impl Planner<'_> {
         }
     }
 
-    /// No core is left for the network: it shares.
+    /// Lets the network share CPUs with other work, since no core is left for it.
     fn beside_the_threads(&mut self, has_split: bool) {
         let free: Vec<usize> = self.rows.values().filter(|row| row.roles == [Role::Free]).map(|row| row.cpu).collect();
         let hot: Vec<usize> =
@@ -403,11 +405,11 @@ impl Planner<'_> {
     }
 }
 
-/// The cores of usable CPUs, in the order of their first CPU.
+/// Returns the cores of usable CPUs, in the order of their first CPU.
 fn cores(usable: &[&Cpu], isolated: &[usize]) -> Vec<Core> {
     let mut cores: BTreeMap<usize, Core> = BTreeMap::new();
     for cpu in usable {
-        // Where no shared cache is told, the package is what comes next.
+        // If the kernel reports no shared cache, the package takes its place.
         let l3 = cpu.l3.unwrap_or(cpu.package);
         let core = cores.entry(cpu.core).or_insert_with(|| Core {
             cpus: Vec::new(),
@@ -424,8 +426,8 @@ fn cores(usable: &[&Cpu], isolated: &[usize]) -> Vec<Core> {
     cores
 }
 
-/// Takes the network's cores: of the interface's node, else of every node in turn, from the lowest CPUs, on which the
-/// kernel does its own work in any case; such as were set apart last.
+/// Takes the network's cores: from the interface's node, else from every node in turn. The lowest CPUs come first,
+/// since the kernel does its own work there in any case. Isolated cores come last.
 fn take_for_network(cores: &mut Vec<Core>, count: usize, home: Option<usize>) -> Vec<Core> {
     let mut of_node: BTreeMap<usize, usize> = BTreeMap::new();
     let mut order: Vec<(bool, bool, usize, usize, usize)> = Vec::new();
@@ -444,8 +446,8 @@ fn take_for_network(cores: &mut Vec<Core>, count: usize, home: Option<usize>) ->
     taken
 }
 
-/// Takes cores for one process: of one cache if one has enough of them, the one with the least to spare; else of as few
-/// caches as serve, of its own node first.
+/// Takes cores for one process, if possible from one cache: of the caches with enough cores, the one with the fewest to
+/// spare. Otherwise takes them from as few caches as possible, those of the process's own node first.
 fn take_together(cores: &mut Vec<Core>, count: usize, node: usize) -> Vec<Core> {
     let mut groups: Vec<(usize, bool, usize)> = Vec::new();
     for core in cores.iter() {

@@ -1,4 +1,4 @@
-//! A plan as text: a table for people, and what has it done by taskset, systemd and Kubernetes.
+//! A plan as text: a table for people, or the configuration for taskset, systemd and Kubernetes.
 
 use std::fmt::Write as _;
 
@@ -7,21 +7,21 @@ use io::affinity::show_cpus;
 use super::{Plan, Purpose, Role, Row};
 use crate::topology::Topology;
 
-/// What a plan is printed as.
+/// The output format of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A line a CPU, with its reason.
+    /// One line per CPU, with its reason.
     Table,
     /// A shell script.
     Taskset,
-    /// A drop-in for a service.
+    /// A drop-in for a systemd service.
     Systemd,
-    /// A part of a pod, and of the kubelet's settings.
+    /// A part of a pod's specification, and of the kubelet's settings.
     Kubernetes,
 }
 
 impl Format {
-    /// Every one, with its name.
+    /// All formats, each with its name.
     pub const ALL: [(&'static str, Self); 4] = [
         ("table", Self::Table),
         ("taskset", Self::Taskset),
@@ -68,7 +68,7 @@ fn table(plan: &Plan, topology: &Topology) -> String {
     text
 }
 
-/// What comes out of it, in a line.
+/// Returns a one-line summary of the plan.
 fn summary(plan: &Plan) -> String {
     let (workers, storage) = (plan.cpus_of(Role::Worker).len(), plan.cpus_of(Role::Storage).len());
     let mut text = format!("{workers} workers");
@@ -89,7 +89,7 @@ fn summary(plan: &Plan) -> String {
     text + "."
 }
 
-/// A mask as the kernel reads it: words of eight digits, the highest first.
+/// Returns a mask as the kernel reads it: words of eight hexadecimal digits, the highest first.
 pub(crate) fn mask(cpus: &[usize]) -> String {
     let words = cpus.iter().max().map_or(1, |last| last / 32 + 1);
     let mut mask = vec![0_u32; words];
@@ -103,19 +103,19 @@ pub(crate) fn mask(cpus: &[usize]) -> String {
     text
 }
 
-/// A word that a shell takes as it is.
+/// Quotes a word if a shell would not take it as it is.
 fn quoted(word: &str) -> String {
     crate::shell::quoted(word)
 }
 
-/// The command of each process: its CPUs and its flags.
+/// Returns the CPUs and the flags of each process's command.
 fn commands(plan: &Plan) -> Vec<(String, String)> {
     let mut commands = Vec::new();
     for process in 0..plan.processes() {
         let workers = plan.cpus_of_process(process, Role::Worker);
         let mut cpus = workers.clone();
         cpus.extend(plan.cpus_of_process(process, Role::Storage));
-        // Its threads that may wait have their CPUs too.
+        // The process's threads that may wait have CPUs too.
         let mut all = cpus.clone();
         all.extend(plan.cpus_of(Role::Housekeeping));
         all.extend(plan.cpus_of(Role::Sampler));
@@ -144,7 +144,7 @@ fn taskset(plan: &Plan) -> String {
     text
 }
 
-/// The commands for the interface.
+/// Appends the commands for the interface.
 fn network(plan: &Plan, text: &mut String) {
     let (Some(nic), Some(queues)) = (&plan.nic, plan.queues) else { return };
     let _ = writeln!(text, "# The link is interrupted for a moment.\nethtool -L {} combined {queues}", quoted(nic));

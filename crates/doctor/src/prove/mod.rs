@@ -1,7 +1,7 @@
-//! Whether a change of a host helps: measured there, as it was and as it would be, in turn and in random order.
+//! Measures whether a change of a host helps: with and without the change, alternately and in random order.
 //!
 //! ```text
-//!   round 1   as it was ── measured     changed ── measured     which of the two comes first: by a seed that is told
+//!   round 1   as it was ── measured     changed ── measured     the seed decides which comes first; it is reported
 //!   round 2   changed ── measured       as it was ── measured
 //!     ...                                                        each: times of requests, and what the kernel counted
 //!     v
@@ -31,38 +31,39 @@ use crate::tune::Step;
 pub use show::{change, number, text};
 pub use stats::{Interval, ROUNDS_MIN};
 
-/// Raised when the meaning of the JSON changes.
+/// The version of the JSON format, raised when the meaning changes.
 pub const VERSION: u32 = 1;
-/// Rounds that tell something where three figures are judged: of fewer one of the three may fall on one side by chance.
+/// Minimum number of rounds when three figures are judged. With fewer, one figure may fall on one side by chance.
 pub const ROUNDS_MIN_LIVE: usize = 7;
-/// Rounds at most.
+/// Maximum number of rounds.
 pub const ROUNDS_MAX: usize = 51;
 
-/// What a figure's number is.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
     Time,
-    /// So many a second.
+    /// Events per second.
     PerSecond,
     /// A share of the time, 0 to 1.
     Share,
 }
 
-/// A figure that both sides are compared by.
+/// A figure by which both sides are compared.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Figure {
     /// Its name in the JSON.
     pub id: &'static str,
     /// Its name for people.
     pub name: &'static str,
-    /// What its number is.
+    /// The figure's unit.
     pub unit: Unit,
-    /// More of it is better.
+    /// True if a higher value is better.
     pub more_is_better: bool,
-    /// It is of requests, compared as a ratio; else the kernel counted it, and it is compared as a difference.
+    /// True if the figure is of requests and compared as a ratio. Otherwise the kernel counted it, and it is compared
+    /// as a difference.
     pub is_of_requests: bool,
-    /// The verdict is of it.
+    /// True if the verdict depends on it.
     pub is_judged: bool,
 }
 
@@ -75,7 +76,7 @@ const fn counted(id: &'static str, name: &'static str, unit: Unit) -> Figure {
     Figure { id, name, unit, more_is_better: false, is_of_requests: false, is_judged: false }
 }
 
-/// All of them, in the order in which they are told.
+/// All figures, in the order in which they are reported.
 pub const FIGURES: [Figure; 25] = [
     of_requests("rate_within_slo_per_s", "rate within the SLO, /s", Unit::PerSecond, true),
     of_requests("p999_ns", "p999", Unit::Time, true),
@@ -104,7 +105,7 @@ pub const FIGURES: [Figure; 25] = [
     counted("compactions_per_s", "stalls for compaction, /s", Unit::PerSecond),
 ];
 
-/// What the kernel counted, by the figures' ids; what it did not tell is not there.
+/// Returns the kernel's counts by the figures' ids. Figures that the kernel did not report are absent.
 pub fn counted_figures(grown: &Grown) -> BTreeMap<String, f64> {
     let pressure = |of: &str| grown.pressure.get(of).copied();
     let memory = |of: &str| grown.memory_per_s.get(of).copied();
@@ -127,66 +128,66 @@ pub fn counted_figures(grown: &Grown) -> BTreeMap<String, f64> {
     figures.into_iter().filter_map(|(id, value)| Some((id.to_owned(), value?))).collect()
 }
 
-/// What was measured of one side in one round.
+/// The measurement of one side in one round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// By the figures' ids.
+    /// The values by the figures' ids.
     pub figures: BTreeMap<String, f64>,
-    /// Why it does not count, if it does not.
+    /// The reason why the measurement does not count, if it does not.
     pub fault: Option<String>,
 }
 
 impl Measured {
-    /// Its figures that the verdict is of: of whole requests, or of their parts in the server.
+    /// Returns the figures that the verdict depends on: of whole requests, or of their parts in the server.
     pub fn judged(&self) -> impl Iterator<Item = (&'static Figure, f64)> {
         let judged = FIGURES.iter().filter(|figure| figure.is_judged);
         judged.filter_map(|figure| Some((figure, *self.figures.get(figure.id)?)))
     }
 }
 
-/// One of the two that are compared.
+/// One of the two sides that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// As it was.
+    /// The host without the change.
     Before,
-    /// With the change.
+    /// The host with the change.
     Changed,
 }
 
-/// A round of both.
+/// A round of measurements of both sides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
-    /// Which came first.
+    /// The side that was measured first.
     pub first: Side,
-    /// As it was.
+    /// The measurement without the change.
     pub before: Measured,
-    /// With the change.
+    /// The measurement with the change.
     pub changed: Measured,
 }
 
 impl Round {
-    /// Why it does not count, if it does not.
+    /// Returns the reason why the round does not count, if it does not.
     pub fn fault(&self) -> Option<&str> {
         self.before.fault.as_deref().or(self.changed.fault.as_deref())
     }
 }
 
-/// The sides in the order of round `number` (from 0), which follows from the seed.
+/// Returns the order of the sides in round `number` (from 0), which follows from the seed.
 pub fn order(seed: u64, number: u64) -> [Side; 2] {
     let both = [Side::Before, Side::Changed];
-    // Of each two rounds one begins with the one and one with the other, so that neither is always on the warmer host.
+    // In each pair of rounds each side comes first once, so that neither side always runs on the warmer host.
     let coin = Prng::new(base::prng::split_mix(seed ^ (number / 2))).chance(1, 2);
     if coin == number.is_multiple_of(2) { both } else { [both[1], both[0]] }
 }
 
-/// What came of it.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Better beyond doubt.
     Helped,
-    /// Not shown to be either.
+    /// Not shown to be better or worse.
     NoDifference,
     /// Worse beyond doubt.
     Hurt,
@@ -195,7 +196,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// In words.
+    /// Returns the verdict in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Helped => "helped",
@@ -206,27 +207,27 @@ impl Verdict {
     }
 }
 
-/// What is compared, on what.
+/// The subject of a comparison: the change, the host, the server and the load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Subject {
-    /// The change's name: a check's id, or what was asked for.
+    /// The change's name: a check's id, or the caller's own settings.
     pub change: String,
-    /// How the change costs or saves, if that is known.
+    /// The mechanism by which the change costs or saves, if it is known.
     pub mechanism: Option<String>,
-    /// What is written, if settings are.
+    /// The settings to write, if the change is one of settings.
     pub steps: Vec<Step>,
     /// The host's name.
     pub host: String,
-    /// Its kernel and CPUs, in words.
+    /// The host's kernel and CPUs, in words.
     pub machine: String,
-    /// What was asked, in words.
+    /// The server that received the requests, in words.
     pub server: String,
-    /// How, in words.
+    /// The load, in words.
     pub load: String,
-    /// Why at this rate, in words; empty under traffic that is the server's own.
+    /// The reason for this rate, in words; empty if the traffic is the server's own.
     #[serde(default)]
     pub rate: String,
-    /// What follows the seed: the order of the rounds, and the draws of the intervals.
+    /// The seed of the rounds' order and of the intervals' draws.
     pub seed: u64,
 }
 
@@ -235,23 +236,23 @@ pub struct Subject {
 pub struct Row {
     /// The figure's id.
     pub figure: String,
-    /// The median as it was.
+    /// The median without the change.
     pub before: f64,
     /// The median with the change.
     pub changed: f64,
-    /// Of figures of requests: the changed over the other.
+    /// The changed side over the other, for figures of requests.
     pub ratio: Option<Interval>,
-    /// Of the others: the changed less the other.
+    /// The changed side less the other, for all other figures.
     pub difference: Option<Interval>,
 }
 
 impl Row {
-    /// The figure.
+    /// Returns the figure.
     pub fn figure(&self) -> Option<&'static Figure> {
         FIGURES.iter().find(|figure| figure.id == self.figure)
     }
 
-    /// What its interval says: it is better, it is worse, or neither.
+    /// Judges the figure by its interval: better, worse, or neither.
     pub fn says(&self) -> Verdict {
         let (interval, same) = match (self.ratio, self.difference) {
             (Some(ratio), _) => (ratio, 1.0),
@@ -268,26 +269,26 @@ impl Row {
     }
 }
 
-/// A change with what came of it.
+/// A change with the result of its comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Proof {
-    /// [`VERSION`].
+    /// The format's version: [`VERSION`].
     pub version: u32,
-    /// What is compared.
+    /// The subject of the comparison.
     pub subject: Subject,
-    /// Every round, in order.
+    /// All rounds, in order.
     pub rounds: Vec<Round>,
     /// The figures of the rounds that count.
     pub rows: Vec<Row>,
-    /// What came of it.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why, in a sentence.
+    /// The reason for the verdict, in a sentence.
     pub why: String,
-    /// What became of the change, in a sentence; empty until it is settled.
+    /// The final state of the change, in a sentence; empty until it is settled.
     pub end: String,
 }
 
-/// Judges rounds.
+/// Judges the rounds of a comparison.
 pub fn judge(subject: Subject, rounds: Vec<Round>) -> Proof {
     let rows = rows(&rounds, subject.seed);
     let counted = rounds.iter().filter(|round| round.fault().is_none()).count();
@@ -312,7 +313,7 @@ pub fn judge(subject: Subject, rounds: Vec<Round>) -> Proof {
     Proof { version: VERSION, subject, rounds, rows, verdict, why, end: String::new() }
 }
 
-/// A row for each figure that both sides of every round that counts have.
+/// Returns a row for each figure that both sides have in every round that counts.
 fn rows(rounds: &[Round], seed: u64) -> Vec<Row> {
     let counted: Vec<&Round> = rounds.iter().filter(|round| round.fault().is_none()).collect();
     let row = |figure: &Figure| {
@@ -320,7 +321,7 @@ fn rows(rounds: &[Round], seed: u64) -> Vec<Row> {
             counted.iter().map(|round| of(round).figures.get(figure.id).copied()).collect::<Option<Vec<f64>>>()
         };
         let (before, changed) = (side(|round| &round.before)?, side(|round| &round.changed)?);
-        // Of what was 0 once, as the rate within objectives that are never kept, there is no ratio.
+        // A figure that was 0 in any round has no ratio, for example the rate within objectives that are never met.
         let ratio = figure.is_of_requests.then(|| stats::ratio(&before, &changed, seed)).flatten();
         let difference = if ratio.is_none() { stats::difference(&before, &changed, seed) } else { None };
         let (before, changed) = (stats::median(&before)?, stats::median(&changed)?);

@@ -1,49 +1,49 @@
-//! Which rate both sides are asked for, where nobody names one: one that the generator sends in time on every round.
+//! Chooses the request rate for both sides if the caller names none: a rate that the generator can keep in every round.
 //!
 //! ```text
-//!   a closed loop ─> what server and generator do together, and whether they want the same CPUs
-//!         │ a half of it; where they want the same, a third
+//!   a closed loop ─> the rate that server and generator reach together, and whether they want the same CPUs
+//!         │ half of that rate; if they want the same CPUs, a third
 //!         v
 //!   a trial at the rate ── keeps pace ──> the rate; if it is not the first, or CPUs are shared, three quarters of it
 //!      ^                        │ behind
-//!      └────── two thirds ──────┘ six trials at most, then a person has to name one
+//!      └────── two thirds ──────┘ six trials at most, then the caller must name a rate
 //! ```
-//! A trial is behind if the generator was its limit or half of the way there, if less was answered than asked, or if
-//! an objective that was given was broken. Of rates that all broke one the highest that is not behind otherwise is
-//! taken: a change may be what keeps it.
+//! A trial is behind if the generator was its limit or came half of the way to being it, or if less was answered than
+//! requested. It is also behind if a given objective was broken. If every rate broke an objective, the highest rate
+//! that is not otherwise behind is chosen, since the change may be what meets the objective.
 //!
 //! Invariants:
-//! - What is chosen is never more than half of what the closed loop reached, nor than any rate that was behind.
-//! - What is chosen comes with the reason in words, for who reads the proof.
+//! - The chosen rate is never above half of the closed loop's rate, nor above any rate that was behind.
+//! - The chosen rate comes with its reason in words, for the reader of the proof.
 
 use page::words::{duration, grouped, percent};
 
-/// The part of what a closed loop reaches that is tried first, and where server and generator want the same CPUs.
+/// The share of a closed loop's rate that is tried first; and that share if server and generator want the same CPUs.
 const FIRST: f64 = 1.0 / 2.0;
 const FIRST_SHARED: f64 = 1.0 / 3.0;
-/// From one trial to the next.
+/// The factor from one trial's rate to the next.
 const STEP: f64 = 2.0 / 3.0;
-/// Of a rate that is near one that was behind, or that shares its CPUs, as much is taken: rounds differ.
+/// The share taken of a rate that is near one that was behind, or that shares CPUs: rounds differ.
 const ROOM: f64 = 3.0 / 4.0;
-/// Trials at most.
+/// Maximum number of trials.
 pub const TRIALS_MAX: usize = 6;
-/// A host whose CPUs the closed loop has busy so much of the time has none over for one of the two.
+/// From this busy share on during the closed loop, the host has no CPU to spare for the server or the generator.
 const BUSY_MIN: f64 = 0.8;
-/// The part of what makes a measurement not count that a trial may use.
+/// The share that a trial may use of any limit beyond which a measurement does not count.
 const USED_MAX: f64 = 0.5;
-/// The part of what was asked that has to be answered.
+/// The minimum share of the requests that must be answered.
 const ANSWERED_MIN: f64 = 0.97;
-/// Requests a second at least: of fewer a measurement tells nothing.
+/// Minimum requests per second: with fewer a measurement has no meaning.
 pub const RATE_MIN: f64 = 10.0;
 
 const _: () = assert!(FIRST_SHARED < FIRST && STEP < 1.0 && ROOM < 1.0, "each only lowers the rate");
 
-/// What the generator used of something, and from where on that is the limit of a measurement.
+/// The generator's use of a resource, and the value from which on that use limits a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Used {
-    /// Used.
+    /// The value used.
     pub value: f64,
-    /// Allowed.
+    /// The value allowed.
     pub allowed: f64,
 }
 
@@ -53,25 +53,25 @@ impl Used {
     }
 }
 
-/// A run's figures of what tells whether a rate is too high.
+/// The figures of a run that show whether a rate is too high.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trial {
-    /// Answers a second.
+    /// Replies per second.
     pub answered_per_s: f64,
-    /// By how much requests went out late, at the 99th percentile, in ns.
+    /// The delay with which requests were sent, at the 99th percentile, in ns.
     pub late_ns: Used,
     /// The share of the time that a thread of the generator was ready without a CPU.
     pub waited: Used,
-    /// The share of this host's CPU time that was used, if it was told.
+    /// The share of this host's CPU time that was used, if the kernel reported it.
     pub busy: Option<f64>,
-    /// Why its figures say nothing, if they do not.
+    /// The reason why the figures mean nothing, if they do not.
     pub fault: Option<String>,
-    /// An objective was broken.
+    /// True if an objective was broken.
     pub is_broken: bool,
 }
 
 impl Trial {
-    /// Why the rate is too high, objectives aside.
+    /// Returns the reason why the rate is too high, objectives aside.
     fn behind(&self, rate_per_s: f64) -> Option<String> {
         if let Some(fault) = &self.fault {
             return Some(fault.clone());
@@ -103,7 +103,7 @@ impl Tried {
     fn words(&self) -> String {
         let rate = grouped(self.rate_per_s);
         match &self.behind {
-            // The first of a fault's causes, and no remedy: the rate that follows is one.
+            // Only the first of a fault's causes, without its remedy: the lower rate that follows is the remedy.
             Some(why) => format!("at {rate}/s {}", why.split(';').next().unwrap_or_default()),
             None if self.is_broken => format!("at {rate}/s the objectives were broken"),
             None => format!("{rate}/s kept pace"),
@@ -111,33 +111,34 @@ impl Tried {
     }
 }
 
-/// A search for the rate, a trial after the other.
+/// A search for the rate, trial by trial.
 pub struct Pace {
     closed: Trial,
     tried: Vec<Tried>,
 }
 
-/// A rate, and why it is this one.
+/// A rate, and the reason for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chosen {
-    /// Requests a second.
+    /// Requests per second.
     pub rate_per_s: f64,
-    /// In words.
+    /// The reason, in words.
     pub why: String,
 }
 
 impl Pace {
-    /// From what a closed loop did.
+    /// Begins a search from the result of a closed loop.
     pub const fn new(closed: Trial) -> Self {
         Self { closed, tried: Vec::new() }
     }
 
-    /// Server and generator want the same CPUs: the closed loop had all of this host's busy, or kept the generator off.
+    /// Returns true if server and generator want the same CPUs: the closed loop kept all of this host's CPUs busy, or
+    /// the generator had to wait for one.
     pub fn shares_cpus(&self) -> bool {
         self.closed.busy.is_some_and(|share| share >= BUSY_MIN) || self.closed.waited.is_near()
     }
 
-    /// The rate of the next trial; `None` once there is nothing more to try.
+    /// Returns the rate of the next trial; `None` when there is nothing more to try.
     pub fn next(&self) -> Option<f64> {
         let rate = match self.tried.last() {
             Some(last) if last.keeps() || self.tried.len() == TRIALS_MAX => return None,
@@ -147,22 +148,23 @@ impl Pace {
         Some(two_digits(rate)).filter(|rate| *rate >= RATE_MIN)
     }
 
-    /// Takes what came of a trial at the rate of [`Pace::next`].
+    /// Takes the result of a trial at the rate of [`Pace::next`].
     pub fn take(&mut self, rate_per_s: f64, trial: &Trial) {
         debug_assert_eq!(self.next(), Some(rate_per_s));
         self.tried.push(Tried { rate_per_s, behind: trial.behind(rate_per_s), is_broken: trial.is_broken });
     }
 
-    /// What the trials lead to.
+    /// Returns the rate that follows from the trials.
     ///
     /// # Errors
-    /// Why none of them does.
+    /// If no trial leads to a rate: the reason.
     pub fn chosen(&self) -> Result<Chosen, String> {
         let closed = format!("a closed loop reached {}/s", grouped(self.closed.answered_per_s));
         let shared = if self.shares_cpus() { ", in which server and generator want the same CPUs" } else { "" };
         let trials: Vec<String> = self.tried.iter().map(Tried::words).collect();
         let trials = trials.join("; ");
-        // The last one keeps the objectives, if any does; else the first that is not behind is the highest.
+        // The last trial meets the objectives, if any does. Otherwise the first that is not behind has the highest
+        // rate.
         let found = self.tried.iter().find(|tried| tried.keeps());
         let Some(found) = found.or_else(|| self.tried.iter().find(|tried| tried.behind.is_none())) else {
             let tried = if trials.is_empty() { String::new() } else { format!("; {trials}") };
@@ -176,13 +178,13 @@ impl Pace {
     }
 }
 
-/// People read and write it down; never more than it was.
+/// Rounds a rate down to two digits, so that people can read it and write it down.
 fn two_digits(rate: f64) -> f64 {
     if !(rate.is_finite() && rate > 0.0) {
         return 0.0;
     }
     let unit = 10f64.powf(rate.log10().floor() - 1.0);
-    // A whole number of units that is a hair below one is that one.
+    // If rounding errors put a whole number of units just below itself, it still counts as whole.
     (rate / unit * (1.0 + 1e-9)).floor() * unit
 }
 
@@ -192,7 +194,7 @@ mod tests {
 
     const MS: f64 = 1e6;
 
-    /// A trial that answered so much, on a host that was busy for that share.
+    /// Returns a trial with this many replies per second, on a host that was busy for that share.
     fn trial(answered_per_s: f64, busy: f64) -> Trial {
         let waited = Used { value: 0.0, allowed: 0.1 };
         Trial {
@@ -204,8 +206,8 @@ mod tests {
         }
     }
 
-    /// Searches on a host that has CPUs of its own for the generator, or not; `answer` makes a trial of what a calm one
-    /// would be.
+    /// Searches on a host that has CPUs of its own for the generator, or not. `answer` turns a calm trial into the one
+    /// that is measured.
     fn search(is_shared: bool, answer: impl Fn(f64, Trial) -> Trial) -> (Vec<f64>, Result<Chosen, String>) {
         let mut pace = Pace::new(trial(136_000.0, if is_shared { 0.97 } else { 0.1 }));
         let mut rates = Vec::new();
@@ -216,7 +218,7 @@ mod tests {
         (rates, pace.chosen())
     }
 
-    /// Late from a rate on.
+    /// Makes requests late from a rate on.
     fn late_above(limit: f64) -> impl Fn(f64, Trial) -> Trial {
         move |rate, mut trial| {
             trial.late_ns.value = if rate > limit { 0.6 * MS } else { 0.1 * MS };

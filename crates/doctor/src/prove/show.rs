@@ -1,4 +1,4 @@
-//! A proof in words.
+//! Formats a proof in words.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use page::words::{duration, grouped, percent};
 
 use super::{Figure, Proof, Row, Side, Unit};
 
-/// A number of a figure.
+/// Formats a figure's number.
 pub fn number(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Time => duration(value),
@@ -15,7 +15,7 @@ pub fn number(unit: Unit, value: f64) -> String {
     }
 }
 
-/// The change of a figure with its interval.
+/// Formats the change of a figure with its interval.
 pub fn change(figure: &Figure, row: &Row) -> String {
     match (row.ratio, row.difference) {
         (Some(ratio), _) => format!("x {:.3} ({:.3} to {:.3})", ratio.mean, ratio.low, ratio.high),
@@ -27,7 +27,7 @@ pub fn change(figure: &Figure, row: &Row) -> String {
     }
 }
 
-/// A row in a sentence.
+/// Formats a row as a sentence.
 pub(super) fn sentence(row: &Row) -> String {
     let Some(figure) = row.figure() else { return row.figure.clone() };
     let values = [row.before, row.changed].map(|value| number(figure.unit, value));
@@ -35,7 +35,7 @@ pub(super) fn sentence(row: &Row) -> String {
     format!("{name} went from {} to {}, {}", values[0], values[1], change(figure, row))
 }
 
-/// The whole proof.
+/// Formats the whole proof.
 pub fn text(proof: &Proof) -> String {
     let subject = &proof.subject;
     let mut out = format!("{}: {}\n  {}.\n", subject.change, proof.verdict.words().to_uppercase(), proof.why);

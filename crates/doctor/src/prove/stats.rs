@@ -1,25 +1,25 @@
-//! Intervals from few rounds, by drawing the rounds again and again.
+//! Intervals from few rounds, by the bootstrap: drawing the rounds again and again.
 //!
-//! The mean of rounds drawn with replacement is taken some thousand times; of these means the two that leave a tail
-//! each are the interval. From few rounds that is too narrow: it is drawn as if the rounds' own spread were the true
-//! one. So the tails are those that give a mean of normal values the width of Student's t (the expanded percentile
-//! interval of Hesterberg, "What Teachers Should Know About the Bootstrap", 2015, section 5.3).
+//! Rounds are drawn with replacement some thousand times, and the mean of each draw is taken. The interval ends at the
+//! two means that leave a tail on each side. From few rounds that is too narrow, since the draws treat the rounds' own
+//! spread as the true one. So the tails are chosen to give a mean of normal values the width of Student's t (the
+//! expanded percentile interval of Hesterberg, "What Teachers Should Know About the Bootstrap", 2015, section 5.3).
 
 use base::prng::Prng;
 use serde::{Deserialize, Serialize};
 
-/// Means that are drawn.
+/// Number of means that are drawn.
 const DRAWS: usize = 10_000;
-/// Rounds that tell something: of fewer all may fall on one side by chance.
+/// Minimum number of rounds: with fewer, all may fall on one side by chance.
 pub const ROUNDS_MIN: usize = 5;
-/// The part that each tail has, from [`ROUNDS_MIN`] values on, so that 95 % are within: the upper tail of a normal
-/// value at sqrt(n / (n - 1)) times the 97.5 % point of Student's t with n - 1 degrees of freedom.
+/// The share of each tail, by the number of values from [`ROUNDS_MIN`] on, so that 95 % are within. It is the upper
+/// tail of a normal value at sqrt(n / (n - 1)) times the 97.5 % point of Student's t with n - 1 degrees of freedom.
 const TAILS: [f64; 16] = [
     0.000_954, 0.002_432, 0.004_109, 0.005_738, 0.007_225, 0.008_551, 0.009_722, 0.010_757, 0.011_671, 0.012_483,
     0.013_207, 0.013_856, 0.014_439, 0.014_966, 0.015_445, 0.015_881,
 ];
 
-/// A mean, with the interval that holds the true one 19 times of 20.
+/// A mean, with the interval that contains the true mean 19 times out of 20.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// The mean.
@@ -36,7 +36,8 @@ impl Interval {
     }
 }
 
-/// The mean of `values`; `None` if they are fewer than [`ROUNDS_MIN`] or one is no number. One seed, one interval.
+/// Returns the mean of `values`; `None` if they are fewer than [`ROUNDS_MIN`] or one is not finite. The same seed
+/// yields the same interval.
 pub fn mean(values: &[f64], seed: u64) -> Option<Interval> {
     let count = values.len();
     if count < ROUNDS_MIN || values.iter().any(|value| !value.is_finite()) {
@@ -52,18 +53,19 @@ pub fn mean(values: &[f64], seed: u64) -> Option<Interval> {
     Some(Interval { mean: of(values.iter().sum()), low: means[outside], high: means[DRAWS - 1 - outside] })
 }
 
-/// The ratio of `b` to `a`, round by round: the geometric mean. `None` as of [`mean`], or if one is not above 0.
+/// Returns the geometric mean of the ratio of `b` to `a`, round by round. `None` as for [`mean`], or if a value is not
+/// above 0.
 pub fn ratio(a: &[f64], b: &[f64], seed: u64) -> Option<Interval> {
     let logs: Vec<f64> = a.iter().zip(b).map(|(a, b)| (b / a).ln()).collect();
     Some(mean(&logs, seed)?.map(f64::exp))
 }
 
-/// What `b` is more than `a`, round by round.
+/// Returns the mean of `b` less `a`, round by round.
 pub fn difference(a: &[f64], b: &[f64], seed: u64) -> Option<Interval> {
     mean(&a.iter().zip(b).map(|(a, b)| b - a).collect::<Vec<_>>(), seed)
 }
 
-/// The middle of them; `None` if there is none.
+/// Returns the median; `None` if there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -75,7 +77,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// About normal: the sum of twelve even values.
+    /// Returns an approximately normal value: the sum of twelve uniform values, less 6.
     fn normal(prng: &mut Prng) -> f64 {
         (0..12).map(|_| prng.unit()).sum::<f64>() - 6.0
     }
@@ -90,7 +92,7 @@ mod tests {
                 found.low > 1.0 || found.high < 1.0
             });
             let wrong = wrong.count();
-            // Five rounds fall all on one side one time in sixteen, and no interval of draws goes beyond them.
+            // Five rounds all fall on one side one time in sixteen, and no interval of draws extends beyond them.
             assert!((5..=40).contains(&wrong), "{rounds} rounds: {wrong} of 400");
         }
     }

@@ -6,7 +6,8 @@ fn measured(p999_ns: f64, rate: Option<f64>) -> Measured {
     Measured { figures, fault: None }
 }
 
-/// Rounds in which the changed side has `factor` times the p999, with some noise, and `rate_factor` times the rate.
+/// Returns rounds in which the changed side has `factor` times the p999, with some noise, and `rate_factor` times the
+/// rate.
 fn rounds(count: usize, factor: f64, rate_factor: Option<f64>) -> Vec<Round> {
     let noise = [1.0, 1.1, 0.93, 1.04, 0.97, 1.07, 0.9];
     let round = |at: usize| {
@@ -57,7 +58,7 @@ fn a_figure_that_one_side_lacks_is_not_compared() {
     assert_eq!(proof.verdict, Verdict::Helped);
 }
 
-/// The first side keeps its objectives at no rate.
+/// Sets the first side's rate within its objectives to 0: it meets them at no rate.
 fn never_kept(rounds: &mut [Round]) {
     for round in rounds {
         round.before.figures.insert("rate_within_slo_per_s".to_owned(), 0.0);
@@ -78,7 +79,7 @@ fn a_rate_of_0_on_one_side_is_compared_by_its_difference() {
         std::mem::swap(&mut round.before, &mut round.changed);
     }
     assert_eq!(verdict(some.clone()), Verdict::Hurt);
-    // Neither keeps the objectives: the p999 alone decides.
+    // Neither side meets the objectives: the p999 alone decides.
     never_kept(&mut some);
     assert_eq!(verdict(some), Verdict::NoDifference);
 }

@@ -1,4 +1,5 @@
-//! The journal of a run: a file that only grows, a line a record, each on the disk before what it tells of is done.
+//! The journal of a run: an append-only file, one record per line. Each record is on the disk before the step that it
+//! announces is taken.
 //!
 //! ```text
 //!   {"begin":{...}}                        whose run it is, and of which start of the host
@@ -8,7 +9,7 @@
 //!   {"confirmed":{}}                       the timer is not to undo it
 //!   {"undone":{"at":0,"how":"..."}}        taken back, or nothing was to be
 //! ```
-//! A line that was being written when the host went down is torn: what it tells of was not begun.
+//! If the host goes down while a line is written, the line is torn. The step that it announces was not begun.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -19,14 +20,14 @@ use serde::{Deserialize, Serialize};
 
 use super::Step;
 
-/// Raised when the journal's meaning changes.
+/// The version of the journal's format, raised when the meaning of a record changes.
 const VERSION: u32 = 1;
-/// Bytes of a journal at most.
+/// Maximum bytes of a journal.
 const BYTES_MAX: u64 = 16 << 20;
-/// Runs of one second at most.
+/// Maximum number of runs that begin in the same second.
 const RUNS_A_SECOND_MAX: usize = 100;
 
-/// A line.
+/// A record: one line of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Record {
@@ -38,39 +39,39 @@ pub(super) enum Record {
     Undone { at: usize, how: String },
 }
 
-/// What is known of one step of a run.
+/// The journal's knowledge of one step of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub step: Step,
-    /// What the file held after it was written, if that was reached.
+    /// The file's content after the write, if the run got that far.
     pub now: Option<String>,
     pub is_undone: bool,
 }
 
-/// A run, as its journal tells it.
+/// A run, as its journal records it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// Which start of the host it was.
+    /// The boot of the host during which the run took place.
     pub boot: String,
-    /// The timer does not undo it.
+    /// True if the run is confirmed: the timer does not undo it.
     pub is_confirmed: bool,
     pub(super) steps: Vec<Known>,
-    /// Bytes of whole lines.
+    /// Bytes of complete lines.
     whole_bytes: u64,
 }
 
 impl Log {
-    /// Steps that were not undone.
+    /// Returns the number of steps that were not undone.
     pub fn open_steps(&self) -> usize {
         self.steps.iter().filter(|known| !known.is_undone).count()
     }
 
-    /// It had steps, and all of them are undone.
+    /// Returns true if the run had steps and all of them are undone.
     pub fn is_over(&self) -> bool {
         !self.steps.is_empty() && self.open_steps() == 0
     }
 
-    /// The steps that were written, took, and were not undone.
+    /// Returns the steps that were written, took effect, and were not undone.
     pub fn effective(&self) -> impl Iterator<Item = &Step> {
         let took = |known: &&Known| !known.is_undone && known.now.as_ref().is_some_and(|now| *now != known.step.old);
         self.steps.iter().filter(took).map(|known| &known.step)
@@ -83,7 +84,7 @@ impl Log {
             let is_last = lines.peek().is_none();
             let record = match serde_json::from_str::<Record>(line) {
                 Ok(record) if line.ends_with('\n') => record,
-                // Torn: it was not synced, so what it tells of was not begun.
+                // Torn: the line was not synced, so the step that it announces was not begun.
                 _ if is_last => break,
                 _ => return Err(format!("line {} is no record of a run", number + 1)),
             };
@@ -113,13 +114,13 @@ impl Log {
     }
 }
 
-/// A journal that is open, and alone at work in its folder.
+/// An open journal. While it is open, no other run works in its folder.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
     /// The run's name.
     pub run: String,
-    /// Held as long as this is: one at a time changes settings.
+    /// The lock, held as long as the journal is open: only one run at a time changes settings.
     _lock: Lock,
 }
 
@@ -133,14 +134,15 @@ fn told(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
     }
 }
 
-/// One apply or undo at a time has a folder of journals.
+/// The lock on a folder of journals: one apply or undo holds it at a time.
 #[derive(Debug)]
 struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Said, not left to the file's end: a program that is being started at this moment by another thread has a
-        // copy of the file until it runs, and would hold the lock for so long. What fails here ends with the process.
+        // Unlock explicitly instead of by closing the file. A program that another thread is starting at this moment
+        // has a copy of the descriptor until its exec, and would hold the lock until then. If the unlock fails, the
+        // lock ends with the process.
         let _ = self.0.unlock();
     }
 }
@@ -161,10 +163,10 @@ fn path_of(folder: &Path, run: &str) -> Result<PathBuf, String> {
 }
 
 impl Journal {
-    /// Begins a run: a journal on the disk, and nothing in it yet.
+    /// Begins a run: creates a journal on the disk that holds only its first record.
     ///
     /// # Errors
-    /// In words: the folder can not be written, or another run is at work.
+    /// In words, if the folder cannot be written or another run is at work.
     pub fn begin(folder: &Path, boot: &str) -> Result<Self, String> {
         fs::create_dir_all(folder).map_err(told(folder))?;
         let lock = lock(folder)?;
@@ -176,7 +178,7 @@ impl Journal {
                 Ok(file) => {
                     let mut journal = Self { file, run, _lock: lock };
                     journal.append(&Record::Begin { version: VERSION, boot: boot.to_owned() })?;
-                    // The name too has to be there after a crash.
+                    // The file's name must survive a crash too.
                     File::open(folder).and_then(|folder| folder.sync_all()).map_err(told(folder))?;
                     return Ok(journal);
                 }
@@ -187,10 +189,10 @@ impl Journal {
         Err(format!("{}: {RUNS_A_SECOND_MAX} runs of one second are there already", folder.display()))
     }
 
-    /// Opens a run's journal to write on, and tells what it holds. A torn line is cut off.
+    /// Opens a run's journal for appending, and returns its content. A torn last line is cut off.
     ///
     /// # Errors
-    /// In words: there is no such run, its journal is damaged, or another run is at work.
+    /// In words, if there is no such run, its journal is damaged, or another run is at work.
     pub fn open(folder: &Path, run: &str) -> Result<(Self, Log), String> {
         let path = path_of(folder, run)?;
         if !path.exists() {
@@ -204,15 +206,15 @@ impl Journal {
         Ok((Self { file, run: run.to_owned(), _lock: lock }, log))
     }
 
-    /// Notes that the timer is not to undo the run.
+    /// Records that the timer must not undo the run.
     ///
     /// # Errors
-    /// In words.
+    /// In words, if the journal cannot be written.
     pub fn confirm(&mut self) -> Result<(), String> {
         self.append(&Record::Confirmed {})
     }
 
-    /// Writes a record, and returns when it is on the disk.
+    /// Appends a record, and returns when it is on the disk.
     pub(super) fn append(&mut self, record: &Record) -> Result<(), String> {
         let line = serde_json::to_string(record).expect("a record is plain JSON") + "\n";
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
@@ -224,7 +226,7 @@ impl Log {
     /// Reads a run's journal.
     ///
     /// # Errors
-    /// In words: it is not there, or damaged.
+    /// In words, if the journal does not exist or is damaged.
     pub fn read(folder: &Path, run: &str) -> Result<Self, String> {
         let path = path_of(folder, run)?;
         let long = fs::metadata(&path).map_err(told(&path))?.len() > BYTES_MAX;
@@ -236,7 +238,7 @@ impl Log {
     }
 }
 
-/// The runs that have a journal, the oldest first.
+/// Returns the runs that have a journal, the oldest first.
 pub fn runs(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let name = |entry: fs::DirEntry| Some(entry.file_name().to_str()?.strip_suffix(".jsonl")?.to_owned());
@@ -249,10 +251,10 @@ pub fn runs(folder: &Path) -> Vec<String> {
     runs
 }
 
-/// The latest run that has a step which was not undone.
+/// Returns the latest run that has a step which was not undone.
 ///
 /// # Errors
-/// In words: a journal that is newer is damaged.
+/// In words, if a newer journal is damaged.
 pub fn latest(folder: &Path) -> Result<Option<String>, String> {
     for run in runs(folder).into_iter().rev() {
         if Log::read(folder, &run)?.open_steps() > 0 {

@@ -1,24 +1,24 @@
-//! Settings changed on this host, and taken back.
+//! Changes settings of this host, and takes the changes back.
 //!
 //! ```text
 //!   findings ─> draft ─┬─> script      what would be written, to be run by a shell
-//!                      └─> apply       for each setting, in order:
+//!   findings ─> draft ─┬─> script      a shell script that would write the settings
 //!
 //!      journal: old, new ──synced──> write ──> read back ──> journal: what it is now
 //!            │                         │                            │
 //!            └── a crash at any of these instants ──> undo ─────────┘
 //!                                                      │  now == old: nothing to do
 //!                                                      │  now == what was written: the old one is written back
-//!                                                      └─ anything else: somebody changed it; left, unless forced
+//!                                                      └─ anything else: changed by others; left, unless forced
 //! ```
 //!
 //! Invariants:
-//! - Nothing is written that does not stand in a synced journal, with what undoes it. A test kills the process at every
-//!   instant and undoes what it left.
-//! - Undoing twice is undoing once.
-//! - Only files below /proc/sys, /proc/irq and /sys are written, and an interface's rings, channels and coalescing; of
-//!   a tree only what is within it; none is created.
-//! - What was read is never run: in a script it is quoted.
+//! - A setting is written only after a synced journal holds it together with the value that undoes it. A test kills the
+//!   process at every instant and undoes what it left.
+//! - Undoing twice has the effect of undoing once.
+//! - Only files below /proc/sys, /proc/irq and /sys are written, and an interface's rings, channels and coalescing. In
+//!   a tree only files within it are written. No file is created.
+//! - Text that was read is never executed: in a script it is quoted.
 
 mod journal;
 mod persist;
@@ -40,10 +40,10 @@ pub use journal::{Journal, Log, latest, runs};
 pub use persist::{Kept, persist};
 pub use run::{Moment, Outcome, Settled, apply, undo};
 
-/// A file and what is written into it.
+/// A setting: a file and the text to write into it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// The file.
+    /// The file's path.
     pub path: String,
     /// The text, without a line end.
     pub value: String,
@@ -52,31 +52,31 @@ pub struct Setting {
 /// One change of one setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// The check whose remedy it is a part of.
+    /// The check whose remedy the step is a part of.
     pub check: String,
-    /// What is written.
+    /// The setting to write.
     pub new: Setting,
-    /// What the file held.
+    /// The file's content before the write.
     pub old: String,
-    /// What is written to undo it: the old value, but for settings that take theirs back by another.
+    /// The setting that undoes the step: the old value, unless another file must be written to restore it.
     pub back: Setting,
 }
 
-/// What is to be changed, and what can not be.
+/// The changes to make, and the checks for which none can be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
-    /// In the order in which they are written.
+    /// The changes, in the order in which they are written.
     pub steps: Vec<Step>,
-    /// Checks that nothing is written for, each with the reason.
+    /// Checks for which nothing is written, each with the reason.
     pub beside: Vec<(String, String)>,
 }
 
-/// Whether a check's remedy is by settings that [`apply`] writes.
+/// Returns whether a check's remedy consists of settings that [`apply`] writes.
 pub fn is_written(check: &str) -> bool {
     remedies::is_there(check)
 }
 
-/// Drafts the remedies of what is not fine among `checks`.
+/// Drafts the remedies of those `checks` whose verdict is not ok.
 pub fn draft(host: &Host, checks: &[&Check]) -> Draft {
     let mut draft = Draft::default();
     for check in checks {
@@ -86,19 +86,19 @@ pub fn draft(host: &Host, checks: &[&Check]) -> Draft {
             Err(why) => draft.beside.push((check.id.to_owned(), why.to_string())),
         }
     }
-    // An interface makes its interrupts and queues anew when their number changes: what is set of them comes after.
+    // An interface recreates its interrupts and queues when their number changes. Their settings come after that.
     draft.steps.sort_by_key(|step| Tunable::of(&step.new.path).is_none());
     draft
 }
 
-/// Drafts the remedy of a check, whatever it finds.
+/// Drafts the remedy of a check, whatever the check finds.
 pub fn draft_remedy(host: &Host, check: &Check) -> Draft {
     let mut draft = Draft::default();
     draft.remedy(host, check);
     draft
 }
 
-/// Drafts settings that somebody wishes for, under the name `change`.
+/// Drafts settings that the caller names, under the name `change`.
 pub fn draft_settings(host: &Host, change: &str, settings: Vec<Setting>) -> Draft {
     let mut draft = Draft::default();
     draft.add(host, change, settings.into_iter().map(|new| remedies::Wish { new, back: None }).collect());
@@ -137,7 +137,7 @@ impl Draft {
     }
 }
 
-/// A shell script that does what [`apply`] would, but for the journal.
+/// Returns a shell script that does what [`apply`] would, without a journal.
 pub fn script(draft: &Draft, root: &Path) -> String {
     let mut text =
         "#!/bin/sh\n# What `gannet doctor apply` would write. It keeps no journal: `apply` does.\nset -u\nstatus=0\n"
@@ -154,11 +154,11 @@ pub fn script(draft: &Draft, root: &Path) -> String {
     for (check, why) in &draft.beside {
         text += &format!("\n# {}: {}\n", line(check), line(why));
     }
-    // As with `apply`, what the kernel refuses keeps nothing else from being written.
+    // As with `apply`, a setting that the kernel refuses does not prevent the others from being written.
     text + "\nexit $status\n"
 }
 
-/// What has a shell write a setting.
+/// Returns the shell command that writes a setting.
 fn command(root: &Path, setting: &Setting) -> String {
     let Setting { path, value } = setting;
     let shown = |path: &str| quoted(&place(root, path).display().to_string());
@@ -172,12 +172,12 @@ fn command(root: &Path, setting: &Setting) -> String {
     }
 }
 
-/// What is written to have a file hold again what it holds: of a choice the word in brackets.
+/// Returns the text that restores a file's current value when written: of a choice, the word in brackets.
 fn written_form(text: &str) -> String {
     crate::host::chosen(text).unwrap_or(text).to_owned()
 }
 
-/// Two readings of a file say the same.
+/// Returns whether two readings of a file mean the same value.
 fn is_same(path: &str, a: &str, b: &str) -> bool {
     let form = |text: &str| written_form(text).split_whitespace().collect::<Vec<_>>().join(" ");
     let is_mask = ["_cpus", "cpumask", "smp_affinity"].iter().any(|end| path.ends_with(end));
@@ -197,7 +197,7 @@ fn place(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
-/// Why a file is not written.
+/// Returns the reason why a file must not be written, if there is one.
 fn refusal(root: &Path, path: &str) -> Option<String> {
     let text = Tunable::of(path).map(|tunable| tunable.text_path());
     let is_known = text.is_some() || ["/proc/sys/", "/proc/irq/", "/sys/"].iter().any(|start| path.starts_with(start));
@@ -215,7 +215,7 @@ fn refusal(root: &Path, path: &str) -> Option<String> {
     }
 }
 
-/// Writes a setting, which has to be there.
+/// Writes a setting, whose file must exist.
 fn write(root: &Path, setting: &Setting) -> Result<(), String> {
     if let Some(why) = refusal(root, &setting.path) {
         return Err(why);
@@ -235,7 +235,7 @@ fn write(root: &Path, setting: &Setting) -> Result<(), String> {
     store(&place(root, &path), &(changed + "\n"))
 }
 
-/// Writes into a file, which has to be there.
+/// Writes text into a file, which must exist.
 fn store(place: &Path, text: &str) -> Result<(), String> {
     let file = OpenOptions::new().write(true).truncate(true).open(place);
     file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| error.to_string())

@@ -1,5 +1,5 @@
-//! What was applied, as files that set it again when the host starts. They are printed, never installed; the boot
-//! loader's line is nobody's but the administrator's.
+//! Prints files that set the applied settings again when the host boots. The doctor never installs them. Only the
+//! administrator changes the boot loader's command line.
 
 use std::fmt::Write as _;
 
@@ -7,36 +7,36 @@ use super::Setting;
 use crate::ethtool::Tunable;
 use crate::shell::quoted;
 
-/// What keeps settings over a start of the host.
+/// The means that retain settings across a reboot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// A file for `/etc/sysctl.d/`: of settings below /proc/sys alone.
+    /// A file for `/etc/sysctl.d/`: only for settings below /proc/sys.
     Sysctl,
-    /// A unit that runs once.
+    /// A systemd unit that runs once.
     Systemd,
     /// A profile of tuned.
     Tuned,
 }
 
 impl Kept {
-    /// Every one, with its name.
+    /// All variants, each with its name.
     pub const ALL: [(&'static str, Self); 3] =
         [("sysctl.d", Self::Sysctl), ("systemd", Self::Systemd), ("tuned", Self::Tuned)];
 }
 
-/// The name of a setting below /proc/sys, as sysctl has it.
+/// Returns the sysctl name of a setting below /proc/sys.
 fn sysctl_name(path: &str) -> Option<String> {
     let rest = path.strip_prefix("/proc/sys/")?;
-    // A part with a dot in it, as of an interface, makes the other spelling necessary.
+    // A path component with a dot in it, such as an interface's name, needs the spelling with slashes.
     Some(if rest.contains('.') { rest.to_owned() } else { rest.replace('/', ".") })
 }
 
-/// A value of which no line, no quote and no expansion can come.
+/// Returns whether a text contains no line end, no quote and nothing that a shell expands.
 fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b" ,.+-_/@:".contains(&byte))
 }
 
-/// The file, with where it belongs in its first line.
+/// Returns the file's text. Its first line names the place where the file belongs.
 pub fn persist(settings: &[&Setting], kept: Kept) -> String {
     let (mut text, mut others) = (String::new(), String::new());
     let mut sysfs = String::new();

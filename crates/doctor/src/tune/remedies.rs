@@ -1,4 +1,4 @@
-//! What is written for each check whose remedy is a setting.
+//! The settings to write for each check whose remedy is a setting.
 
 use super::Setting;
 use crate::checks::placed::{kernel_work, nic_interrupts};
@@ -7,20 +7,20 @@ use crate::host::{Host, Unread};
 use crate::plan::{Plan, Role, Wanted, mask, plan};
 use crate::topology::Topology;
 
-/// A setting that is wished for.
+/// A setting that a remedy wants.
 pub(super) struct Wish {
     pub new: Setting,
-    /// What undoes it, if that is not the old value.
+    /// The setting that undoes it, if that is not the old value.
     pub back: Option<Setting>,
 }
 
 type Wishes = Result<Vec<Wish>, Unread>;
 
-/// Where a remedy's settings come from.
+/// The source of a remedy's settings.
 enum How {
-    /// Sysctls by their names, always to the same values.
+    /// Sysctls by name, always with the same values.
     Sysctls(&'static [(&'static str, &'static str)]),
-    /// From what the host is.
+    /// A function that derives them from the host.
     Made(fn(&Host) -> Wishes),
 }
 
@@ -63,12 +63,12 @@ const REMEDIES: &[(&str, How)] = &[
     ),
 ];
 
-/// There is one for a check.
+/// Returns whether there is a remedy for a check.
 pub(super) fn is_there(check: &str) -> bool {
     REMEDIES.iter().any(|(id, _)| *id == check)
 }
 
-/// The settings of a check's remedy; `None` if it is not by settings that are written.
+/// Returns the settings of a check's remedy; `None` if the remedy is not a setting that the doctor writes.
 pub(super) fn of(check: &str, host: &Host) -> Option<Wishes> {
     let (_, how) = REMEDIES.iter().find(|(id, _)| *id == check)?;
     Some(match how {
@@ -114,7 +114,7 @@ fn workqueue(host: &Host) -> Wishes {
     Ok(vec![one("/sys/devices/virtual/workqueue/cpumask", mask(&cpus))])
 }
 
-/// Each queue's interrupts to one CPU of the network: those of one queue to the same.
+/// Assigns each interrupt to one CPU of the network. All interrupts of one queue get the same CPU.
 fn affinity(host: &Host) -> Wishes {
     let cpus = planned(host)?.cpus_of(Role::Network);
     let wish = |(at, (number, name)): (usize, (u32, String))| {
@@ -125,7 +125,7 @@ fn affinity(host: &Host) -> Wishes {
     Ok(nic_interrupts(host)?.into_iter().enumerate().map(wish).collect())
 }
 
-/// Twice of what it is, up to a limit.
+/// Returns twice the current value, up to a limit.
 fn doubled(host: &Host, name: &str, most: i64) -> Result<Wish, Unread> {
     let now = host.sysctl(name)?;
     Ok(one(&sysctl(name), now.saturating_mul(2).min(most).max(now)))
@@ -139,7 +139,7 @@ fn conntrack(host: &Host) -> Wishes {
     Ok(vec![doubled(host, "net.netfilter.nf_conntrack_max", 1 << 24)?])
 }
 
-/// As many queues as the plan has.
+/// Sets the number of queues that the plan has.
 fn channels(host: &Host) -> Wishes {
     let plan = planned(host)?;
     let (Some(nic), Some(queues)) = (plan.nic, plan.queues) else {
@@ -153,7 +153,7 @@ fn channels(host: &Host) -> Wishes {
     Ok(names.iter().map(|name| one(&path(name), queues)).collect())
 }
 
-/// Microseconds that an interface waits for more packets: short beside a request, and not an interrupt a packet.
+/// Microseconds that an interface waits for more packets: short beside a request, yet not one interrupt per packet.
 const WAIT_US: u64 = 8;
 
 fn coalesce(host: &Host) -> Wishes {
@@ -169,7 +169,7 @@ fn coalesce(host: &Host) -> Wishes {
     Ok(wishes)
 }
 
-/// Receive rings twice as long as they are, as far as the interface has them.
+/// Doubles the receive rings, up to the interface's maximum.
 fn ring(host: &Host) -> Wishes {
     let mut wishes = Vec::new();
     for nic in host.nics()? {
@@ -181,7 +181,7 @@ fn ring(host: &Host) -> Wishes {
     Ok(wishes)
 }
 
-/// The files of an interface's queues of a kind.
+/// Returns the files of the queues of one kind, per interface.
 fn queues(host: &Host, kind: &str, file: &str) -> Result<Vec<Vec<String>>, Unread> {
     let mut nics = Vec::new();
     for nic in host.nics()? {
@@ -198,7 +198,7 @@ fn rps(host: &Host) -> Wishes {
     Ok(queues(host, "rx-", "rps_cpus")?.concat().iter().map(|path| one(path, &cpus)).collect())
 }
 
-/// Flows that are followed on the whole host.
+/// Flows that receive flow steering tracks on the whole host.
 const FLOWS: usize = 32_768;
 
 fn rfs(host: &Host) -> Wishes {
@@ -227,10 +227,10 @@ fn min_free(host: &Host) -> Wishes {
     Ok(vec![one(&sysctl("vm.min_free_kbytes"), crate::checks::memory::min_free_floor_kb(host)?)])
 }
 
-/// By bytes; taken back by the share, since a limit of no bytes is refused.
+/// Sets the limits in bytes. The ratio undoes them, since the kernel refuses a limit of 0 bytes.
 fn dirty(host: &Host) -> Wishes {
     let mut wishes = Vec::new();
-    // The lower limit first: it has to stay below the other.
+    // The lower limit comes first: it must stay below the other.
     for (bytes, ratio, value) in [
         ("vm.dirty_background_bytes", "vm.dirty_background_ratio", 64_u64 << 20),
         ("vm.dirty_bytes", "vm.dirty_ratio", 256 << 20),

@@ -1,53 +1,53 @@
-//! Writing what was drafted, and taking it back.
+//! Writes the settings of a draft, and undoes them.
 
 use std::path::Path;
 
 use super::journal::{Journal, Known, Log, Record};
 use super::{Draft, Setting, Step, is_same, read, write};
 
-/// An instant at which a run may end for good: by a crash, a kill, the power.
+/// An instant at which a run may end for good: by a crash, a kill or a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// The journal does not know of the step yet.
+    /// The journal does not contain the step yet.
     Begun(usize),
-    /// The journal knows of it, and nothing is written.
+    /// The journal contains the step, and nothing is written.
     Journaled(usize),
-    /// It is written, and the journal does not know.
+    /// The setting is written, and the journal does not record that yet.
     Written(usize),
-    /// The journal knows of that too.
+    /// The journal records the outcome too.
     Recorded(usize),
 }
 
-/// What became of a step.
+/// The outcome of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It holds what was to be written.
+    /// The file holds the value that was to be written.
     Done,
-    /// It holds something else: the kernel took another value, which is told.
+    /// The file holds something else: the kernel took another value, given here.
     Clamped(String),
-    /// The kernel did not take it, or it may not be written: why.
+    /// The kernel refused the value, or the file may not be written; the reason is given.
     Refused(String),
-    /// It held the old value already.
+    /// The file held the old value already.
     Untouched,
-    /// Somebody else changed it since, to what is told, and it was left so.
+    /// Another program or person changed the file since, to the value given here. It was left so.
     Foreign(String),
-    /// The host was started anew since, and its start set it.
+    /// The host was rebooted since, and the boot set the file.
     Restarted,
 }
 
 /// A step with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// It.
+    /// The step.
     pub step: Step,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// Writes the steps of a draft, each in the journal before. `reached` is called at every [`Moment`].
+/// Writes the steps of a draft, each after the journal has recorded it. Calls `reached` at every [`Moment`].
 ///
 /// # Errors
-/// In words: the journal can not be written any more; what it has can be undone.
+/// In words, if the journal cannot be written any more. The steps that it records can be undone.
 pub fn apply(
     root: &Path,
     journal: &mut Journal,
@@ -92,11 +92,11 @@ fn outcome(step: &Step, now: String) -> Outcome {
     }
 }
 
-/// Takes the steps of a run back, the last first. `boot` is this start of the host; with `force` also what somebody
-/// else changed since.
+/// Undoes the steps of a run, the last first. `boot` identifies the current boot of the host. With `force`, steps are
+/// undone even if the file was changed by others or the host was rebooted since.
 ///
 /// # Errors
-/// In words: the journal can not be written; what is left can be undone by another call.
+/// In words, if the journal cannot be written. Another call can undo the remaining steps.
 pub fn undo(
     root: &Path,
     journal: &mut Journal,
@@ -110,7 +110,7 @@ pub fn undo(
         reached(Moment::Begun(at));
         let outcome = take_back(root, known, log.boot != boot, force);
         reached(Moment::Written(at));
-        // What was left as it is may be undone by force later.
+        // A step that was left as it is may be undone by force later.
         let how = match &outcome {
             Outcome::Done => Some("restored"),
             Outcome::Untouched => Some("untouched"),
@@ -131,7 +131,7 @@ fn take_back(root: &Path, known: &Known, has_restarted: bool, force: bool) -> Ou
     let path = &step.new.path;
     let held = match read(root, path) {
         Ok(held) => held,
-        // An interface or a disk that is gone took its settings along.
+        // An interface or a disk that is gone took its settings with it.
         Err(crate::host::Unread::Absent(_)) => return Outcome::Untouched,
         Err(why) => return Outcome::Refused(why.to_string()),
     };
@@ -149,7 +149,7 @@ fn take_back(root: &Path, known: &Known, has_restarted: bool, force: bool) -> Ou
     let back: &Setting = &step.back;
     match write(root, back).and_then(|()| read(root, path).map_err(|why| why.to_string())) {
         Err(why) => Outcome::Refused(why),
-        // A setting that is taken back by another holds what that makes of it.
+        // If another file restores the setting, this file holds whatever follows from that.
         Ok(now) if back.path != *path || is_same(path, &now, &step.old) => Outcome::Done,
         Ok(now) => Outcome::Clamped(now),
     }

@@ -13,7 +13,7 @@
 //! against the process, and one of them against their bound.
 //!
 //! Invariants:
-//! - The length of a layout and the address tell how a block was allocated: no table, no lock.
+//! - The length of a layout and the address show how a block was allocated: no table, no lock.
 //! - At most [`MAPS_MAX`] blocks are mapped at once, a quarter of the maps that the kernel gives a process: unmapping
 //!   from the middle of maps that the kernel has joined needs one more, and has it.
 //! - A block grows by moving pages, never by copying, while it is mapped.
@@ -79,7 +79,7 @@ impl MappedLong {
             // SAFETY: 1. what is no map is from `alloc_in_heap`.
             return unsafe { dealloc_in_heap(at, layout) };
         }
-        // SAFETY: 1. the caller's: the map has this length and nobody uses it.
+        // SAFETY: 1. the caller's: the map has this length and is no longer in use.
         if unsafe { mm::munmap(at.cast(), layout.size()) }.is_err() {
             // SAFETY: 1. as above. 2. The pages are the kernel's again; their addresses stay taken.
             let _ = unsafe { mm::madvise(at.cast(), layout.size(), mm::Advice::LinuxDontNeed) };

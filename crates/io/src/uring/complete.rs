@@ -21,7 +21,7 @@ const PUSH_TRIES: usize = 1000;
 /// A send goes out whole or is cut short at once, as far as the kernel keeps to that; it is believed when it completes.
 const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
-/// How long an entry into the kernel may take.
+/// The longest time of an entry into the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Until {
     /// No longer than what is submitted takes.
@@ -53,7 +53,7 @@ impl Uring {
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return true;
             }
-            // Refusals for a moment (memory, completions not yet taken) end; another try tells.
+            // The kernel may refuse for a moment (memory, completions not yet taken), so this tries again.
             let _ = self.ring.submit();
         }
         false
@@ -191,7 +191,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Whether an entry would bring something that is not in the completion queue yet.
+    /// Returns whether an entry would bring something that is not in the completion queue yet.
     pub(super) fn has_news(&mut self) -> bool {
         let queue = self.ring.submission();
         let news = queue.taskrun() || queue.cq_overflow() || !queue.is_empty();

@@ -10,7 +10,7 @@ use super::{LINGER, Uring};
 use crate::listen::Stream;
 use crate::{Backend, Detached};
 
-/// How long one wait for the kernel takes at most, and how many there are that bring nothing.
+/// Longest time of one wait for the kernel, and the number of waits that may bring nothing.
 const ROUND: Duration = Duration::from_millis(10);
 const ROUNDS: usize = 20;
 
@@ -51,7 +51,8 @@ impl Uring {
         }
     }
 
-    /// Nothing of it is with the kernel. A send that was cut short has ended: the rest of it waits for a poll.
+    /// Returns whether the kernel has no operation of it any more. A send that was cut short has ended: the rest of it
+    /// waits for a poll.
     fn is_over(&self, index: u32) -> bool {
         let slot = &self.slots[index as usize];
         slot.is_quiet() || slot.outgoing == Outgoing::Stalled && slot.intake == Intake::Off && !slot.poll_out

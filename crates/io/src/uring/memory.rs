@@ -78,7 +78,7 @@ impl Inbound {
         Ok(made)
     }
 
-    /// Where the ring lies, for its registration, and how many entries it has.
+    /// Returns the address of the ring, for its registration, and the number of its entries.
     pub(super) fn ring(&self) -> (u64, u16) {
         (self.map.start().as_ptr() as u64, self.count)
     }
@@ -193,7 +193,7 @@ impl Outbound {
         Ok(Self { map, free: (0..count as u16).rev().collect() })
     }
 
-    /// Whether every block is free.
+    /// Returns whether every block is free.
     pub(super) fn is_whole(&self) -> bool {
         self.free.len() * OUTBOUND_BYTES == self.map.bytes()
     }

@@ -58,20 +58,20 @@ use std::time::{Duration, Instant};
 pub const BYTES_MAX: usize = INBOUND_MAX * INBOUND_BYTES + OUTBOUND_MAX * OUTBOUND_BYTES;
 /// Buffers that a stream holds unread for longer than a turn before its receive is cancelled.
 pub const HELD_MAX: u16 = 8;
-/// Who lends this much expects long values: they are received by calls, as epoll does.
+/// A caller that lends this much expects long values: they are received by calls, as epoll does.
 const BULK_BYTES_MIN: usize = 64 << 10;
-/// Who lends no more than this expects short requests again.
+/// A caller that lends no more than this expects short requests again.
 const SHORT_BYTES_MAX: usize = 16 << 10;
-/// How long the last bytes of a closed stream may wait for its peer.
+/// Longest time that the last bytes of a closed stream may wait for its peer.
 pub const LINGER: Duration = Duration::from_secs(1);
 /// Slots beyond the streams at once, for those whose operations are still ending.
 const CLOSING_MAX: usize = OUTBOUND_MAX + 256;
 /// Queued sends that are submitted in the middle of a turn.
 const SUBMIT_AT: usize = 64;
-/// How long the drop waits for the kernel, in rounds of 10 ms.
+/// Longest time that the drop waits for the kernel, in rounds of 10 ms.
 const DROP_ROUNDS: usize = 100;
 
-/// How often a reactor left its ordinary way, since it was made.
+/// Counts of a reactor's departures from its ordinary way, since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detours {
     /// Receives that found no free buffer, so that the stream was polled.
@@ -109,7 +109,7 @@ pub struct Uring {
     refusals: u32,
     /// Closed streams with bytes that their peers do not take.
     lingering: VecDeque<(u32, Instant)>,
-    /// Streams of which the owner has to be told something.
+    /// Streams that have something to report to their owner.
     due: VecDeque<u32>,
     turn: u64,
     detours: Detours,
@@ -141,7 +141,7 @@ impl Uring {
         made
     }
 
-    /// How often it left its ordinary way.
+    /// Returns how often it left its ordinary way.
     pub fn detours(&self) -> Detours {
         self.detours
     }
@@ -151,7 +151,7 @@ impl Uring {
         stream.slot().expect("a stream that was attached")
     }
 
-    /// Remembers something to tell the owner.
+    /// Notes something that will be reported to the owner.
     fn note(&mut self, index: u32, what: impl FnOnce(&mut Due)) {
         let slot = &mut self.slots[index as usize];
         what(&mut slot.due);
@@ -552,7 +552,7 @@ mod tests {
         assert_eq!(uring.send(&stream, &[IoSlice::new(b"bytes")]), Sent::Bytes(5));
         uring.flush_sends();
         uring.ring.submit().expect("it is entered");
-        // It is sent, and its completion not taken: as long as that is so, nobody else gets the block.
+        // It is sent, and its completion not taken: as long as that is so, no other stream gets the block.
         assert!(!uring.outbound.is_whole() && uring.flying == 1);
         assert_eq!(uring.slots[Uring::index(&stream) as usize].outgoing, Outgoing::Flying);
         uring.enter(Until::Now).expect("it is entered");

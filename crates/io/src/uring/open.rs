@@ -27,11 +27,11 @@ pub struct Opened {
 /// Why there is no ring.
 #[derive(Debug)]
 pub struct Unavailable {
-    /// What was tried.
+    /// The step that failed.
     pub step: &'static str,
     /// The kernel's answer.
     pub error: io::Error,
-    /// What whoever runs the machine can do about it.
+    /// The remedy, for the operator of the machine.
     pub remedy: &'static str,
 }
 
@@ -70,7 +70,7 @@ impl Opened {
     /// A ring for at most `streams_max` connections at once, that `waker` can wake, with all its memory.
     ///
     /// # Errors
-    /// When the kernel has none, refuses it, or lacks one of the operations: what was tried, its answer and a remedy.
+    /// If the kernel has none, refuses it, or lacks one of the operations: what was tried, its answer and a remedy.
     pub fn open(waker: &Waker, streams_max: usize) -> Result<Self, Unavailable> {
         assert!(streams_max > 0 && streams_max < u32::MAX as usize / 2, "streams_max {streams_max}");
         let memory = |error| Unavailable::new("io_uring: memory for buffers", error);
@@ -109,7 +109,7 @@ fn build() -> io::Result<IoUring> {
     }
 }
 
-/// Whether the kernel has every operation that is used.
+/// Checks that the kernel has every operation that is used.
 fn probe(ring: &IoUring) -> Result<(), Unavailable> {
     let params = ring.params();
     let mut known = Probe::new();

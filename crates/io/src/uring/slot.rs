@@ -16,7 +16,7 @@ use crate::Token;
 use crate::listen::Stream;
 use std::os::fd::RawFd;
 
-/// What an operation is for, in the top byte of its `user_data`.
+/// The purpose of an operation, in the top byte of its `user_data`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Op {
@@ -57,7 +57,7 @@ pub(super) enum Life {
     Closing,
 }
 
-/// How bytes arrive.
+/// The way in which bytes are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Intake {
     /// No operation watches for them.
@@ -66,7 +66,7 @@ pub(super) enum Intake {
     Poll,
 }
 
-/// How far the taken-over bytes are.
+/// The state of the bytes that were taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
     /// There are none.
@@ -75,18 +75,18 @@ pub(super) enum Outgoing {
     Queued,
     /// With the kernel until it has completed.
     Flying,
-    /// The peer does not take them; a poll tells when it does.
+    /// The peer does not take them; a poll reports when it does.
     Stalled,
 }
 
-/// How the receiving side ended.
+/// The way in which the receiving side ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Closed,
     Reset,
 }
 
-/// What the owner has to be told.
+/// Events that are to be reported to the owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Due {
     pub(super) readable: bool,
@@ -128,7 +128,7 @@ pub(super) struct Slot {
     pub(super) poll_out: bool,
     pub(super) cancelling_out: bool,
     pub(super) wants_out: bool,
-    /// Nothing more is to be sent once the block is.
+    /// The sending side is to be shut down once the block is sent.
     pub(super) shut_after: bool,
     /// It is being detached: nothing watches for its bytes any more.
     pub(super) leaving: bool,
@@ -137,7 +137,7 @@ pub(super) struct Slot {
     pub(super) listed: bool,
 }
 
-/// What a connection costs beyond the shared buffers, with its place in the lists.
+/// Bytes of a connection beyond the shared buffers, with its place in the lists.
 const _: () = assert!(size_of::<Slot>() <= 120);
 
 impl Slot {

@@ -126,7 +126,7 @@ fn headline(results: &[RunResult]) -> String {
     format!("{} against {}: {}", other.name, first.name, ratios.join(", "))
 }
 
-/// What is on that page.
+/// Returns the body of that page.
 fn body(results: &[RunResult]) -> String {
     let warnings = warnings(results);
     let class = if warnings.is_empty() { "" } else { " warn" };

@@ -188,7 +188,7 @@ pub fn agents(result: &RunResult) -> String {
     table(&heads, &rows)
 }
 
-/// What went wrong; nothing if nothing did.
+/// Returns the table of faults; empty if there were none.
 pub fn faults(result: &RunResult) -> String {
     if result.figures.faults.is_empty() {
         return String::new();

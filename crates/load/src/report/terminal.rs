@@ -9,10 +9,10 @@ use crate::measure::VerbCounts;
 use crate::result::{Latencies, RunResult, StepResult};
 use page::words::{duration, grouped};
 
-/// What is known in the middle of a run.
+/// The state of a run in progress.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// What is being done, as `trial 7, bisect`.
+    /// Name of the current activity, such as `trial 7, bisect`.
     pub what: String,
     /// The share of the time that is over, 0 to 1; `None` if there is no end.
     pub done: Option<f64>,
@@ -26,7 +26,7 @@ pub struct Progress {
     pub answered: u64,
     /// Errors and wrong values so far.
     pub errors: u64,
-    /// What each verb did so far, up to `covered_ns`; empty where it is not asked for.
+    /// Counts of each verb so far, up to `covered_ns`; empty if they were not requested.
     pub verbs: Vec<VerbCounts>,
     /// From the start to the end of the last slice of the timeline.
     pub covered_ns: u64,

@@ -17,10 +17,10 @@ pub const ROUNDS_MAX: u32 = 101;
 /// An interval has at least this confidence, if there are rounds enough.
 const CONFIDENCE_MIN: f64 = 0.9;
 
-/// What one side did in one round.
+/// The measurements of one side in one round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round {
-    /// What the generator measured.
+    /// The generator's measurements.
     pub result: RunResult,
     /// CPU time that the server took for a request, in ns.
     pub server_cpu_ns: Option<f64>,
@@ -166,7 +166,7 @@ pub fn sides(a: &[Round], b: &[Round]) -> Vec<RunResult> {
         .collect()
 }
 
-/// What differs, as far as the rounds show it.
+/// Returns a sentence that lists the figures in which a and b differ, as far as the rounds show it.
 fn headline(rows: &[Vec<String>]) -> String {
     let shown = rows.iter().filter(|row| row[5] == "a" || row[5] == "b");
     let shown: Vec<String> = shown.map(|row| format!("{} {}", row[0].trim_end_matches(", /s"), row[3])).collect();

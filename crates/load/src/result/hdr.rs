@@ -10,7 +10,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 
 use super::RunResult;
 
-/// What the log's maxima are divided by: they are written in ms.
+/// Divisor of the log's maxima, which are written in ms.
 const NS_A_MS: f64 = 1e6;
 
 /// The text of `histogram`: V2, deflated, base 64.

@@ -3,7 +3,7 @@
 use super::Machine;
 
 impl Machine {
-    /// This one. What can not be read is left empty.
+    /// Returns the description of this machine. A field that cannot be read is left empty.
     pub fn here() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
@@ -13,7 +13,7 @@ impl Machine {
         Self { kernel: release, cpus, governor, ..Self::parse(&read("/proc/cpuinfo"), &read("/proc/meminfo")) }
     }
 
-    /// What the two files say.
+    /// Returns the machine that the contents of the two files describe.
     fn parse(cpuinfo: &str, meminfo: &str) -> Self {
         let field = |name: &str| {
             let mut lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// What comes next in a stream of instants.
+/// The next item of a stream of instants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// An instant: nanoseconds from the start.
@@ -19,7 +19,7 @@ pub trait OpenInstants: fmt::Debug + Send + Sync {
     /// The share of thread `thread` of `threads`, ascending. It is called in the thread, once a run.
     fn open(&self, thread: usize, threads: usize) -> Stream;
 
-    /// What ended the stream before its end, and what to do about it.
+    /// Returns the reason why the stream stopped before its end, and the remedy.
     fn fault(&self) -> Option<String> {
         None
     }
@@ -57,7 +57,7 @@ impl Instants {
         }
     }
 
-    /// What ended a stream before its end, and what to do about it.
+    /// Returns the reason why a stream stopped before its end, and the remedy.
     pub fn fault(&self) -> Option<String> {
         match self {
             Self::List(_) => None,

@@ -70,7 +70,7 @@ struct Rate {
     last_fraction: f64,
     /// Mass of the next request.
     mass: f64,
-    /// Where the next request lies.
+    /// Position of the next request.
     found: Found,
 }
 
@@ -145,12 +145,12 @@ impl Intents {
         taken
     }
 
-    /// Whether the next instant is not known yet, so that [`Intents::poll`] may find it.
+    /// Returns whether the next instant is not known yet. If so, [`Intents::poll`] may find it.
     pub const fn is_waiting(&self) -> bool {
         matches!(&self.source, Source::Trace(Trace { next: Next::NotYet, .. }))
     }
 
-    /// Whether there are no more instants, whatever the rate.
+    /// Returns whether there are no more instants, whatever the rate.
     pub const fn is_over(&self) -> bool {
         matches!(&self.source, Source::Trace(Trace { next: Next::End, .. }))
     }
@@ -207,7 +207,7 @@ impl Rate {
         }
     }
 
-    /// Where the next request's mass is worked off.
+    /// Finds the instant at which the next request's mass is used up.
     fn find(&self) -> Found {
         let (mut at_ns, mut fraction, mut mass, mut rate) =
             (self.last_ns, self.last_fraction, self.mass, self.rate_per_ns);

@@ -26,7 +26,7 @@ pub use shape::Shape;
 /// The highest rate that can be asked for, in requests a second over all threads.
 pub const RATE_PER_S_MAX: f64 = 1e9;
 
-/// How single requests lie within the rate.
+/// Distribution of single requests within the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
@@ -36,15 +36,16 @@ pub enum Pace {
     Poisson,
 }
 
-/// When requests are sent. As data it is a plan by rate: a trace's instants stay on the host that has read them.
+/// Plan of the times at which requests are sent. As data it is a plan by rate: a trace's instants stay on the host that
+/// has read them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Plan {
     /// By a rate. The rate itself is live: it is the engine's `Control` that holds it.
     Rate {
-        /// How single requests lie within the rate.
+        /// Distribution of single requests within the rate.
         pace: Pace,
-        /// How the rate moves over time.
+        /// Change of the rate over time.
         shape: Shape,
     },
     #[serde(skip)]
@@ -57,7 +58,7 @@ pub enum Plan {
     },
 }
 
-/// What is wrong with a plan, and what to write instead.
+/// Description of an invalid plan, and of what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError(pub String);
 

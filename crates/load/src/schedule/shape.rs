@@ -3,7 +3,7 @@
 use super::PlanError;
 use std::f64::consts::TAU;
 
-/// How a rate moves over time. Its time begins with the run, warm-up included.
+/// Change of a rate over time. Its time begins with the run, warm-up included.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
@@ -22,14 +22,14 @@ pub enum Shape {
         from: f64,
         /// Factor at the end, above 0.
         to: f64,
-        /// How long it takes, in nanoseconds, above 0.
+        /// Duration of the change in nanoseconds, above 0.
         over_ns: u64,
     },
     /// A wave around the rate.
     Sine {
         /// Length of a wave in nanoseconds, above 0.
         period_ns: u64,
-        /// How far it swings, as a share of the rate: from 0 to 1.
+        /// Amplitude as a share of the rate: from 0 to 1.
         swing: f64,
     },
 }
@@ -57,7 +57,7 @@ impl Shape {
         self.integral(end_ns) - self.integral(begin_ns)
     }
 
-    /// How long after `begin_ns` the factor's integral comes to `mass_ns`; infinite if it never does.
+    /// Returns the time after `begin_ns` at which the factor's integral reaches `mass_ns`; infinite if it never does.
     pub fn span_of(&self, begin_ns: f64, mass_ns: f64) -> f64 {
         if mass_ns <= 0.0 {
             return 0.0;
@@ -115,7 +115,8 @@ impl Shape {
     }
 }
 
-/// What falls on the end of a burst, give or take a rounding, belongs to the next one.
+/// Returns the time that `mass_ns` takes. Mass that reaches the end of a burst, within a rounding error, belongs to the
+/// next burst.
 fn on_off_span(begin_ns: f64, mass_ns: f64, on: f64, off: f64) -> f64 {
     const ROUNDING_NS: f64 = 1e-3;
     let whole = on + off;

@@ -32,10 +32,10 @@ use hdrhistogram::Histogram;
 use objective::Condition;
 use rate::Rate;
 
-/// What a trial is run for.
+/// Purpose of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Nothing is judged: caches fill, connections open.
+    /// Warm-up, which is not judged: caches fill, connections open.
     WarmUp,
     /// The rate is doubled, or halved while the first rate is too high.
     Rise,
@@ -47,23 +47,23 @@ pub enum Phase {
     Step,
 }
 
-/// What is asked of a [`Trial`].
+/// Parameters of a [`Trial`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ask {
     /// The rate at which requests are due.
     pub rate: Rate,
-    /// How long they are.
+    /// Duration of the requests.
     pub duration: Duration,
-    /// What for.
+    /// Purpose of the trial.
     pub phase: Phase,
-    /// How many trials came before.
+    /// Number of trials before this one.
     pub number: u32,
 }
 
-/// What a trial showed.
+/// Measurements of a trial.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// When requests were first due, in s since the start of the whole run.
+    /// Time at which requests were first due, in s since the start of the whole run.
     pub began_s: f64,
     /// Requests that were due a second; a random schedule is off the rate that was asked for.
     pub offered_per_s: f64,
@@ -109,7 +109,7 @@ impl Observed {
 /// Why a trial has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Somebody asked for the end.
+    /// A stop was requested.
     Asked,
     /// It could not be run: what happened, and the remedy.
     Failed(String),
@@ -120,20 +120,20 @@ pub trait Trial {
     /// Runs it, and gives what was seen; the service has answered or given up everything before it returns.
     fn run(&mut self, ask: Ask) -> Result<Observed, Stop>;
 
-    /// Is told how the trial was judged.
+    /// Receives the verdict on the trial.
     fn judged(&mut self, step: &Step) {
         let _ = step;
     }
 }
 
-/// How the search goes.
+/// Parameters of the search.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// All must hold.
     pub objectives: Vec<Condition>,
     /// The least share of the offered rate that must be achieved, 0 to 1.
     pub throughput_min: f64,
-    /// Where the rise begins.
+    /// First rate of the rise.
     pub start: Rate,
     /// No trial is above it.
     pub rate_max: Rate,
@@ -143,9 +143,9 @@ pub struct Settings {
     pub tolerance: f64,
     /// Trials that must agree on each end of the interval.
     pub confirmations: u32,
-    /// How long a trial is.
+    /// Duration of a trial.
     pub trial: Duration,
-    /// How long the warm-up is; zero for none.
+    /// Duration of the warm-up; zero for none.
     pub warm_up: Duration,
     /// Trials at most.
     pub trials_max: u32,
@@ -171,11 +171,11 @@ impl Default for Settings {
 /// One trial and its judgement.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// What was asked.
+    /// Parameters of the trial.
     pub ask: Ask,
-    /// What was seen.
+    /// Measurements of the trial.
     pub observed: Observed,
-    /// What did not hold, in words; empty if all did.
+    /// Descriptions of the objectives that did not hold; empty if all did.
     pub broken: Vec<String>,
 }
 
@@ -186,7 +186,7 @@ impl Step {
     }
 }
 
-/// How a search ended.
+/// Outcome of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
     /// The answer is bounded from both sides.
@@ -214,10 +214,10 @@ pub struct Interval {
     pub confidence: Option<f64>,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// How it ended.
+    /// Outcome of the search.
     pub end: End,
     /// The highest rate at which the objectives were kept: by repeats taken together if `end` is [`End::Found`], else
     /// by the trials that there were.
@@ -391,7 +391,7 @@ impl Search<'_> {
         Ok(Rate::new((rate.per_s() * (1.0 + self.settings.tolerance)).min(self.settings.rate_max.per_s())))
     }
 
-    /// Whether most of the repeats at `rate` keep the objectives, and all of them taken together do.
+    /// Returns whether most of the repeats at `rate` meet the objectives, and all repeats taken together do.
     fn holds_together(&mut self, rate: Rate) -> Result<bool, End> {
         let mut failures = 0;
         for _ in 0..self.settings.confirmations {
@@ -408,8 +408,8 @@ impl Search<'_> {
         self.steps.iter().filter(move |step| step.ask.rate == rate && step.ask.phase == Phase::Confirm)
     }
 
-    /// Whether as many repeats as are asked for all end with `passing`, those included that were already run; the first
-    /// that does not ends it.
+    /// Returns whether the required number of repeats all end with `passing`. Repeats that were already run count. The
+    /// first that differs ends the check.
     fn unanimous(&mut self, rate: Rate, passing: bool) -> Result<bool, End> {
         if self.repeats(rate).any(|step| step.passed() != passing) {
             return Ok(false);
@@ -443,7 +443,7 @@ impl Search<'_> {
     }
 }
 
-/// How an interval came about, in a sentence.
+/// Describes in a sentence how an interval was obtained.
 pub fn method(settings: &Settings) -> String {
     match settings.step {
         Some(step) => format!(

@@ -19,7 +19,7 @@ use page::words::{duration, grouped};
 /// Conditions of one list at most.
 pub const CONDITIONS_MAX: usize = 16;
 
-/// What a condition looks at.
+/// Figure that a condition examines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
     /// The response time that this share (0 to 1) of all requests do not exceed, in ns.
@@ -38,7 +38,7 @@ pub enum What {
     Rate,
 }
 
-/// How a figure stands to its limit.
+/// Relation of a figure to its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// At most.
@@ -54,9 +54,9 @@ pub enum Relation {
 /// One condition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Condition {
-    /// What it looks at.
+    /// Figure that the condition examines.
     pub what: What,
-    /// How the figure must stand to the limit.
+    /// Relation that the figure must have to the limit.
     pub relation: Relation,
     /// The limit, in the unit of `what`.
     pub limit: f64,
@@ -176,12 +176,12 @@ fn percent(text: &str) -> Option<f64> {
 }
 
 impl Condition {
-    /// Whether `observed` keeps it.
+    /// Returns whether `observed` meets the condition.
     pub fn holds(&self, observed: &Observed) -> bool {
         self.holds_for(self.what.of(observed))
     }
 
-    /// Whether a figure of `value` keeps it.
+    /// Returns whether a figure of `value` meets the condition.
     pub fn holds_for(&self, value: f64) -> bool {
         match self.relation {
             Relation::AtMost => value <= self.limit,

@@ -26,9 +26,9 @@ use crate::search::rate::Rate;
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 /// Header lines of a request at most.
 const HEADERS_MAX: usize = 64;
-/// How long a peer may take.
+/// Time limit for a peer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often the thread looks whether it is to end.
+/// Interval at which the thread checks whether it must end.
 const LOOK: Duration = Duration::from_millis(50);
 
 const HELP: &str = "GET /metrics, GET /rate, PUT /rate with a body as 50k, PUT /ratelimit/50000, POST /quitquitquit\n";
@@ -44,7 +44,7 @@ impl Admin {
     /// Serves at `addr` what is said to and seen of `desk`.
     ///
     /// # Errors
-    /// When the address can not be listened on.
+    /// If the port cannot listen on the address.
     pub fn start(addr: &str, desk: Arc<Desk>) -> std::io::Result<Self> {
         let listener = TcpListener::bind(addr)?;
         listener.set_nonblocking(true)?;
@@ -62,7 +62,7 @@ impl Admin {
         Ok(Self { addr, stop, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the port listens.
     pub const fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -169,7 +169,7 @@ fn set_rate(text: &str, desk: &Desk) -> (u16, String) {
     }
 }
 
-/// What is known in the middle of a run.
+/// Returns the metrics of a run in progress.
 fn live_metrics(desk: &Desk) -> String {
     let mut out = String::new();
     let Some((what, live)) = desk.live() else { return "# no run is under way\n".to_owned() };

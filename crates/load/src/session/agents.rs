@@ -47,7 +47,7 @@ pub(super) fn slowest(agents: &[AgentFigures]) -> Option<String> {
     ))
 }
 
-/// What the hosts did over the time of a session.
+/// Timelines of the hosts over a session.
 #[derive(Debug, Default)]
 pub(super) struct Lines(Vec<Timeline>);
 

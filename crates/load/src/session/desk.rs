@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::engine::{Control, Live};
 use crate::search::rate::Rate;
 
-/// Where a session is spoken to.
+/// Control point of a session.
 #[derive(Debug, Default)]
 pub struct Desk {
     current: Mutex<Current>,
@@ -22,29 +22,29 @@ struct Current {
     is_set: bool,
     /// A run at a rate that may be set comes later.
     is_awaited: bool,
-    /// What is being done.
+    /// Name of the current activity.
     what: String,
     /// The rate that was asked for from outside.
     asked: Option<Rate>,
 }
 
-/// Who sets the rate of a run.
+/// Party that sets the rate of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Freedom {
-    /// Whoever asks: it holds from then on, for what follows too.
+    /// Any caller: the rate holds from then on, also for later runs.
     Free,
-    /// Whoever asks: it holds until the run ends, as the next has a rate of its own.
+    /// Any caller: the rate holds until the run ends, as the next run has a rate of its own.
     ThisRun,
     /// A search.
     Searching,
-    /// Nobody: it is a closed loop.
+    /// None: it is a closed loop.
     Closed,
-    /// Nobody: nothing runs yet.
+    /// None: nothing runs yet.
     #[default]
     NotYet,
 }
 
-/// What became of a rate that was asked for.
+/// Outcome of a request for a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateTaken {
     /// It holds from now on.
@@ -73,7 +73,7 @@ pub enum RateRefused {
     Searching,
     /// A closed loop has none, nor has a trace.
     Closed,
-    /// Nothing runs that has one.
+    /// No run that has a rate is under way.
     NotYet,
 }
 
@@ -101,7 +101,7 @@ impl Desk {
         }
     }
 
-    /// Whether [`Desk::stop`] was called.
+    /// Returns whether [`Desk::stop`] was called.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }
@@ -149,7 +149,7 @@ impl Desk {
         Some((what, control.live()))
     }
 
-    /// Whether a rate was set from outside during the run that began last.
+    /// Returns whether a rate was set from outside during the run that began last.
     pub(super) fn is_rate_set(&self) -> bool {
         self.lock().is_set
     }

@@ -11,7 +11,7 @@ use crate::measure::Slice;
 use crate::report::terminal::Progress;
 use crate::result::{Interval, Latencies, latencies};
 
-/// How often a run is looked at, at least.
+/// Longest time between two looks at a run.
 const LOOK_MAX: Duration = Duration::from_millis(250);
 
 /// Intervals of a run whose histograms are known, with the number of its slices that are in them.
@@ -21,7 +21,7 @@ pub struct Cut {
     intervals: Vec<(u64, Latencies)>,
 }
 
-/// Looks at `control` until `over` says so or hangs up. `tell` is shown what goes on.
+/// Looks at `control` until `over` returns true or hangs up. Passes the progress to the callback.
 pub fn follow(
     control: &Control,
     slice_ns: u64,
@@ -47,7 +47,7 @@ pub fn follow(
                 before.clone_from(now);
             }
         }
-        // What verbs did since the last look is told in the end too.
+        // What verbs did since the last look is reported at the end too.
         let is_told = matches!(live.phase, Phase::WarmUp | Phase::Measuring) || !live.verbs.is_empty();
         if let (Some(slice), true) = (newest, is_told && (!ended || !live.verbs.is_empty())) {
             tell(&Progress {

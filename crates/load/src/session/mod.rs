@@ -35,7 +35,7 @@ use crate::timeline::{Recorder, Source};
 use crate::traffic::Traffic;
 use trials::Trials;
 
-/// What a session does.
+/// Kind of session.
 #[derive(Clone, Debug)]
 pub enum Mode {
     /// One run at a rate, which may be changed meanwhile.
@@ -55,27 +55,27 @@ pub enum Mode {
 pub struct Stepped {
     /// In the order in which they are run; one at least.
     pub rates: Vec<Rate>,
-    /// How long each is kept.
+    /// Duration of each rate.
     pub each: Duration,
 }
 
 /// A session to run.
 pub struct Job {
-    /// What is known of the result before: name, targets, arguments, machine.
+    /// The part of the result that is known in advance: name, targets, arguments, machine.
     pub known: RunResult,
     /// The engine's configuration; a search sets the times of its trials itself.
     pub config: Config,
-    /// What is done.
+    /// Kind of session.
     pub mode: Mode,
-    /// What a run at a rate is judged by.
+    /// Conditions by which a run at a rate is judged.
     pub objectives: Vec<Condition>,
-    /// What must hold in the end.
+    /// Conditions that must hold at the end.
     pub assertions: Vec<Condition>,
-    /// What is read meanwhile.
+    /// Sources that are read during the session.
     pub sources: Vec<Box<dyn Source>>,
 }
 
-/// Who is told how it goes.
+/// Receiver of a session's progress.
 pub trait View: Send {
     /// In the middle of a run.
     fn progress(&mut self, progress: &Progress);
@@ -83,7 +83,7 @@ pub trait View: Send {
     fn step(&mut self, step: &StepResult);
 }
 
-/// What carries one run out: the engine of this host, or the agents of several.
+/// Function that carries out one run: the engine of this host, or the agents of several.
 pub type Carry<'a> = &'a mut dyn FnMut(&Config, &Control) -> Result<Run, Error>;
 
 /// Runs `job` on this host. `make_traffic` is called once in each thread of each run.

@@ -28,7 +28,7 @@ pub(super) struct Trials<'a> {
     /// Why the generator was the limit, in a few words, by the trial's number.
     limits: HashMap<u32, String>,
     error: Option<Error>,
-    /// When the last run's schedule began, in s since the start.
+    /// Time at which the last run's schedule began, in s since the start.
     began_s: f64,
     lines: agents::Lines,
     /// Rates follow one another, and none is judged.
@@ -59,12 +59,12 @@ impl<'a> Trials<'a> {
         std::mem::take(&mut self.intervals)
     }
 
-    /// Whether the last run's rate was set from outside.
+    /// Returns whether the last run's rate was set from outside.
     pub fn is_rate_set(&self) -> bool {
         self.desk.is_rate_set()
     }
 
-    /// What the hosts of the runs did meanwhile.
+    /// Takes the timelines that the hosts recorded during the runs.
     pub fn take_lines(&mut self) -> Vec<Timeline> {
         std::mem::take(&mut self.lines).into_timelines()
     }
@@ -119,7 +119,7 @@ impl<'a> Trials<'a> {
         let ago_ms = base::clock::UnixMillis::now().0.saturating_sub(run.started_unix_ms);
         self.began_s = (self.started.elapsed().as_secs_f64() - ago_ms as f64 / 1e3).max(0.0);
         self.lines.add(&run.hosts, self.began_s);
-        // What ends behind the run is a few answers in a slice that was cut off: no rate can be told from it.
+        // After the end of the run there are only a few answers, in a slice that was cut off: they give no rate.
         let within = run.bulk.timeline.partition_point(|slice| slice.begin_ns < length_ns);
         self.intervals.extend(cut.intervals(&run.bulk.timeline[..within], self.began_s));
         Ok(run)
@@ -153,7 +153,7 @@ pub(super) fn brief(limit: &Limit) -> String {
     }
 }
 
-/// What a run says of the service.
+/// Returns what a run shows about the service.
 pub(super) fn observed(run: &Run, began_s: f64) -> Observed {
     let totals = &run.bulk.totals;
     let seconds = run.bulk.measured_ns as f64 / 1e9;

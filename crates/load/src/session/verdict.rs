@@ -91,7 +91,7 @@ fn broken(objectives: &[Condition], figures: &Figures) -> Vec<String> {
         .collect()
 }
 
-/// What is said of every session: assertions, the limit, and what the reader should know.
+/// Adds what every session reports: assertions, the limit, and what the reader should know.
 pub(super) fn finish(job: &Job, result: &mut RunResult) {
     result.assertions = job
         .assertions
@@ -133,7 +133,7 @@ fn asserted(what: What, result: &RunResult) -> f64 {
     }
 }
 
-/// When objectives were broken, in s since the start.
+/// Returns the spans of time in which objectives were broken, in s since the start.
 fn broken_spans(job: &Job, result: &RunResult) -> Vec<(f64, f64)> {
     match &result.search {
         Some(search) => {

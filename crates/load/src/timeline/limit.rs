@@ -75,7 +75,8 @@ impl Rule {
         Self { source, name, threshold, rise: 3.0, words }
     }
 
-    /// When `line` rose over the threshold, how high it then was, if it explains what happened in `broken`.
+    /// Returns the time at which `line` rose over the threshold and its value then, if it explains what happened in
+    /// `broken`.
     fn risen(&self, line: &Timeline, broken: &[(f64, f64)]) -> Option<(f64, f64)> {
         let least = line.points.iter().map(|point| point.1).fold(f64::MAX, f64::min);
         let threshold = if self.rise > 1.0 && line.unit != "share" {
@@ -102,8 +103,8 @@ impl Rule {
     }
 }
 
-/// What held the rate down, from what happened in the spans of time `broken` (from, to, in s since the start) in which
-/// objectives were broken; `None` if nothing that was watched explains it.
+/// Returns the cause that held the rate down. `broken` lists the spans of time (from, to, in s since the start) in
+/// which objectives were broken. Returns `None` if nothing that was watched explains it.
 pub fn limit(timelines: &[Timeline], broken: &[(f64, f64)]) -> Option<Limit> {
     let mut risen: Vec<(f64, usize, &Rule, &Timeline, f64)> = Vec::new();
     for (order, rule) in RULES.iter().enumerate() {

@@ -10,7 +10,7 @@
 //!                    timelines ──> limit: what was over its threshold while objectives were broken, in order of time
 //! ```
 //!
-//! Invariants: a source that can not be read leaves a gap and never stops a run; threads, timelines and points are
+//! Invariants: a source that cannot be read leaves a gap and never stops a run; threads, timelines and points are
 //! bounded.
 
 pub mod host;
@@ -33,7 +33,7 @@ pub const POINTS_MAX: usize = 4096;
 /// Time between two readings at first.
 pub const PERIOD: Duration = Duration::from_millis(500);
 
-/// What a figure's value means.
+/// Meaning of a figure's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A share of 1.
@@ -66,9 +66,9 @@ impl Unit {
 /// A figure, as it was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// What it is; `group/name` where several belong into one picture.
+    /// Name of the figure; `group/name` if several belong into one picture.
     pub name: String,
-    /// What its value means.
+    /// Meaning of the value.
     pub unit: Unit,
     /// The value.
     pub value: f64,
@@ -83,10 +83,10 @@ impl Reading {
 
 /// Something that can be read again and again.
 pub trait Source: Send {
-    /// Whose figures they are: `host`, `server` or `generator`.
+    /// Returns the owner of the figures: `host`, `server` or `generator`.
     fn whose(&self) -> &'static str;
 
-    /// The figures now; none if they can not be had.
+    /// Returns the current figures; none if they cannot be read.
     fn read(&mut self) -> Vec<Reading>;
 }
 
@@ -157,7 +157,7 @@ impl Lines {
     }
 }
 
-/// A thread that reads sources until it is told to end.
+/// A thread that reads sources until it is stopped.
 pub struct Recorder {
     end: Sender<()>,
     thread: JoinHandle<Lines>,

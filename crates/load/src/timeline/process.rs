@@ -20,7 +20,7 @@ pub struct Process {
     at: Option<Instant>,
 }
 
-/// What a thread has done since its start.
+/// Counters of a thread since its start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thread {
     /// Its name.
@@ -102,7 +102,7 @@ pub fn readings(before: &HashMap<u32, Thread>, now: &HashMap<u32, Thread>, passe
         Reading::new("page faults a second/minor", Unit::Count, total(|t| t.minor_faults)),
         Reading::new("page faults a second/major", Unit::Count, total(|t| t.major_faults)),
     ];
-    // A name that is one thread's alone stays the same when the thread is started anew.
+    // A name that only one thread has stays the same when the thread is restarted.
     for (tid, share) in ran.iter().take(THREADS_SHOWN_MAX) {
         let name = &now[tid].name;
         let is_alone = now.values().filter(|thread| thread.name == *name).count() == 1;

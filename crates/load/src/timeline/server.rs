@@ -12,12 +12,12 @@ use crate::tls::{Client, Failure, Maker, Settings};
 
 /// An answer's bytes at most.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
-/// How long a server may take to answer.
+/// Time limit for a server's answer.
 const PATIENCE: Duration = Duration::from_millis(1000);
 /// Readings that are left out after one that failed.
 const REST_READINGS: u32 = 4;
 
-/// How the server is asked.
+/// Source of the server's own figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Account {
     /// `stats`, at the port that clients use.
@@ -36,7 +36,7 @@ pub struct Server {
     rest: u32,
 }
 
-/// What `stats` has that is worth a line: its name there, ours, what it means.
+/// Figures of `stats` that are recorded: name there, our name, unit.
 const STATS: [(&str, &str, Unit); 12] = [
     ("rusage_user", "CPU by its own account/user", Unit::SecondsSpent),
     ("rusage_system", "CPU by its own account/system", Unit::SecondsSpent),
@@ -52,7 +52,7 @@ const STATS: [(&str, &str, Unit); 12] = [
     ("lrutail_reflocked", "locked tail items a second", Unit::PerSecond),
 ];
 
-/// The same of `INFO`.
+/// Figures of `INFO` that are recorded: name there, our name, unit.
 const INFO: [(&str, &str, Unit); 11] = [
     ("used_cpu_user", "CPU by its own account/user", Unit::SecondsSpent),
     ("used_cpu_sys", "CPU by its own account/system", Unit::SecondsSpent),
@@ -67,7 +67,7 @@ const INFO: [(&str, &str, Unit); 11] = [
     ("latest_fork_usec", "latest fork, us", Unit::Count),
 ];
 
-/// The same of `/metrics`; labels other than `worker` are added up.
+/// Figures of `/metrics` that are recorded: name there, our name, unit. Labels other than `worker` are added up.
 const METRICS: [(&str, &str, Unit); 14] = [
     ("gannet_cpu_seconds_total", "CPU by its own account/all", Unit::SecondsSpent),
     ("gannet_worker_ops_total", "operations a second by worker", Unit::PerSecond),
@@ -91,14 +91,14 @@ impl Server {
         Self { address: address.to_owned(), account, tls: None, rest: 0 }
     }
 
-    /// The same, asked over TLS where it is reached by TCP.
+    /// Returns this source, which then asks over TLS if it reaches the server by TCP.
     #[must_use]
     pub fn secured(self, tls: Option<&Client>) -> Self {
         let maker = |client: &Client| Some(client.maker(&[self.address.parse().ok()?], 1));
         Self { tls: tls.and_then(maker), ..self }
     }
 
-    /// The account as text; `None` if it can not be had.
+    /// Returns the account as text; `None` if it cannot be read.
     pub fn text(&self) -> Option<String> {
         self.fetch().ok().flatten()
     }
@@ -130,10 +130,10 @@ impl Server {
         self.name_in(&self.text()?)
     }
 
-    /// The same of a server that may not let this client in by TLS.
+    /// Returns the server's description as [`Self::describe`] does. The server may refuse this client by TLS.
     ///
     /// # Errors
-    /// Why it can not be reached by TLS. Whatever else goes wrong is no error here.
+    /// If the server cannot be reached by TLS. No other failure is an error here.
     pub fn meet(&self) -> Result<Option<String>, Failure> {
         match (self.fetch(), &self.tls) {
             (Ok(text), _) => Ok(text.and_then(|text| self.name_in(&text))),
@@ -149,7 +149,7 @@ impl Server {
         }
     }
 
-    /// Whether a handshake comes about, whoever the server says it is.
+    /// Returns whether a handshake succeeds, without verifying the server's identity.
     fn speaks_tls(&self) -> bool {
         let Ok(client) = Client::new(&Settings { insecure: true, ..Settings::default() }) else { return false };
         let asked = Self::new(&self.address, self.account).secured(Some(&client));

@@ -15,7 +15,7 @@ pub struct Failure {
     /// A short name that does not change: `tls-unknown-ca`, `tls-certificate-expired`, `tls-wrong-name`,
     /// `tls-not-spoken` ...
     pub name: &'static str,
-    /// What it was, and what to do.
+    /// Description of the failure, and the remedy.
     pub what: String,
 }
 
@@ -48,12 +48,12 @@ impl Failure {
         matches!(self.name, "tls-closed" | "tls-broken")
     }
 
-    /// What `error` means to somebody who asked for `settings`.
+    /// Returns the failure that `error` means for a connection with `settings`.
     pub fn of(error: &Error, settings: &Settings) -> Self {
         match error {
             Error::InvalidCertificate(error) => of_certificate(error, settings),
             Error::AlertReceived(alert) => of_alert(*alert, settings),
-            // What is no record at all: the state of a connection tells what it was, where bytes are at hand.
+            // The bytes are no TLS record: the state of a connection shows what they were, if bytes are at hand.
             Error::InvalidMessage(InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion) => {
                 Self::not_spoken(&[])
             }
@@ -68,7 +68,7 @@ impl Failure {
         }
     }
 
-    /// What came first was no TLS.
+    /// Returns the failure of a peer whose first bytes were not TLS.
     pub fn not_spoken(first: &[u8]) -> Self {
         let seen = String::from_utf8_lossy(&first[..first.len().min(SHOWN_BYTES_MAX)]).into_owned();
         let seen = if seen.is_empty() { "something else".to_owned() } else { format!("{seen:?}") };

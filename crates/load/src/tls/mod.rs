@@ -3,7 +3,7 @@
 //! ```text
 //!   Settings   as people write them: files, a name, versions
 //!     Client     the files read and checked: what connections are secured with, for all threads of a run
-//!       Maker      one thread's: the names of its targets and its sessions, so that a connection made anew resumes
+//!       Maker      one thread's: the names of its targets and its sessions, so that a reopened connection resumes
 //!   Failure    why a connection could not be secured, or broke: its name, what it was, what to do
 //! ```
 //!
@@ -37,8 +37,8 @@ use sessions::Sessions;
 /// A file of certificates or keys is not larger than this, in bytes.
 const PEM_BYTES_MAX: u64 = 8 << 20;
 
-/// What connections are secured with. Two are equal when they were made from equal settings; as data it is these, so
-/// that another host reads the files of the same names.
+/// Material that secures connections. Two are equal if they were made from equal settings. As data it is these
+/// settings, so that another host reads the files of the same names.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "Settings", into = "Settings")]
 pub struct Client {
@@ -112,7 +112,7 @@ impl Client {
         Ok(Self { settings: settings.clone(), config: Arc::new(config) })
     }
 
-    /// What it was made from.
+    /// Returns the settings from which it was made.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -141,7 +141,7 @@ impl Client {
         } else {
             Resumption::disabled()
         };
-        // A name that can not be is refused before a run; here it would only leave its connections unsecured.
+        // An invalid name is refused before a run; here it would only leave its connections unsecured.
         let names = targets.iter().map(|target| self.server_name(target).ok().flatten()).collect();
         Maker { config: Arc::new(config), names, settings: self.settings.clone() }
     }
@@ -160,7 +160,7 @@ impl Maker {
     /// The state of a new connection to `target`; `None` if that is not secured.
     ///
     /// # Errors
-    /// When the library can not make one.
+    /// If the library cannot make a connection.
     pub fn make(&self, target: usize) -> Result<Option<ClientConnection>, Failure> {
         let Some(name) = self.names.get(target).cloned().flatten() else { return Ok(None) };
         ClientConnection::new(Arc::clone(&self.config), name)
@@ -168,7 +168,7 @@ impl Maker {
             .map_err(|error| Failure::of(&error, &self.settings))
     }
 
-    /// What it was made from.
+    /// Returns the settings from which it was made.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -199,7 +199,7 @@ fn roots(settings: &Settings) -> Result<RootCertStore, Fault> {
 
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// What the client shows for itself.
+/// Reads the certificate chain and the key with which the client authenticates itself.
 fn identity(settings: &Settings) -> Result<Option<Identity>, Fault> {
     let Some(path) = &settings.certificate else { return Ok(None) };
     let chain = certificates("targets.tls.certificate", path)?;

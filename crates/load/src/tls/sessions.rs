@@ -1,4 +1,4 @@
-//! Sessions of one thread, to be resumed by connections that are made anew.
+//! Sessions of one thread, for resumption when connections are reopened.
 //!
 //! Clients resume on a reconnect what the connection before had. A ticket of TLS 1.3 is used once and a session of 1.2
 //! any number of times, so that a thread keeps as many tickets for a server as it has connections: all of them resume
@@ -14,7 +14,7 @@ use rustls::pki_types::ServerName;
 /// Servers whose sessions are kept at most.
 const SERVERS_MAX: usize = 1024;
 
-/// What is known of one server.
+/// Data about one server.
 #[derive(Debug)]
 struct Server {
     name: ServerName<'static>,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::workload::Fault;
 
-/// What is asked for of TLS.
+/// TLS options of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
@@ -26,7 +26,7 @@ pub struct Settings {
     pub insecure: bool,
     /// Which versions are spoken.
     pub versions: Versions,
-    /// A connection that is made anew resumes an earlier session where the server allows it.
+    /// A reopened connection resumes an earlier session if the server allows it.
     pub resume: bool,
 }
 
@@ -100,7 +100,7 @@ impl Versions {
 }
 
 impl Settings {
-    /// What can not be meant, without a look at the files.
+    /// Returns the settings that are invalid or contradict each other, without a look at the files.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut fault = |field: &str, what: String, remedy: &str| {
@@ -125,7 +125,7 @@ impl Settings {
         faults
     }
 
-    /// How the server is verified, in words.
+    /// Describes how the server is verified.
     pub fn words(&self) -> String {
         let by = match (&self.ca, self.insecure) {
             (_, true) => return "the server is NOT verified: any certificate is taken".to_owned(),

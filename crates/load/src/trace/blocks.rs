@@ -17,7 +17,7 @@
 use super::Entry;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// What a recorded trace begins with.
+/// First bytes of a recorded trace.
 pub const MAGIC: &[u8; 8] = b"GNTTRACE";
 /// The version that is written, and the only one that is read.
 pub const VERSION: u16 = 1;
@@ -38,16 +38,16 @@ const CHOSEN_SECRET: u32 = 1;
 const CHECKED: usize = 24;
 const SUMMARY_BYTES: usize = 40;
 
-/// What is known of a trace before its entries.
+/// Facts about a trace that are known before its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// When it began, in microseconds since 1970.
+    /// Time at which the trace began, in microseconds since 1970.
     pub began_unix_us: u64,
     /// The secret of the key hashes was chosen and not drawn: keys of traces with the same one can be matched.
     pub chosen_secret: bool,
 }
 
-/// What is known of a trace when it ends.
+/// Facts about a trace that are known at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Entries that were written.
@@ -199,7 +199,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// What is before a block's payload.
+/// Header of a block, before its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHead {
     kind: u32,
@@ -211,7 +211,7 @@ pub struct BlockHead {
     check: u64,
 }
 
-/// What a block holds.
+/// Content of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Entries, in order.

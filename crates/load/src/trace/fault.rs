@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where in a trace something is wrong.
+/// Place of a fault in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The file itself.
@@ -21,16 +21,16 @@ pub enum Place {
     },
 }
 
-/// What is wrong with a trace. Shows as `day.csv:17: what is wrong; what to do`.
+/// Fault of a trace. Shows as `day.csv:17: what is wrong; what to do`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The file, as it was named.
     pub path: PathBuf,
-    /// Where in it.
+    /// Place of the fault in the file.
     pub place: Place,
-    /// What is wrong.
+    /// Description of the fault.
     pub what: String,
-    /// What to do about it.
+    /// Remedy for the fault.
     pub remedy: String,
 }
 
@@ -52,9 +52,9 @@ impl std::error::Error for Fault {}
 /// A fault without its place: what is wrong, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// What is wrong.
+    /// Description of the fault.
     pub what: String,
-    /// What to do about it.
+    /// Remedy for the fault.
     pub remedy: &'static str,
 }
 

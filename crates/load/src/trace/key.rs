@@ -5,12 +5,13 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
-/// The shortest key that is spelled: so many characters tell 64 bits apart.
+/// Length of the shortest key that is spelled: this many characters distinguish 64 bits.
 pub const KEY_TEXT_BYTES_MIN: usize = 11;
 
 const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 
-/// What keys are hashed with. It is in no file: who does not know it can not tell whether a key is in a trace.
+/// Secret with which keys are hashed. It is in no file: without it, a reader cannot find out whether a key is in a
+/// trace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret([u8; 16]);
 

@@ -6,7 +6,7 @@
 //!                oracleGeneral, .zst too ────────────────┘               Spread: seconds become instants
 //! ```
 //!
-//! Invariants: no file is ever in memory whole; instants never descend; what can not be read is a [`Fault`] that names
+//! Invariants: no file is ever in memory whole; instants never descend; what cannot be read is a [`Fault`] that names
 //! the file, the line, entry or block, and what to do; an entry holds a hash of its key and never the key.
 
 pub mod blocks;
@@ -33,7 +33,7 @@ pub use spread::SECOND_ENTRIES_MAX;
 pub struct Entry {
     /// Microseconds since the trace's beginning.
     pub at_us: u64,
-    /// Tells keys apart; not the key.
+    /// Hash that distinguishes keys; not the key.
     pub key: u64,
     /// Length of the key in bytes.
     pub key_bytes: u32,
@@ -43,9 +43,9 @@ pub struct Entry {
     pub ttl_s: u32,
     /// Number of the connection or client that asked.
     pub connection: u32,
-    /// What was asked.
+    /// Operation that was requested.
     pub verb: Verb,
-    /// What came of it.
+    /// Outcome of the request.
     pub outcome: Outcome,
     /// It is of one request with the entry before it.
     pub joined: bool,
@@ -67,7 +67,7 @@ impl Default for Entry {
     }
 }
 
-/// What a request asks for.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Verb {
@@ -82,7 +82,7 @@ pub enum Verb {
     Add = 3,
     /// Stores if something is there.
     Replace = 4,
-    /// Stores if nobody stored since it was read.
+    /// Stores if no other client stored since it was read.
     Cas = 5,
     /// Adds to the end of what is there.
     Append = 6,
@@ -162,7 +162,7 @@ impl Verb {
     }
 }
 
-/// What came of a request, as far as the trace knows.
+/// Outcome of a request, as far as the trace knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Outcome {

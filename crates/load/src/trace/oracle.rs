@@ -14,7 +14,7 @@ use super::{Entry, Verb};
 /// Bytes of an access.
 pub const ACCESS_BYTES: usize = 24;
 
-/// Nobody asks for the object again, or nobody knows.
+/// Mark of an object that is not requested again, or for which this is unknown.
 const NEXT_NONE: i64 = -1;
 
 /// The entry of an access, and the second that it names.

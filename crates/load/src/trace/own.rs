@@ -6,7 +6,7 @@ use super::Entry;
 use super::blocks::{BLOCK_HEAD_BYTES, BlockHead, HEADER_BYTES, Header, Payload, Summary};
 use super::fault::{Place, Wrong};
 
-/// What is said of a damaged trace.
+/// Remedy for a damaged trace.
 const DAMAGED: &str = "record it again, or replay what is before it with --limit";
 
 /// Reads a recorded trace.
@@ -21,7 +21,7 @@ pub struct Recorded<R> {
     end: End,
 }
 
-/// How far it is.
+/// Progress of reading a recorded trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// More may follow.
@@ -48,12 +48,12 @@ impl<R: Read> Recorded<R> {
         Ok(Self { source, header, payload, entries, blocks: 0, given: 0, end: End::NotYet })
     }
 
-    /// What is known of the trace before its entries.
+    /// Returns the facts about the trace that precede its entries.
     pub const fn header(&self) -> Header {
         self.header
     }
 
-    /// How far it is.
+    /// Returns the progress of reading.
     pub const fn end(&self) -> End {
         self.end
     }
@@ -61,7 +61,7 @@ impl<R: Read> Recorded<R> {
     /// The next entry; `None` at the end.
     ///
     /// # Errors
-    /// When a block is damaged, or the file can not be read.
+    /// If a block is damaged, or the file cannot be read.
     pub fn entry(&mut self) -> Result<Option<Entry>, (Place, Wrong)> {
         loop {
             if let Some(entry) = self.entries.next() {
@@ -98,7 +98,7 @@ impl<R: Read> Recorded<R> {
     }
 }
 
-/// What is said when the system, or a decompressor, does not give the next bytes.
+/// Returns the fault for an error of the system, or of a decompressor, on reading the next bytes.
 pub(super) fn unreadable(error: std::io::Error) -> (Place, Wrong) {
     let what = format!("its next bytes can not be read ({error})");
     (Place::File, Wrong::new(what, "look at the disk, or unpack it again if it is damaged"))

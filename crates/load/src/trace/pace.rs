@@ -32,7 +32,7 @@ impl TracePace {
     /// Of the trace that `ask` names.
     ///
     /// # Errors
-    /// When it can not be opened, or its first entry not be read.
+    /// If the trace cannot be opened, or its first entry cannot be read.
     pub fn open(ask: Ask) -> Result<Self, Fault> {
         Reader::open(&ask)?.entry()?;
         Ok(Self { ask, fault: FirstFault::default() })

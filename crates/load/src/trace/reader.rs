@@ -12,7 +12,7 @@ use super::{Entry, oracle, twitter};
 
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 256 << 10;
-/// What a zstd stream begins with.
+/// First bytes of a zstd stream.
 const ZSTD_MAGIC: &[u8; 4] = &[0x28, 0xB5, 0x2F, 0xFD];
 /// The largest window of a zstd stream, as a power of two in bytes: what `zstd --long` takes at most by default.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
@@ -20,7 +20,7 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 /// The form of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// What [`super::Blocks`] writes.
+    /// The form that [`super::Blocks`] writes.
     Recorded,
     /// Twitter's lines.
     Twitter,
@@ -34,7 +34,7 @@ impl Format {
         [("recorded", Self::Recorded), ("twitter", Self::Twitter), ("oracle-general", Self::OracleGeneral)];
 }
 
-/// What is done with the times of a trace.
+/// Treatment of the times of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Times {
     /// They are instants; those that are seconds are spread evenly.
@@ -51,7 +51,7 @@ pub struct Ask {
     pub path: PathBuf,
     /// Its form; `None`: as its first bytes say.
     pub format: Option<Format>,
-    /// What is done with its times.
+    /// Treatment of the trace's times.
     pub times: Times,
     /// Requests at most.
     pub requests_max: Option<u64>,
@@ -79,7 +79,7 @@ pub struct Reader {
     given: u64,
     /// The first instant of a pass.
     first_us: Option<u64>,
-    /// Where this pass begins.
+    /// Beginning of this pass.
     pass_us: u64,
     /// The last instant of this pass.
     last_us: u64,
@@ -103,13 +103,13 @@ impl Reader {
     /// Opens the trace and finds out its form.
     ///
     /// # Errors
-    /// When the file can not be opened, or does not begin as a trace does.
+    /// If the file cannot be opened, or does not begin as a trace does.
     pub fn open(ask: &Ask) -> Result<Self, Fault> {
         let source = open(ask).map_err(|(place, wrong)| located(ask, place, wrong))?;
         Ok(Self::of(ask, source))
     }
 
-    /// Reads a trace from elsewhere than its file, which `ask` names all the same. It can not be repeated.
+    /// Reads a trace from another source than its file, which `ask` names all the same. The trace cannot be repeated.
     ///
     /// # Errors
     /// When it does not begin as a trace does.
@@ -148,7 +148,7 @@ impl Reader {
         self.cut
     }
 
-    /// What the recorder said at the end; `None` before it, and of other forms.
+    /// Returns the recorder's summary; `None` before the end, and for other forms.
     pub fn summary(&self) -> Option<Summary> {
         match &self.source {
             Source::Recorded(recorded) => match recorded.end() {
@@ -162,7 +162,7 @@ impl Reader {
     /// The next entry, its instant counted from the first one's; `None` at the end. After a fault there are no more.
     ///
     /// # Errors
-    /// When the file can not be read further.
+    /// If the file cannot be read further.
     pub fn entry(&mut self) -> Result<Option<Entry>, Fault> {
         if self.over {
             return Ok(None);
@@ -242,7 +242,7 @@ impl Reader {
         }
     }
 
-    /// Where what was read last stands.
+    /// Returns the place of the entry or line that was read last.
     const fn place(&self) -> Place {
         match self.source {
             Source::Lines { .. } => Place::Line(self.read),
@@ -317,7 +317,7 @@ fn source(ask: &Ask, bytes: Box<dyn Read + Send>, length: Option<u64>) -> Result
     let seen = match () {
         () if first.starts_with(MAGIC) => Some(Format::Recorded),
         () if twitter::begins(first) => Some(Format::Twitter),
-        // All that tells it is its length; that of a packed one is not known.
+        // Only its length identifies this form; the length of a packed file is not known.
         () if first.len() >= oracle::ACCESS_BYTES && (is_packed || length.is_none_or(whole_accesses)) => {
             Some(Format::OracleGeneral)
         }

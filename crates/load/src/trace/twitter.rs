@@ -14,7 +14,7 @@ pub const LINE_BYTES_MAX: usize = 4096;
 /// Fields behind the key.
 const BEHIND: usize = 5;
 
-/// Whether `bytes`, the first of a file, begin with such a line.
+/// Returns whether `bytes`, the first of a file, begin with such a line.
 pub(super) fn begins(bytes: &[u8]) -> bool {
     let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     let line = window.split(|byte| *byte == b'\n').next().unwrap_or_default();

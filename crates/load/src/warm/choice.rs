@@ -1,6 +1,6 @@
 //! Which keys are copied.
 
-/// What a user picks.
+/// Keys that a user selects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Keys that begin with one of these; empty: all.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Reasons that are told apart; more are one.
+/// Reasons that are counted separately; further reasons are counted as one.
 const REASONS_MAX: usize = 64;
 
 /// Counts of keys. All but `bytes`, `without_flags` and `field_ttls` add up to `seen`.

@@ -14,7 +14,7 @@ pub enum Value {
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
     /// Another type of Redis: its name, and its serialized form as `DUMP` gives it.
     Dump(String, Vec<u8>),
-    /// The same to be compared: its name, and its elements as its own command lists them.
+    /// Another type of Redis, to be compared: its name, and its elements as its own command lists them.
     Elements(String, Vec<Vec<u8>>),
 }
 
@@ -28,7 +28,7 @@ impl Value {
         }
     }
 
-    /// The same value: hashes whatever the order of their fields.
+    /// Returns whether both values are equal. The order of a hash's fields does not matter.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Hash(fields), Self::Hash(others)) => {
@@ -52,11 +52,12 @@ pub struct Item {
     pub key: Vec<u8>,
     /// The value.
     pub value: Value,
-    /// What memcached's client stored with the value; 0 where there is no such thing.
+    /// Flags that memcached's client stored with the value; 0 if the source has no flags.
     pub client_flags: u32,
-    /// When it expires, by this host's clock.
+    /// Time at which the item expires, by this host's clock.
     pub expire_at: Option<UnixMillis>,
-    /// How much later that may be than is said, in milliseconds: what the answer took, where a time to live was told.
+    /// Largest delay of the expiry after `expire_at`, in milliseconds: the duration of the answer, if a time to live
+    /// was reported.
     pub expire_slack_ms: u64,
 }
 
@@ -67,7 +68,7 @@ impl Item {
     }
 }
 
-/// What became of a key that was read.
+/// Outcome of reading a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Here it is.

@@ -1,8 +1,8 @@
-//! How far a copy has come, in a small file: written anew beside itself and renamed, so that it is whole whenever the
+//! Progress of a copy, in a small file. It is rewritten beside itself and renamed, so that it is whole whenever the
 //! process ends.
 //!
-//! It is never ahead of the target: a place is told when every item before it was answered. What was copied since the
-//! last time it was written is copied again by who goes on, and found to be there.
+//! It is never ahead of the target: a position is written only when every item before it was answered. A process that
+//! resumes copies again what was copied since the last write, and finds those items present.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -17,7 +17,7 @@ use super::{Fault, Job};
 /// The form of the file.
 const VERSION: u32 = 1;
 
-/// What the file holds.
+/// Content of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Journal {
     version: u32,
@@ -26,13 +26,13 @@ pub(super) struct Journal {
     prefixes: Vec<String>,
     excluded: Vec<String>,
     file_db: u32,
-    /// Where to go on; none before anything is known of the source.
+    /// Position to resume from; none before anything is known of the source.
     pub position: Option<Position>,
-    /// What became of the keys before it.
+    /// Outcomes of the keys before the position.
     pub counts: Counts,
     /// Seconds that were spent.
     pub spent_s: f64,
-    /// How often it was gone on with.
+    /// Number of times that the copy was resumed.
     pub resumed: u32,
     /// All keys are done.
     pub is_complete: bool,
@@ -66,7 +66,7 @@ impl Journal {
         }
     }
 
-    /// What is said of another copy than `job` is.
+    /// Describes the difference if `job` is another copy than this one.
     fn differs(&self, job: &Job) -> Option<String> {
         let own = Self::new(job);
         let pairs = [

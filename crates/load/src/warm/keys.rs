@@ -49,7 +49,7 @@ impl KeyList {
         Ok(Self { file: BufWriter::new(file), keys: 0, bytes: 0 })
     }
 
-    /// Begins anew.
+    /// Empties the list and starts again.
     pub fn clear(&mut self) -> io::Result<()> {
         self.file.flush()?;
         self.file.get_ref().set_len(0)?;
@@ -86,7 +86,7 @@ impl KeyListReader {
         Ok(Self { file: BufReader::with_capacity(128 << 10, file), offset, end: bytes })
     }
 
-    /// Where the next key is.
+    /// Returns the position of the next key.
     pub const fn offset(&self) -> u64 {
         self.offset
     }

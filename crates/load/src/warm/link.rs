@@ -34,11 +34,11 @@ struct Stream {
     secured: Option<Secured>,
 }
 
-/// What a secured connection has beside its socket.
+/// State of a secured connection beside its socket.
 struct Secured {
     channel: Channel,
     settings: tls::Settings,
-    /// Where records lie while they are read.
+    /// Buffer for records while they are read.
     records: Box<[u8]>,
 }
 
@@ -128,19 +128,19 @@ fn moved(moved: Moved) -> io::Result<usize> {
     }
 }
 
-/// How servers are reached.
+/// Connection settings for servers.
 #[derive(Clone, Debug)]
 pub struct Reach {
-    /// What secures the connections to servers that are to be secured.
+    /// Material for the connections to servers that are to be secured.
     pub tls: Option<tls::Client>,
-    /// How long an answer is waited for.
+    /// Time limit for an answer.
     pub timeout: Duration,
 }
 
-/// One connection, made anew whenever it is wanted.
+/// One connection, which is reopened whenever it is needed.
 pub(super) struct Link {
     target: Target,
-    /// What secures it, if it is to be.
+    /// Maker of secured connections, if this one is to be secured.
     maker: Option<Maker>,
     timeout: Duration,
     stream: Option<Stream>,
@@ -158,7 +158,8 @@ impl std::fmt::Debug for Link {
 }
 
 impl Link {
-    /// To `server`, not yet connected. Whoever answers nothing for `reach.timeout` is taken for gone.
+    /// Prepares a connection to `server`, not yet connected. A server that answers nothing for `reach.timeout` counts
+    /// as gone.
     pub fn new(server: &Server, reach: &Reach) -> Self {
         let Reach { tls, timeout } = reach;
         let client = tls.as_ref().filter(|_| server.is_secured);
@@ -199,12 +200,12 @@ impl Link {
         (self.sent, self.taken) = (0, 0);
     }
 
-    /// Where requests are put.
+    /// Returns the buffer to which requests are appended.
     pub fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
 
-    /// What has come and was not taken.
+    /// Returns the input that was received and not yet taken.
     pub fn input(&self) -> &[u8] {
         &self.input[self.taken..]
     }
@@ -270,7 +271,7 @@ impl Link {
     }
 }
 
-/// How often a lost connection is made again, and how long between.
+/// Number of attempts to reconnect after a loss, and the time between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// Attempts after a connection was lost; 0: none.
@@ -298,7 +299,7 @@ impl Patience {
 /// Why a request has no answer.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// The connection is gone, or the server can not serve yet: worth another attempt.
+    /// The connection is gone, or the server cannot serve yet: worth another attempt.
     Lost(String),
     /// The server refuses, or answers what is no answer: another attempt would not help.
     Refused(String),

@@ -48,10 +48,10 @@ pub const BATCH_KEYS_MAX: usize = 512;
 /// Bytes in a batch, one larger value aside.
 pub const BATCH_BYTES_MAX: u64 = 4 << 20;
 
-/// How much is compared in the end.
+/// Extent of the comparison at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
-    /// Nothing.
+    /// No comparison.
     None,
     /// About ten thousand keys, or all if there are fewer.
     Some,
@@ -59,7 +59,7 @@ pub enum Verify {
     PerMillion(u32),
 }
 
-/// What is to be copied, and how.
+/// Description of a copy.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// From where.
@@ -78,19 +78,19 @@ pub struct Job {
     pub bytes_per_s: Option<u64>,
     /// The journal's file.
     pub journal: Option<PathBuf>,
-    /// How much is compared in the end.
+    /// Extent of the comparison at the end.
     pub verify: Verify,
     /// The database of a file that is copied.
     pub file_db: u32,
     /// A file whose checksum is wrong is copied as far as it can be read.
     pub accept_damaged: bool,
-    /// How the servers are reached.
+    /// Connection settings for the servers.
     pub reach: Reach,
-    /// How lost connections are made again.
+    /// Rules for reconnecting after a lost connection.
     pub patience: Patience,
 }
 
-/// Why a copy can not go on. Each is a sentence that names the place and the remedy.
+/// Reason why a copy cannot go on. Each is a sentence that names the place and the remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Something refuses: a server, a file, a journal of another copy.
@@ -114,10 +114,10 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Who is told how it goes.
+/// Receiver of a copy's progress.
 pub trait View {
     /// The middle of it, several times a second.
     fn progress(&mut self, progress: &Progress<'_>);
-    /// What the user should know.
+    /// Receives a note for the user.
     fn note(&mut self, text: &str);
 }

@@ -8,33 +8,33 @@ use super::counts::Counts;
 use super::verify::Verified;
 use page::words::grouped;
 
-/// What a copy came to.
+/// Result of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// From where.
     pub from: String,
     /// To where.
     pub to: String,
-    /// What became of every key.
+    /// Outcomes of all keys.
     pub counts: Counts,
-    /// What a comparison found, if there was one.
+    /// Result of the comparison, if there was one.
     pub verified: Option<Verified>,
     /// Seconds that copying took, of all processes that had a part in it.
     pub seconds: f64,
-    /// How often it was gone on with after it had ended early.
+    /// Number of times that the copy was resumed after it had ended early.
     pub resumed: u32,
     /// Why it ended early; `None` if all is done.
     pub ended_early: Option<String>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// What is known in the middle.
+/// State of a copy in progress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress<'a> {
     /// `copying` or `comparing`.
     pub what: &'static str,
-    /// What became of the keys so far.
+    /// Outcomes of the keys so far.
     pub counts: &'a Counts,
     /// Keys that are done with, of all that are known.
     pub done: u64,
@@ -156,7 +156,7 @@ impl Outcome {
         serde_json::from_str(text).map_err(|error| error.to_string())
     }
 
-    /// The same for programs.
+    /// Returns the outcome as JSON, for programs.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("an outcome is plain data") + "\n"
     }

@@ -56,7 +56,7 @@ impl Pace {
         self.due_ns - now_ns
     }
 
-    /// Nothing was copied until `now_ns`: time before it is not made up for.
+    /// Begins at `now_ns`, because nothing was copied until then: time before it is not made up for.
     pub fn begin(&mut self, now_ns: u64) {
         self.due_ns = self.due_ns.max(now_ns);
     }

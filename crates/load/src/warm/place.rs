@@ -14,7 +14,7 @@ use crate::engine::Target;
 
 const FORMS: &str = "write memcached://HOST:PORT, redis://HOST:PORT/DB or the path of a file that ends in .rdb";
 
-/// Who asks.
+/// User and password for a server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     /// The user; empty where a password is enough.
@@ -30,7 +30,7 @@ impl fmt::Debug for Login {
     }
 }
 
-/// What a server speaks.
+/// Protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speech {
     /// The memcached protocol.
@@ -42,11 +42,11 @@ pub enum Speech {
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// What it speaks.
+    /// Protocol of the server.
     pub speech: Speech,
-    /// Where it listens.
+    /// Address on which the server listens.
     pub target: Target,
-    /// Who asks, if it wants to know.
+    /// User and password, if the server wants them.
     pub login: Option<Login>,
     /// The database of a server that speaks RESP.
     pub db: u32,
@@ -54,7 +54,7 @@ pub struct Server {
     pub is_secured: bool,
 }
 
-/// Where keys come from or go to. Written out it has no password in it.
+/// Place that keys come from or go to. Its text form contains no password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A server.
@@ -153,7 +153,7 @@ fn server(speech: Speech, rest: &str, port: u16) -> Result<Server, String> {
     Ok(Server { speech, target, login, db, is_secured: false })
 }
 
-/// `USER:PASSWORD` or `PASSWORD`, with `%XX` for what a URL can not hold.
+/// Parses `USER:PASSWORD` or `PASSWORD`, with `%XX` for what a URL cannot hold.
 fn login(text: &str) -> Result<Login, String> {
     let (user, password) = text.split_once(':').unwrap_or(("", text));
     match (unescaped(user), unescaped(password)) {

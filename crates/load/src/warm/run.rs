@@ -23,17 +23,17 @@ const JOURNAL_EVERY: Duration = Duration::from_millis(500);
 /// Time over which rates are taken.
 const RATE_EVERY: Duration = Duration::from_millis(500);
 
-/// Copies what `job` says. It ends when all is done, or when `is_stopped`, or with what can not be got over; what was
-/// copied until then is counted and in the journal.
+/// Runs the copy that `job` describes. It ends when all is done, when `is_stopped` returns true, or at an error that it
+/// cannot recover from. What was copied until then is counted and in the journal.
 ///
 /// # Errors
-/// [`Fault`]: nothing was copied, since it can not even begin.
+/// [`Fault`] if the copy cannot even begin: nothing was copied.
 pub fn run(job: &Job, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) -> Result<Outcome, Fault> {
     let notes = RefCell::new(Vec::new());
     let view = RefCell::new(view);
     let tell = |text: &str| view.borrow_mut().note(text);
     let keep = |text: String| notes.borrow_mut().push(text);
-    // At the beginning somebody who is not there is a mistake, not a mishap.
+    // If a server is absent at the beginning, that is the user's mistake and not an outage.
     let care = Care { patience: super::Patience { attempts: 0, ..job.patience }, is_stopped, tell: &tell };
     let mut kept = Kept::open(job)?;
     let mut target = Target::new(&job.to, &job.reach);
@@ -204,7 +204,7 @@ impl Copy<'_> {
             kept.journal.is_complete = true;
         }
         kept.write()?;
-        // What was copied since the last place that can be gone on from is told, though it will be looked at again.
+        // What was copied since the last position to resume from is reported, though it will be looked at again.
         kept.journal.counts = counts;
         result.map(drop)
     }

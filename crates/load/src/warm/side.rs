@@ -3,29 +3,29 @@
 use super::Fault;
 use super::link::{Link, Patience, Trouble, sleep};
 
-/// What goes on around a conversation.
+/// Circumstances of a conversation with a server.
 #[derive(Clone, Copy)]
 pub(super) struct Care<'a> {
-    /// How long a lost server is tried for.
+    /// Rules for reconnecting to a lost server.
     pub patience: Patience,
     /// The user has ended it.
     pub is_stopped: &'a dyn Fn() -> bool,
-    /// Told of what the user should know.
+    /// Called with notes for the user.
     pub tell: &'a dyn Fn(&str),
 }
 
-/// Somebody who is spoken with over a [`Link`].
+/// A peer at the other end of a [`Link`].
 pub(super) trait Side {
     /// The connection.
     fn link(&mut self) -> &mut Link;
-    /// What is said first on each connection.
+    /// Sends the first requests of a new connection.
     fn greet(&mut self) -> Result<(), Trouble>;
-    /// Who it is, for messages.
+    /// Returns the peer's name, for messages.
     fn name(&self) -> &str;
 }
 
-/// Does `work`, over as many connections as it takes and `care` allows. Work that is done again begins anew, so it
-/// keeps outside itself what was answered.
+/// Does `work`, over as many connections as it takes and `care` allows. Work that is repeated starts from its
+/// beginning, so it keeps outside itself what was answered.
 pub(super) fn persist<S: Side, T>(
     side: &mut S,
     care: &Care<'_>,

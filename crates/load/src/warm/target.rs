@@ -8,7 +8,7 @@ use super::redis::{Others, Redis, Wanted};
 use super::side::{Care, persist};
 use super::{BATCH_BYTES_MAX, Fault};
 
-/// What became of an item.
+/// Outcome of storing an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
     /// It is there now.
@@ -59,7 +59,7 @@ impl Target {
         matches!(self, Self::Memcached(_))
     }
 
-    /// It tells when an item expires.
+    /// Returns whether the target reports when an item expires.
     pub const fn tells_expiry(&self) -> bool {
         match self {
             Self::Memcached(memcached) => memcached.has_meta,

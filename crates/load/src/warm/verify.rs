@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::item::{Found, Item};
 
-/// Differences of which the keys are told.
+/// Differences whose keys are listed.
 const EXAMPLES_MAX: usize = 10;
 /// Bytes of a key that are shown.
 const KEY_BYTES_SHOWN: usize = 60;
@@ -13,12 +13,12 @@ const EXPIRY_MS: u64 = 1_000;
 /// And this much further where a server counts in seconds that are not those of this host's clock.
 const SECONDS_MS: u64 = 1_000;
 
-/// What the comparison found.
+/// Result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verified {
     /// Keys that were read at the source, and so looked for at the target.
     pub looked_for: u64,
-    /// The same at both ends.
+    /// Equal at both ends.
     pub same: u64,
     /// Not at the target.
     pub missing: u64,
@@ -32,12 +32,12 @@ pub struct Verified {
     pub examples: Vec<String>,
 }
 
-/// What is compared beside the value.
+/// Properties that are compared beside the value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measure {
     /// Client flags are kept by both ends.
     pub flags: bool,
-    /// Expiries are told by both ends.
+    /// Expiries are reported by both ends.
     pub expiry: bool,
     /// One end counts seconds.
     pub seconds: bool,
@@ -88,7 +88,7 @@ impl Verified {
     }
 }
 
-/// How far two expiries are apart at least, in milliseconds; `None`: neither has one.
+/// Returns the least distance between two expiries, in milliseconds; `None`: neither has one.
 fn apart(own: &Item, there: &Item) -> Option<Result<u64, &'static str>> {
     match (own.expire_at, there.expire_at) {
         (None, None) => None,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Faults that are listed at most; a file with more is not a workload.
 pub const FAULTS_MAX: usize = 100;
 
-/// Where the value at fault stands.
+/// Place of the value at fault.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// A line of a file, counted from 1.
@@ -23,13 +23,13 @@ pub enum Place {
 /// One fault. Shows as `load.toml:12: keys[0].count: what is wrong; what to do`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
-    /// Where the value stands.
+    /// Place of the value.
     pub place: Place,
     /// The field's path, such as `keys[0].verbs[1].weight`; empty if the fault belongs to no field.
     pub name: String,
-    /// What is wrong.
+    /// Description of the fault.
     pub what: String,
-    /// What to do about it.
+    /// Remedy for the fault.
     pub remedy: String,
 }
 
@@ -39,7 +39,7 @@ impl Fault {
         Self { place: Place::Given, name: name.into(), what: what.into(), remedy: remedy.into() }
     }
 
-    /// The same fault at `place`.
+    /// Returns the same fault at `place`.
     #[must_use]
     pub fn at(self, place: Place) -> Self {
         Self { place, ..self }

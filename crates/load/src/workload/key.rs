@@ -44,13 +44,13 @@ pub const fn ttl_word(number: u64) -> u64 {
     fact(number, FACT_TTL)
 }
 
-/// Numbers that `digits` digits can tell apart; saturates.
+/// Returns how many numbers `digits` digits can distinguish; saturates.
 pub fn numbers_of(digits: u64, is_decimal: bool) -> u64 {
     let base: u64 = if is_decimal { 10 } else { 64 };
     base.checked_pow(u32::try_from(digits).unwrap_or(u32::MAX)).unwrap_or(u64::MAX)
 }
 
-/// Numbers that `space` has to tell apart.
+/// Returns how many numbers `space` has to distinguish.
 pub fn numbers_wanted(space: &KeySpace) -> u64 {
     if space.once.0 > 0.0 { space.count.saturating_add(ONCE_NUMBERS) } else { space.count }
 }
@@ -62,7 +62,7 @@ pub fn bytes_least(space: &KeySpace) -> u64 {
     space.prefix.len() as u64 + digits
 }
 
-/// How the keys of one space are spelled.
+/// Spelling of the keys of one space.
 #[derive(Clone, Debug)]
 pub struct KeyText {
     prefix_bytes: usize,
@@ -151,7 +151,7 @@ impl KeyText {
         Some(number)
     }
 
-    /// What the value of key `number` is marked with: differs between keys, also of different prefixes.
+    /// Returns the mark in the value of key `number`. It differs between keys, also of different prefixes.
     #[inline]
     pub const fn mark(&self, number: u64) -> u64 {
         split_mix(number ^ self.salt)

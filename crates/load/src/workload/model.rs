@@ -28,28 +28,28 @@ pub const VALUE_BYTES_MAX: u64 = 1 << 30;
 /// Weights of one distribution at most.
 pub const STEPS_MAX: usize = 1 << 20;
 
-/// What is asked of a server, by how many connections, and when.
+/// Requests to a server, the connections that send them, and their times.
 ///
 /// [`Workload::default`] is a whole workload: uniform reads of a million keys of 16 bytes over memcached's protocol.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// What results are filed under.
+    /// Name under which results are filed.
     pub name: String,
     /// A sentence on what it stands for.
     pub about: String,
-    /// What the server speaks.
+    /// Protocol of the server.
     pub protocol: Protocol,
     /// The servers; empty if they are named elsewhere.
     pub targets: Vec<Target>,
-    /// What secures connections to targets that are reached by TCP; `None`: nothing does.
+    /// Security of connections to targets that are reached by TCP; `None`: they are not secured.
     pub tls: Option<tls::Settings>,
     /// Which target a key belongs to.
     pub placement: Placement,
-    /// What a new connection says about who it is.
+    /// User and password that a new connection sends.
     pub auth: Option<Auth>,
     /// The database that a RESP connection selects; 0 needs no selection.
     pub database: u32,
-    /// What a RESP connection calls itself, as `CLIENT LIST` shows it; empty: nothing.
+    /// Name that a RESP connection gives itself, as `CLIENT LIST` shows it; empty: none.
     pub client_name: String,
     /// Connections in all, over all threads and targets.
     pub connections: u32,
@@ -61,15 +61,15 @@ pub struct Workload {
     pub depth: u32,
     /// Requests that are due at the same instant and sent together.
     pub batch: u32,
-    /// Connections that are closed and opened anew, a second.
+    /// Connections that are closed and reopened, a second.
     pub reconnect_per_s: f64,
-    /// From one storm, in which all connections are closed and opened anew at once, to the next.
+    /// Time from one storm, in which all connections are closed and reopened at once, to the next.
     pub storm_every: Option<TimeSpan>,
     /// Answers are thrown away unread, as long as they come: nothing is timed or checked.
     pub blind: bool,
-    /// When requests are due.
+    /// Times at which requests are due.
     pub pace: Pace,
-    /// What is asked for; each request draws one of them by weight.
+    /// Key spaces of the requests; each request draws one of them by weight.
     pub keys: Vec<KeySpace>,
     /// Every key is stored once before the run.
     pub prefill: bool,
@@ -189,7 +189,7 @@ impl Placement {
     }
 }
 
-/// Who a connection says it is.
+/// User and password of a connection.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Auth {
     /// The user; empty for RESP's password alone.
@@ -205,22 +205,22 @@ impl std::fmt::Debug for Auth {
     }
 }
 
-/// When requests are due.
+/// Times at which requests are due.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Pace {
-    /// When an answer has come: closed loop, [`Workload::depth`] in flight on every connection.
+    /// After an answer: closed loop, [`Workload::depth`] in flight on every connection.
     #[default]
     Closed,
     /// At instants that do not wait for answers: open loop.
     Open {
         /// Requests a second, over all threads; with [`Arrivals::Ramp`] at its beginning.
         rate_per_s: f64,
-        /// How the instants lie.
+        /// Distribution of the instants.
         arrivals: Arrivals,
     },
 }
 
-/// How the instants of an open loop lie.
+/// Distribution of the instants of an open loop.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Arrivals {
     /// Evenly spaced.
@@ -239,12 +239,12 @@ pub enum Arrivals {
     Ramp {
         /// Requests a second at the end.
         to_per_s: f64,
-        /// How long it takes; the rate stays there afterwards.
+        /// Duration of the ramp; the rate stays at `to_per_s` afterwards.
         over: TimeSpan,
     },
     /// Poisson at a rate that swings around the mean.
     Sine {
-        /// How far it swings to either side, as a part of the mean.
+        /// Amplitude to either side, as a part of the mean.
         swing: Share,
         /// The length of one wave.
         period: TimeSpan,
@@ -253,7 +253,7 @@ pub enum Arrivals {
     Trace {
         /// The file.
         path: PathBuf,
-        /// How many times faster than it was recorded.
+        /// Factor by which the replay is faster than the recording.
         speed: f64,
     },
 }
@@ -264,19 +264,19 @@ pub enum Arrivals {
 /// thread and server sees the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeySpace {
-    /// How often a request is for this space, against the others.
+    /// Relative frequency of requests for this space, against the others.
     pub weight: f64,
     /// Keys in it.
     pub count: u64,
-    /// What every key begins with.
+    /// Text with which every key begins.
     pub prefix: String,
     /// Length of a whole key in bytes, prefix included.
     pub key_bytes: Sizes,
     /// Which key is next.
     pub order: Order,
-    /// Part of the requests that are for a key which nobody asks for again.
+    /// Part of the requests that are for a key which is not requested again.
     pub once: Share,
-    /// What is done, by weight.
+    /// Commands on the keys, by weight.
     pub verbs: Vec<Command>,
     /// Length of a value in bytes; with hashes, of each field's.
     pub value_bytes: Sizes,
@@ -370,7 +370,7 @@ pub struct Step {
     pub from: u64,
     /// The longest, in bytes.
     pub to: u64,
-    /// How often, against the others.
+    /// Relative frequency, against the others.
     pub weight: f64,
 }
 
@@ -405,13 +405,13 @@ impl Sizes {
 /// One thing that is done to the keys of a space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
-    /// What.
+    /// Operation of the command.
     pub verb: Verb,
-    /// How often, against the space's others.
+    /// Relative frequency, against the space's others.
     pub weight: f64,
     /// Keys in one request; more than 1 only with [`Verb::Get`] and [`Verb::Gets`].
     pub keys: u32,
-    /// What [`Verb::Incr`], [`Verb::Decr`] and their kin of hashes add and take away.
+    /// Amount that [`Verb::Incr`], [`Verb::Decr`] and their kin of hashes add and take away.
     pub delta: u64,
     /// Fields that a hash verb names; 0: all of the space's.
     pub fields: u32,
@@ -432,7 +432,7 @@ impl Command {
     }
 }
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     /// Reads one key or several.
@@ -449,7 +449,7 @@ pub enum Verb {
     Append,
     /// Adds before what is there.
     Prepend,
-    /// Reads with the token, then stores if nobody stored meanwhile: two requests.
+    /// Reads with the token, then stores if no other client stored meanwhile: two requests.
     Cas,
     /// Counts up.
     Incr,
@@ -525,7 +525,7 @@ impl Verb {
         named(&Self::NAMES, self)
     }
 
-    /// Whether servers that speak `protocol` have it.
+    /// Returns whether servers that speak `protocol` have it.
     pub fn is_in(self, protocol: Protocol) -> bool {
         use Verb::{Add, Append, Decr, Delete, Get, Incr, Raw, Replace, Set, Touch};
         match (protocol, self) {

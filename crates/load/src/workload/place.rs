@@ -49,7 +49,7 @@ impl Ring {
         }
     }
 
-    /// Whether targets own slots.
+    /// Returns whether targets own slots.
     pub const fn is_slots(&self) -> bool {
         matches!(self, Self::Slots(_))
     }
@@ -61,8 +61,9 @@ impl Ring {
         }
     }
 
-    /// The target that a server calls `host` and `port`; `None`: it is none, or slots are not asked for. A server that
-    /// names no host, or one that was named by another name here, is told by its port where no other target has that.
+    /// The target that a server calls `host` and `port`; `None`: it is none, or slots are not asked for. A server may
+    /// name no host, or one that has another name here. It is then identified by its port if no other target has that
+    /// port.
     pub fn node(&self, host: &[u8], port: u16) -> Option<usize> {
         let Self::Slots(Slots { nodes, .. }) = self else { return None };
         let named = nodes.iter().position(|node| node.port == port && node.host.as_bytes() == host);

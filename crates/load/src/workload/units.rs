@@ -9,9 +9,9 @@ const SHARE_DIGITS: usize = 6;
 /// Why a text is not a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable {
-    /// What is wrong.
+    /// Description of the fault.
     pub what: &'static str,
-    /// What to write instead.
+    /// Text to write instead.
     pub remedy: &'static str,
 }
 

@@ -361,7 +361,7 @@ impl Check {
         }
     }
 
-    /// What the parts may not be together.
+    /// Checks the parts against each other.
     fn together(&mut self, workload: &Workload) {
         let commands = workload.commands().count();
         self.count("keys", commands as u64, 1, COMMANDS_MAX as u64, "verbs of all key spaces");

@@ -7,9 +7,9 @@
 //!      key        store      round, that begins where the check says
 //! ```
 //!
-//! A value of fewer than [`HEAD_BYTES`] bytes is as many bytes of its key's and length's check: it tells whose it is,
-//! not which store wrote it. A reader that knows the key compares every byte as it comes and keeps none of them. The
-//! block is the same in every run, so that one run can check what another has stored; values with another
+//! A value of fewer than [`HEAD_BYTES`] bytes is as many bytes of its key's and length's check: it shows which key it
+//! belongs to, not which store wrote it. A reader that knows the key compares every byte as it comes and keeps none of
+//! them. The block is the same in every run, so that one run can check what another has stored; values with another
 //! compressibility are other values.
 
 use base::prng::{Prng, split_mix};
@@ -22,7 +22,7 @@ pub const HEAD_BYTES: usize = 24;
 const BLOCK_BYTES: usize = 1 << 17;
 /// Bodies begin in the first half of the block, so that most of them lie in one piece.
 const STARTS: u64 = BLOCK_BYTES as u64 / 2;
-/// What a compressor finds: random bytes, then zeros, again and again.
+/// Length of the cell that a compressor sees repeated: random bytes, then zeros.
 const CELL_BYTES: usize = 64;
 
 /// The bodies of all values of one compressibility.

@@ -1,4 +1,4 @@
-//! Every error a memcached client can be told, one to one with its wire text.
+//! Every error that a memcached client can receive, one to one with its wire text.
 
 /// Why a request was not done. The texts are those of memcached where memcached has the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum Error {
     DetailUsage,
     /// `shutdown` with something other than `graceful`.
     ShutdownMode,
-    /// `shutdown` while the server was not told to allow it.
+    /// `shutdown` while the server is not configured to allow it.
     ShutdownDisabled,
     /// A crawl of a class that does not exist.
     BadClass,
@@ -51,21 +51,21 @@ pub enum Error {
     NoSlabs,
     /// `watch` of what the server cannot report.
     WatchUnavailable,
-    /// `flush_all` while the server was told to refuse it.
+    /// `flush_all` while the server is configured to refuse it.
     FlushDisabled,
-    /// `stats cachedump` while the server was told to refuse it.
+    /// `stats cachedump` while the server is configured to refuse it.
     CachedumpDisabled,
-    /// `lru_crawler metadump` while the server was told to refuse it.
+    /// `lru_crawler metadump` while the server is configured to refuse it.
     MetadumpDisabled,
-    /// `lru_crawler mgdump` while the server was told to refuse it.
+    /// `lru_crawler mgdump` while the server is configured to refuse it.
     MgdumpDisabled,
-    /// `watch` while the server was told to refuse it.
+    /// `watch` while the server is configured to refuse it.
     WatchDisabled,
-    /// A client that has not said who it is, in a server that wants it to.
+    /// A client that has not authenticated, in a server that requires it.
     Unauthenticated,
-    /// What a client says of itself is not a user and a secret.
+    /// The client's credentials are not a user and a secret.
     AuthFormat,
-    /// What a client says of itself has no `\r\n` behind it.
+    /// The client's credentials have no `\r\n` behind them.
     AuthTermination,
     /// There is no such user, or the secret is another.
     AuthFailure,
@@ -73,7 +73,7 @@ pub enum Error {
     TooManyWatchers,
     /// Key and value are more than the item maximum.
     TooLarge,
-    /// Nothing can be evicted to make room.
+    /// The store cannot evict anything to make room.
     OutOfMemory,
     /// Large values being written or sent hold all the memory that may be held so.
     TooManyLarge,

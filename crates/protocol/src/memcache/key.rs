@@ -49,7 +49,7 @@ impl<'b> Keys<'b> {
         Ok(Self { words })
     }
 
-    /// The text behind the keys taken so far: `Keys` made anew from it with [`Keys::resume`] goes on there.
+    /// Returns the text behind the keys taken so far. A `Keys` that [`Keys::resume`] creates from it goes on there.
     pub const fn rest(&self) -> &'b [u8] {
         self.words.rest()
     }

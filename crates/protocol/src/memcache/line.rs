@@ -5,7 +5,7 @@ use memchr::memchr;
 /// The longest command line, its end included. A longer one ends the connection.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// What a receive buffer begins with.
+/// The beginning of a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line<'b> {
     /// No whole line yet.
@@ -37,8 +37,8 @@ pub fn line(buf: &[u8]) -> Line<'_> {
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
 
-/// Where `condition`, asked for eight bytes at once, holds first. It sets the high bit of each byte for which it holds;
-/// only its lowest answer has to be exact. Words are short, so this beats a call of `memchr`.
+/// Returns the first place where `condition`, asked for eight bytes at once, holds. It sets the high bit of each byte
+/// for which it holds; only its lowest answer has to be exact. Words are short, so this beats a call of `memchr`.
 #[inline(always)]
 fn first_where(text: &[u8], condition: impl Fn(u64) -> u64) -> Option<usize> {
     let mut at = 0;
@@ -106,7 +106,7 @@ impl<'b> Words<'b> {
         Self { rest: text }
     }
 
-    /// What no call of `next` took yet.
+    /// Returns the text that no call of `next` has taken yet.
     pub const fn rest(&self) -> &'b [u8] {
         self.rest
     }

@@ -49,7 +49,7 @@ pub struct Meta<'b> {
     initial: u64,
 }
 
-/// What `ms` does about the item that is there (`M`).
+/// The effect of `ms` on the item that is there (`M`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaStoreMode {
     /// `S`, and without `M`.
@@ -104,7 +104,7 @@ impl<'b> Meta<'b> {
         if self.has(b'C') { Some(self.compare) } else { None }
     }
 
-    /// The same for a store without CAS tokens: `C` matches nothing, and `E` gives nothing.
+    /// Changes the command for a store without CAS tokens: `C` matches nothing, and `E` gives nothing.
     pub const fn without_tokens(&mut self) {
         (self.compare, self.token_is_void) = (u64::MAX, true);
     }
@@ -224,7 +224,7 @@ pub(super) fn get(mut words: Words<'_>) -> Result<Request<'_>, Fault> {
     Ok(Request::MetaGet(Meta::new(key, words)?))
 }
 
-/// `ms KEY LENGTH FLAGS`. Errors are told even with `q`.
+/// Reads `ms KEY LENGTH FLAGS`. Errors are reported even with `q`.
 pub(super) fn store(mut words: Words<'_>) -> Result<Request<'_>, Fault> {
     let key = key(&mut words)?;
     let value_len = text::value_len(words.next().ok_or(Error::BadFormat)?)?;
@@ -236,7 +236,7 @@ pub(super) fn store(mut words: Words<'_>) -> Result<Request<'_>, Fault> {
     }
 }
 
-/// `md` and `ma` tell all faults of flags by one text, as memcached does.
+/// Replaces all faults of flags of `md` and `ma` by one error, as memcached does.
 fn one_text(error: Error) -> Error {
     match error {
         Error::BadFormat | Error::KeyEncoding | Error::UnknownCommand => error,

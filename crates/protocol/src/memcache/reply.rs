@@ -206,7 +206,7 @@ impl<'s, S: Sink> MetaLine<'s, S> {
         }
     }
 
-    /// What every reply repeats, whatever the outcome: `O` and `k` in the client's order.
+    /// Appends the flags that every reply repeats, whatever the outcome: `O` and `k` in the client's order.
     pub fn reflect(&mut self, meta: &Meta<'_>) {
         for word in meta.in_order() {
             match word[0] {
@@ -236,7 +236,7 @@ pub fn uri_encoded(sink: &mut impl Sink, key: &[u8]) {
     }
 }
 
-/// The facts of an item that dumps and `me` tell.
+/// The facts of an item in dumps and in replies to `me`.
 #[derive(Clone, Copy, Debug)]
 pub struct ItemFacts<'k> {
     /// The key.

@@ -8,30 +8,30 @@ use super::meta::Meta;
 /// so it ends the connection. What the store takes is its own, smaller, limit.
 pub const VALUE_BYTES_MAX: u32 = i32::MAX as u32 - 2;
 
-/// What a receive buffer begins with.
+/// The beginning of a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Parsed<'b> {
     /// Not a whole command line yet.
     Incomplete,
     /// A request; a storage command's value follows behind `consumed`.
     Request {
-        /// What is asked for.
+        /// The request in the line.
         request: Request<'b>,
         /// Bytes of the command line, its end included.
         consumed: usize,
     },
     /// A line that is no request. The connection goes on.
     Bad {
-        /// What to tell the client.
+        /// The error to send to the client.
         error: Error,
         /// Bytes of the command line, its end included.
         consumed: usize,
         /// Bytes behind the line that belong to it (a value and its `\r\n`) and are to be discarded.
         swallow: u64,
-        /// The client asked for no reply: do not tell it.
+        /// The client asked for no reply: do not send the error.
         quiet: bool,
     },
-    /// The stream cannot be followed any more: tell the client and close.
+    /// The stream cannot be followed any more: send the error to the client and close.
     Fatal(Error),
 }
 
@@ -124,7 +124,7 @@ pub enum Request<'b> {
 /// `get` and its kin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Get<'b> {
-    /// What to look up, in order.
+    /// The keys to look up, in order.
     pub keys: Keys<'b>,
     /// Report CAS tokens.
     pub with_cas: bool,
@@ -132,7 +132,7 @@ pub struct Get<'b> {
     pub touch: Option<i64>,
 }
 
-/// What a storage command does about the item that is there.
+/// The effect of a storage command on the item that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreMode {
     /// Store whatever is there.
@@ -150,7 +150,7 @@ pub enum StoreMode {
 /// The header of a storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store<'b> {
-    /// What to do about the item that is there. `cas` is `Set` with `compare`.
+    /// The effect on the item that is there. `cas` is `Set` with `compare`.
     pub mode: StoreMode,
     /// The key.
     pub key: &'b [u8],
@@ -171,7 +171,7 @@ pub struct Store<'b> {
 pub struct Arith<'b> {
     /// The key.
     pub key: &'b [u8],
-    /// How much.
+    /// The number to add or to subtract.
     pub delta: u64,
     /// Take away instead of adding.
     pub decrement: bool,
@@ -179,7 +179,7 @@ pub struct Arith<'b> {
     pub noreply: bool,
 }
 
-/// What `stats` is asked about.
+/// The subject of a `stats` command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stats {
     /// Everything general.
@@ -200,7 +200,7 @@ pub enum Stats {
     Detail(bool),
     /// Statistics by key prefix.
     DetailDump,
-    /// What namespaces have and do.
+    /// Contents and activity of namespaces.
     Namespaces,
     /// Keys of one class.
     Cachedump {
@@ -211,7 +211,7 @@ pub enum Stats {
     },
 }
 
-/// What a watcher is told about.
+/// The events that are reported to a watcher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watch {
     /// Every lookup of a key.
@@ -224,7 +224,7 @@ pub struct Watch {
     pub deletions: bool,
 }
 
-/// How a dump writes an item.
+/// The form in which a dump writes an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dump {
     /// `key=... exp=...` lines.

@@ -78,7 +78,7 @@ fn the_short_way_of_a_lone_get_reads_what_the_long_way_reads() {
     assert_eq!(short, 8);
 }
 
-/// The same request; keys may be known in different detail.
+/// Returns whether both are the same request; keys may be known in different detail.
 fn same_parsed(short: Parsed<'_>, long: Parsed<'_>) -> bool {
     match (short, long) {
         (

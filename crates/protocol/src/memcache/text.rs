@@ -58,7 +58,8 @@ pub(super) fn get_and_touch(mut words: Words<'_>, with_cas: bool) -> Result<Requ
     Ok(R::Get(Get { keys: Keys::new(words)?, with_cas, touch }))
 }
 
-/// How many bytes follow a storage command whose length word is `length`: a fault for a length that no value has.
+/// Returns the number of bytes that follow a storage command whose length word is `length`: a fault for a length that
+/// no value has.
 pub(super) fn value_len(length: &[u8]) -> Result<u32, Fault> {
     match parse_u64(length) {
         Some(len) if len <= u64::from(VALUE_BYTES_MAX) => Ok(len as u32),

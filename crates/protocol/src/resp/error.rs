@@ -1,4 +1,4 @@
-//! Faults of the protocol that a server tells and closes on.
+//! Faults of the protocol that a server reports to the client before it closes the connection.
 
 use crate::sink::Sink;
 
@@ -13,7 +13,7 @@ pub enum ProtocolError {
     CountTooLong,
     /// A count of arguments that is none, or above the maximum.
     Count,
-    /// The same for a client that has not said who it is.
+    /// Such a count from a client that has not authenticated.
     UnauthenticatedCount,
     /// A length of an argument without a line end within [`super::LINE_BYTES_MAX`].
     LengthTooLong,
@@ -21,7 +21,7 @@ pub enum ProtocolError {
     ExpectedBulk(u8),
     /// A length of an argument that is none, or above the maximum.
     Length,
-    /// The same for a client that has not said who it is.
+    /// Such a length from a client that has not authenticated.
     UnauthenticatedLength,
     /// An argument without its `\r\n`.
     ArgumentEnd,
@@ -45,7 +45,7 @@ impl ProtocolError {
         Self::RequestTooLong,
     ];
 
-    /// What is wrong, without the letter of [`ProtocolError::ExpectedBulk`].
+    /// Returns a description of the fault, without the letter of [`ProtocolError::ExpectedBulk`].
     pub const fn text(self) -> &'static str {
         match self {
             Self::InlineTooLong => "too big inline request",

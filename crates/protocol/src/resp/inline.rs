@@ -19,7 +19,7 @@ pub struct Inline<'b> {
     words: u32,
 }
 
-/// What ends a word and stands between words.
+/// Returns whether the byte ends a word and stands between words.
 const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
@@ -36,7 +36,7 @@ impl<'b> Inline<'b> {
         Ok(if words == 0 { None } else { Some(Self { line, words }) })
     }
 
-    /// How many words it has.
+    /// Returns the number of words.
     pub const fn words(&self) -> u32 {
         self.words
     }
@@ -94,7 +94,7 @@ fn word(rest: &mut &[u8], give: &mut impl FnMut(u8)) -> Result<(), ProtocolError
     Ok(())
 }
 
-/// What is between an opening quote, which is taken, and the next `quote`, which it takes.
+/// Reads the text between an opening quote, which is taken before, and the next `quote`, which this takes.
 fn quoted(rest: &mut &[u8], quote: u8, give: &mut impl FnMut(u8)) -> Result<(), ProtocolError> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     loop {

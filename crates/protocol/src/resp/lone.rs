@@ -7,14 +7,14 @@ use super::number;
 pub enum Lone<'b> {
     /// `GET`.
     Get {
-        /// What is asked for.
+        /// The key whose value is asked for.
         key: &'b [u8],
     },
     /// `SET` without options.
     Set {
-        /// What is stored under it.
+        /// The key under which the value is stored.
         key: &'b [u8],
-        /// What is stored.
+        /// The value that is stored.
         value: &'b [u8],
     },
 }
@@ -31,7 +31,7 @@ impl<'b> Lone<'b> {
 
 const GET: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
 const SET: u64 = u64::from_le_bytes(*b"*3\r\n$3\r\n");
-/// The bit that tells small letters from others, in each of the three letters of a name.
+/// The bit that distinguishes small letters from capitals, in each of the three letters of a name.
 const SMALL: u64 = 0x0020_2020;
 
 /// The request at the start of `buf` and its bytes, if it is whole and one of these, with a value of less than

@@ -23,7 +23,7 @@
 //!   to be in memory whole.
 //! - What is returned depends on the bytes alone, never on how they were cut into packets.
 //! - Every count and length has a maximum, checked before anything is done with it.
-//! - A server tells a client's fault of the protocol in Redis's words, then closes.
+//! - A server reports a client's fault of the protocol in Redis's words, then closes.
 
 pub mod client;
 mod error;
@@ -41,7 +41,7 @@ pub use request::{Args, Argument, Limits, Parsed, Parser, argument};
 /// Which version a connection speaks: 2 until `HELLO 3`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// What every client speaks.
+    /// The version that every client speaks.
     #[default]
     Resp2,
     /// With types of its own for maps, sets, numbers and messages out of band.

@@ -4,7 +4,7 @@ use memchr::memchr;
 
 use super::LINE_BYTES_MAX;
 
-/// What stands behind a type's first byte.
+/// The rest of a line, behind a type's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line<'b> {
     /// No line end yet.

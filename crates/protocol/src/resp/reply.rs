@@ -105,7 +105,7 @@ pub fn bulk(sink: &mut impl Sink, bytes: &[u8]) {
 /// A bulk string that is put in one go is no longer than this, in bytes.
 const BULK_SHORT_BYTES_MAX: usize = FILL_BYTES_MAX - NUMBER_LINE_BYTES_MAX - 2;
 
-/// How long a bulk string of so many bytes is.
+/// Returns the length in a reply of a bulk string of so many bytes.
 #[inline]
 const fn bulk_bytes(len: usize) -> usize {
     1 + digits_in(len as u64) + 2 + len + 2
@@ -260,7 +260,8 @@ pub fn verbatim(sink: &mut impl Sink, version: Version, format: &[u8; 3], text: 
     }
 }
 
-/// What is before `len` bytes of such a text and a line end: at most [`NUMBER_LINE_BYTES_MAX`] and four bytes.
+/// Writes the bytes before such a text of `len` bytes and its line end: at most [`NUMBER_LINE_BYTES_MAX`] and four
+/// bytes.
 pub fn text_head(sink: &mut impl Sink, version: Version, format: &[u8; 3], len: u64) {
     match version {
         Version::Resp2 => bulk_head(sink, len),

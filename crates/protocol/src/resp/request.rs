@@ -15,7 +15,7 @@ use super::inline::Inline;
 use super::number::{self, Line};
 use super::{ARGS_MAX, BULK_BYTES_MAX};
 
-/// What a server takes from a client.
+/// The limits of a server for the requests of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most arguments of a request; at most [`ARGS_MAX`].
@@ -31,7 +31,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What Redis takes, and arguments from 16 KiB on apart.
+    /// The limits of Redis; arguments from 16 KiB on are read apart.
     pub const REDIS: Self = Self {
         args_max: ARGS_MAX,
         bulk_bytes_max: BULK_BYTES_MAX,
@@ -40,12 +40,12 @@ impl Limits {
         authenticated: true,
     };
 
-    /// What Redis takes from a client that has not said who it is.
+    /// The limits of Redis for a client that has not authenticated.
     pub const UNAUTHENTICATED: Self =
         Self { args_max: 10, bulk_bytes_max: 16 * 1024, long_bytes_min: u32::MAX, authenticated: false, ..Self::REDIS };
 }
 
-/// What a receive buffer begins with.
+/// The beginning of a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'b> {
     /// Not a whole request yet.
@@ -93,7 +93,7 @@ pub enum Parsed<'b> {
         /// Its bytes.
         consumed: usize,
     },
-    /// The stream cannot be followed any more: tell the client and close.
+    /// The stream cannot be followed any more: send the error to the client and close.
     Fatal(ProtocolError),
 }
 
@@ -104,9 +104,9 @@ pub struct Parser {
     args: u32,
     /// Of these, those not seen yet.
     left: u32,
-    /// Where the first argument begins.
+    /// Offset of the first argument.
     first: usize,
-    /// Where the next argument begins.
+    /// Offset of the next argument.
     pub(super) at: usize,
 }
 
@@ -199,7 +199,7 @@ impl Parser {
     }
 }
 
-/// What begins with an argument of a request that is not read as a whole.
+/// The beginning of an argument of a request that is not read as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument<'b> {
     /// It is not whole, and this many bytes are needed to go on; 0 if that is not known.
@@ -222,7 +222,7 @@ pub enum Argument<'b> {
         /// Bytes up to its first.
         consumed: usize,
     },
-    /// The stream cannot be followed any more: tell the client and close.
+    /// The stream cannot be followed any more: send the error to the client and close.
     Fatal(ProtocolError),
 }
 

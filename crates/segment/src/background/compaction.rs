@@ -13,7 +13,7 @@
 //!
 //! Bounds: one round of the scan looks at every segment once, a slice at 256 of them.
 
-/// Where the dead bytes of the store may stand for more than two rounds of the scan, in percent of all segments.
+/// Share of dead bytes that the store may hold for more than two rounds of the scan, in percent of all segments.
 const DEAD_PERCENT_MAX: u64 = 15;
 /// Classes of deadness: a sixteenth of a segment each.
 const CLASSES: usize = 16;
@@ -40,15 +40,15 @@ impl Deadness {
         (dead_bytes as usize * CLASSES / segment_bytes).min(CLASSES - 1)
     }
 
-    /// The scan passes a sealed segment; true if it is to be copied. `short`: less than half of the memory is free.
-    /// `tight`: stores wait or are refused, since too little is free and nothing may be evicted.
+    /// Passes a sealed segment in the scan. Returns true if it is to be copied. `short`: less than half of the memory
+    /// is free. `tight`: stores wait or are refused, since too little is free and nothing may be evicted.
     pub(super) fn pass(&mut self, dead_bytes: u32, segment_bytes: usize, short: bool, tight: bool) -> bool {
         let class = Self::class(dead_bytes, segment_bytes);
         self.dead_bytes[class] += u64::from(dead_bytes);
         class >= self.threshold || (short && class >= CLASS_HALF) || (tight && class > 0)
     }
 
-    /// The scan has passed every header of `heap_bytes` of segments.
+    /// Ends a round: the scan has passed every header of `heap_bytes` of segments.
     pub(super) fn end_round(&mut self, heap_bytes: u64) {
         let dead: u64 = self.dead_bytes.iter().sum();
         let mut left = dead.saturating_sub(heap_bytes * DEAD_PERCENT_MAX / 100);

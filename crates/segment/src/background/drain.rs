@@ -40,7 +40,7 @@ impl Why {
         }
     }
 
-    /// Its place among the gauges.
+    /// Returns the reason's place among the gauges.
     pub(super) fn number(self) -> usize {
         match self {
             Self::Evict(_) => 0,
@@ -58,14 +58,14 @@ pub(super) struct Drain {
     pub(super) why: Why,
     pub(super) at: usize,
     end: usize,
-    /// What an item takes on the mean, in bytes, of all that its namespace held when the walk began.
+    /// Mean bytes of an item, over all that its namespace held when the walk began.
     mean_bytes: usize,
     /// It stands at an item that may not go and whose copy there was no room for.
     pub(super) lacks_room: bool,
 }
 
 /// An item of at most so many times the mean length is carried on by [`PROMOTE_FREQ`] reads, and a longer one needs one
-/// more for each such part of it. With one mean a read, lengths that hardly differ would be told apart by a whole read.
+/// more for each such part of it. With one mean a read, a whole read would separate lengths that hardly differ.
 const MEANS_A_READ: usize = 2;
 
 /// Reads that carry an item of `bytes` from the small queue to the main one, in a store of items of `mean_bytes`.
@@ -76,29 +76,30 @@ fn promote_freq(bytes: usize, mean_bytes: usize) -> u64 {
     (bytes.div_ceil(MEANS_A_READ * mean_bytes.max(1)) as u64).clamp(PROMOTE_FREQ, FREQ_MAX)
 }
 
-/// What became of one item.
+/// The result of handling one item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Done,
-    /// Its lock was not had: again in the next slice.
+    /// Its lock could not be taken: it is handled again in the next slice.
     Busy,
     /// It may not go, and there was no room for its copy: again when there is.
     Full,
 }
 
-/// The segment is older than this process: what it counts may be off by what a crash cut. When its walk is over, each
-/// of its items is dead all the same, since whoever else ends one does it whole under the lock.
+/// Returns true if the segment is older than this process: its counts may be off by what a crash cut. When its walk is
+/// over, each of its items is dead all the same, since any other thread ends an item entirely under the lock.
 fn lived_on(store: &Store, header: &SegmentHeader) -> bool {
     header.sequence() < store.reopened_at
 }
 
-/// What it counts may be so. Where the items of earlier processes were found anew, they were counted anew.
+/// Returns true if the segment's counts may be off. If a rebuild found the items of earlier processes again, it also
+/// counted them again.
 pub(super) fn counts_may_be_off(store: &Store, header: &SegmentHeader) -> bool {
     lived_on(store, header) && store.rebuild.is_none()
 }
 
-/// A segment is to be free, and everybody who ended an item of it has counted that: what is left of its counts, a crash
-/// cut.
+/// Counts as lost what is left of the counts of a segment that is to be free. Every thread that ended an item of it has
+/// counted that, so a crash cut the rest.
 pub(super) fn count_lost(store: &Store, header: &SegmentHeader) {
     if counts_may_be_off(store, header) {
         let bytes = (store.segments.segment_bytes() as u64).saturating_sub(header.dead_bytes().into());
@@ -106,13 +107,14 @@ pub(super) fn count_lost(store: &Store, header: &SegmentHeader) {
     }
 }
 
-/// While the index is rebuilt an item hides older versions of its key that are still to be found, even when it has
-/// expired: what is only to be moved may not go. A flush goes for older versions too.
+/// Returns true if an item must stay because it hides older versions. While the index is rebuilt, an item hides older
+/// versions of its key that are still to be found, even when it has expired. So an item that is only to be moved may
+/// not go. A flush also covers older versions.
 fn hides_older(store: &Store, why: Why) -> bool {
     why == Why::Compact && store.is_rebuilding()
 }
 
-/// The item is not to go for what it is itself.
+/// Returns true if the item itself gives no reason to remove it: it has not ended, or it hides older versions.
 fn stands(store: &Store, seen: &Seen<'_>, why: Why, now: UnixMillis) -> bool {
     match store.ended(seen, now) {
         None => true,
@@ -121,7 +123,7 @@ fn stands(store: &Store, seen: &Seen<'_>, why: Why, now: UnixMillis) -> bool {
     }
 }
 
-/// How many items are handled between two looks at the time.
+/// Number of items that are handled between two looks at the time.
 const ITEMS_PER_LOOK: usize = 32;
 
 impl Drain {
@@ -175,7 +177,7 @@ impl Background {
         let header = store.segments.header(drain.id);
         let key = store.key_at(header.namespace(), address, layout);
         let Some(seen) = store.find(&key).filter(|seen| seen.address == address) else {
-            // Replaced since its header was read: whoever does that marks it dead, unless he was killed before.
+            // Replaced since its header was read: the thread that does so marks it dead, unless it was killed before.
             return if lived_on(store, header) { Self::end_lost(store, &key, address) } else { Step::Done };
         };
         let freq = store.freq_with_head(&key, &seen);
@@ -202,7 +204,7 @@ impl Background {
         }
     }
 
-    /// Ends an item that no slot names, and that nobody is at work on.
+    /// Ends an item that no slot names and that no thread works on.
     pub(super) fn end_lost(store: &Store, key: &Key<'_>, address: usize) -> Step {
         let Some(_locked) = store.index.lock(key.hash) else { return Step::Busy };
         if store.find(key).is_some_and(|seen| seen.address == address) {
@@ -258,7 +260,7 @@ impl Background {
         }
     }
 
-    /// Has the item go on in the second tier, or removes it where that does not take it.
+    /// Moves the item to the second tier, or removes it if the tier does not take it.
     fn demote(&mut self, store: &Store, key: &Key<'_>, seen: &Seen<'_>, why: Why, now: UnixMillis) -> Step {
         match store.demote(Self::counters(store), key, seen, now) {
             Demoted::Gone => Step::Done,
@@ -302,7 +304,7 @@ impl Background {
         Step::Done
     }
 
-    /// Tells who wants to know of an item that has expired.
+    /// Reports an item that has expired to an observer that wants it.
     fn tell_expired(&mut self, store: &Store, key: &Key<'_>, seen: &Seen<'_>, why: Ended) {
         if why == Ended::Expired
             && !key.piece
@@ -312,7 +314,7 @@ impl Background {
         }
     }
 
-    /// Counts an item that went to make room, and tells who watches.
+    /// Counts an item that went to make room, and reports it to the observer.
     pub(crate) fn note_evicted(&mut self, store: &Store, key: &Key<'_>, seen: &Seen<'_>, now: UnixMillis) {
         let (fetched, last_access) = store.access(seen.slot, seen.address, store.meta(seen));
         Self::counters(store).note_evicted(key.namespace, &seen.layout, fetched);
@@ -352,7 +354,7 @@ impl Background {
         self.begin(id, Why::Compact);
     }
 
-    /// Whether a segment is copied out that there is no room for.
+    /// Returns whether a segment is being copied out that there is no room for.
     pub(crate) fn lacks_room(&self) -> bool {
         self.drain.as_ref().is_some_and(|drain| drain.lacks_room)
     }
@@ -368,8 +370,8 @@ impl Background {
 
 #[cfg(all(test, shuttle))]
 impl Background {
-    /// Drains one sealed segment from its first item to its last, as a compaction or as an eviction, as soon as nobody
-    /// writes to it.
+    /// Drains one sealed segment from its first item to its last, as a compaction or as an eviction, as soon as no
+    /// thread writes to it.
     pub(crate) fn drain_for_model(&mut self, id: SegmentId, compact: bool, now: UnixMillis) {
         let store = std::sync::Arc::clone(&self.store);
         let why = if compact { Why::Compact } else { Why::Evict(Queue::Small) };

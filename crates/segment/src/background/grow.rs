@@ -12,7 +12,7 @@ use crate::index::growth::Keys;
 use crate::slot::Slot;
 use crate::store::Store;
 
-/// Where a growth that foresees the final number of items aims, in percent.
+/// Load that a growth aims at when it foresees the final number of items, in percent.
 const LOAD_AIM_PERCENT: usize = 85;
 /// A growth that is being prepared or is under way.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Growing {
 }
 
 impl Background {
-    /// One step of growth; false if the index needs none or has to wait for segments.
+    /// Runs one step of growth. Returns false if the index needs none or has to wait for segments.
     pub(super) fn run_growth(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
         if self.growing.is_none() {
             self.growing = self.plan_growth(store);
@@ -67,8 +67,8 @@ impl Background {
         }
     }
 
-    /// How far to grow, if the index is nearly full: by an eighth, or further while the memory is still filling and
-    /// the final number of items can be foreseen.
+    /// Returns the size to grow to, if the index is nearly full. That is an eighth more, or further while the memory is
+    /// still filling and the final number of items can be foreseen.
     fn plan_growth(&self, store: &Store) -> Option<Growing> {
         let totals = store.totals();
         let (groups, groups_max) = (store.index.groups(), store.memory.groups_max());

@@ -10,7 +10,7 @@
 //!            |   or dead enough?
 //!            +-- segments too many, -------> withhold some, or give some back
 //!            |   or too few?
-//!            +-- no index in the file? -----> make it anew, and nothing of the above but growing
+//!            +-- no index in the file? -----> rebuild it, and nothing of the above but growing
 //!            +-- in a file? ----------------> look at each slot of the index that was there; then compare what is in
 //!            |                                a segment with its sums and counts
 //!            +-- else ----------------------> populate memory ahead of use
@@ -74,10 +74,10 @@ pub(crate) const PROMOTE_FREQ: u64 = 1;
 /// Headers that one slice looks at for segments that are past, flushed or half dead.
 const SCAN_HEADERS: usize = 256;
 
-/// What a slice was spent on.
+/// The kind of work that a slice was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SliceKind {
-    /// Nothing was to be done.
+    /// There was nothing to do.
     Idle,
     /// Evicting a segment.
     Evict,
@@ -94,14 +94,14 @@ pub enum SliceKind {
     /// Looking at the slots that a file was left with; comparing what is in its segments with its sums, and after a
     /// crash with what they count.
     Scrub,
-    /// Making the index anew from the segments.
+    /// Rebuilding the index from the segments.
     Rebuild,
 }
 
-/// How a slice went.
+/// The result of a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct SliceReport {
-    /// What it was spent on.
+    /// Kind of work that it was spent on.
     pub kind: SliceKind,
     /// More work is waiting: run the next slice soon.
     pub more: bool,
@@ -115,17 +115,18 @@ pub struct Background {
     queues: Queues,
     /// Drained segments and the epoch in which their last slot was cleared.
     limbo: Vec<(SegmentId, u64)>,
-    /// How many of those will be free soon, by namespace: all but those that pins alone held up when they were looked
-    /// at last. Whoever waits for memory must not wait for the reader who has them pinned, who may wait for him.
+    /// Number of those that will be free soon, by namespace: all except those that only pins held up at the last look.
+    /// A caller that waits for memory must not wait for the reader that has pinned them, which may be waiting for that
+    /// caller.
     soon_free: [usize; Namespace::MAX],
     /// Segments that were copied out one after another while free ones were short.
     copied_in_a_row: usize,
-    /// Who was evicted from last: a namespace with a quota, or the default one for those without.
+    /// Namespace that was evicted from last: one with a quota, or the default one for those without.
     evicted_last: u8,
     drain: Option<Drain>,
-    /// What is being removed of a value that lost its head.
+    /// Grave that is being emptied: the rest of a value that lost its head.
     pub(crate) digging: Option<Grave>,
-    /// Its part in making the index anew.
+    /// The background's part in the rebuild of the index.
     rebuilding: Hand,
     /// Segments that were walked when one was given up last.
     given_up_at: Option<usize>,
@@ -136,7 +137,7 @@ pub struct Background {
     scrub: Option<Scrub>,
     verification: Verification,
     scratch: SplitScratch,
-    /// Where the scan of the headers goes on.
+    /// Position at which the scan of the headers goes on.
     scan: usize,
     deadness: Deadness,
     /// Headers scanned since something was last found.
@@ -190,7 +191,8 @@ impl Background {
         self.held_percent = Some(percent);
     }
 
-    /// How many items the store holds when its memory is full; `None` while that cannot be told from what it holds now.
+    /// Returns the number of items that the store holds when its memory is full. Returns `None` while its present
+    /// contents do not allow an estimate.
     fn items_when_full(store: &Store) -> Option<u64> {
         let (count, free) = (store.segments.count() as u64, store.segments.free_count() as u64);
         let used = count.saturating_sub(free).max(1);
@@ -201,7 +203,7 @@ impl Background {
         self.held_percent.unwrap_or(self.shadows.percent())
     }
 
-    /// Tells `observer` of every eviction from now on.
+    /// Reports every eviction to `observer` from now on.
     pub fn observe(&mut self, observer: Box<dyn EvictionObserver>) {
         self.observer = Some(observer);
     }
@@ -219,8 +221,8 @@ impl Background {
     /// Does one slice of work. `over` says when the slice has used its time; it is asked every few items.
     pub fn slice(&mut self, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> SliceReport {
         let store = Arc::clone(&self.store);
-        // Before anything is evicted: where more is stored than can be evicted, this would otherwise never have its
-        // turn. The kernel may take its time, for which nobody has to wait.
+        // Before anything is evicted: if more is stored than can be evicted, this would otherwise never run. The kernel
+        // may take its time, and no thread has to wait for that.
         let enlarged = !store.is_rebuilding() && store.ahead.add_fresh_unrefused(&store);
         // A flush holds the gate for two additions at most; a poisoned gate guards nothing that could be half done.
         let gate = store.slice_gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -264,7 +266,7 @@ impl Background {
         } else if self.run_verification(&store, over) || self.run_scrub(&store, now, over) {
             SliceKind::Scrub
         } else {
-            // The kernel may take its time to take or give memory: nobody has to wait for that.
+            // The kernel may take its time to take or give memory: no thread has to wait for that.
             drop(gate);
             if self.run_resize(&store, over) {
                 SliceKind::Resize
@@ -286,7 +288,7 @@ impl Background {
         SliceReport { kind, more }
     }
 
-    /// Free segments that all share are short: less than the low mark, or less than are to be withheld.
+    /// Returns true if free segments that all share are short: less than the low mark, or less than are to be withheld.
     fn free_wanted(&self, store: &Store) -> bool {
         // A growth is in a hurry and takes what it gets; a smaller memory is not, and pays for each pause.
         let ahead = if self.growing.is_some() { FREE_AHEAD_OF_GROWTH } else { FREE_AHEAD_OF_RESIZE };
@@ -295,8 +297,8 @@ impl Background {
         store.shared_free() + soon < store.free_low() + over
     }
 
-    /// Whose segments are short and may be evicted: a namespace with a quota, or the default one for those without. Who
-    /// was evicted from longest ago comes first.
+    /// Returns the namespace whose segments are short and may be evicted: one with a quota, or the default one for
+    /// those without. The one that was evicted from longest ago comes first.
     fn short(&self, store: &Store) -> Option<u8> {
         let wants = |namespace: &u8| {
             let wants = match *namespace == Namespace::DEFAULT.0 {
@@ -309,7 +311,7 @@ impl Background {
         [Namespace::DEFAULT.0].into_iter().chain(store.spaces.with_quota()).filter(wants).min_by_key(after)
     }
 
-    /// There is a segment to evict.
+    /// Returns true if there is a segment to evict.
     fn has_queued(&self, store: &Store, namespace: u8) -> bool {
         let of = |queue| self.queues.count(of_pool(store, namespace), queue);
         of(Queue::Small) + of(Queue::Main) > 0
@@ -397,7 +399,7 @@ impl Background {
         self.drain = Some(Drain::of(id, header, why, store.space_totals(header.namespace()).item_bytes_mean()));
     }
 
-    /// Steps the epoch and frees what nobody can read any more.
+    /// Advances the epoch and frees the segments that no thread can read any more.
     fn reclaim(&mut self, store: &Store) {
         self.soon_free = [0; Namespace::MAX];
         if self.limbo.is_empty() {
@@ -448,13 +450,13 @@ const FREE_AHEAD_OF_GROWTH: usize = 4;
 /// And those that a smaller memory gives back.
 const FREE_AHEAD_OF_RESIZE: usize = 64;
 
-/// The namespaces that share memory.
+/// Returns the namespaces that share memory.
 fn shared(store: &Store) -> impl Iterator<Item = u8> + use<> {
     let quotas = store.spaces.with_quota().fold(0u32, |bits, namespace| bits | 1 << namespace);
     (0..Namespace::MAX as u8).filter(move |namespace| quotas & 1 << namespace == 0)
 }
 
-/// The namespaces that are evicted from together with this one: itself, if it has a quota.
+/// Returns the namespaces that are evicted from together with this one: itself, if it has a quota.
 fn of_pool(store: &Store, namespace: u8) -> impl Iterator<Item = u8> + use<> {
     let alone = store.spaces.has_quota(namespace);
     let (own, shared) = (alone.then_some(namespace), (!alone).then(|| shared(store)));

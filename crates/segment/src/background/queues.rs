@@ -18,7 +18,7 @@ pub(super) struct Queues {
     entries: [[VecDeque<(SegmentId, u64)>; 2]; Namespace::MAX],
     /// Entries of one queue of the default namespace at most.
     entries_max: usize,
-    /// How many of each queue's entries are of segments that are in it.
+    /// Number of each queue's entries whose segments are in it.
     counts: [[usize; 2]; Namespace::MAX],
     /// The sequence under which each segment is queued; 0: it is not.
     queued: Box<[u64]>,
@@ -31,7 +31,7 @@ pub(super) struct Queues {
 const ENTRIES_SPARE: usize = 64;
 
 impl Queues {
-    /// Room for `segments`, of which there may once be `segments_max`.
+    /// Creates queues with room for `segments`, of which there may once be `segments_max`.
     pub(super) fn new(segments: usize, segments_max: usize) -> Self {
         let mut queues = Self {
             entries: [const { [const { VecDeque::new() }; 2] }; Namespace::MAX],
@@ -56,7 +56,8 @@ impl Queues {
         self.arriving.reserve(segments.saturating_sub(self.arriving.len()));
     }
 
-    /// Takes in what the lanes (and the background itself) sealed since the last call, and nobody writes to any more.
+    /// Takes in the segments that the lanes and the background sealed since the last call and that no thread writes to
+    /// any more.
     pub(super) fn collect_sealed(&mut self, store: &Store) {
         while let Some(id) = store.segments.pop_sealed() {
             self.collected.push(id);
@@ -82,7 +83,7 @@ impl Queues {
         }
     }
 
-    /// Segments in a queue of those namespaces.
+    /// Returns the number of segments in a queue of those namespaces.
     pub(super) fn count(&self, namespaces: impl IntoIterator<Item = u8>, queue: Queue) -> usize {
         namespaces.into_iter().map(|namespace| self.counts[usize::from(namespace)][queue as usize]).sum()
     }
@@ -99,7 +100,7 @@ impl Queues {
         queued
     }
 
-    /// When the oldest segment of both queues was opened.
+    /// Returns the instant at which the oldest segment of both queues was opened.
     pub(super) fn oldest(&mut self, store: &Store) -> Option<UnixMillis> {
         let queued = &self.queued;
         let mut oldest = None;
@@ -113,7 +114,7 @@ impl Queues {
         oldest
     }
 
-    /// The oldest segment of a queue of those namespaces.
+    /// Returns the oldest segment of a queue of those namespaces.
     pub(super) fn pop(
         &mut self,
         store: &Store,

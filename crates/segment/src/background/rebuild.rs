@@ -1,4 +1,4 @@
-//! What the background does while the index is made anew ([`crate::rebuild`]): its part in that, and room for what is
+//! The background's work while the index is rebuilt ([`crate::rebuild`]): its part in the rebuild, and room for what is
 //! stored meanwhile.
 
 use base::clock::UnixMillis;
@@ -30,7 +30,7 @@ impl Background {
         step == RebuildStep::More
     }
 
-    /// One slice of it; whoever waits for the index to grow comes first.
+    /// Runs one slice of it. A thread that waits for the index to grow comes first.
     pub(super) fn run_rebuild(&mut self, store: &Store, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> SliceKind {
         let lacks_room = self.drain.as_ref().is_some_and(|drain| drain.lacks_room);
         let short = self.short(store).filter(|_| self.drain.is_none() || lacks_room);
@@ -65,8 +65,8 @@ impl Background {
         SliceKind::Rebuild
     }
 
-    /// No segment is mostly dead, and so much was walked since one was given up last that dead ones had the time to
-    /// show: who needs memory waits for that.
+    /// Returns true if no segment is mostly dead, and so much was walked since one was given up last that dead ones had
+    /// the time to show: a caller that needs memory waits for that.
     fn is_time_to_give_up(&mut self, store: &Store) -> bool {
         let walked = store.rebuild.as_ref().map_or(0, Rebuild::walked);
         let is_none_dead = self.scanned_in_vain >= store.segments.high_water();
@@ -77,8 +77,8 @@ impl Background {
         is_time
     }
 
-    /// A segment of which at least half is dead and that may be copied out. Nothing in it ends: what has ended may hide
-    /// something older, and has to stay.
+    /// Returns a segment of which at least half is dead and that may be copied out. Nothing in it ends: what has ended
+    /// may hide something older, and has to stay.
     fn mostly_dead(&mut self, store: &Store) -> Option<SegmentId> {
         let rebuild = store.rebuild.as_ref()?;
         if store.segments.free_count() == 0 {
@@ -106,7 +106,7 @@ impl Background {
         None
     }
 
-    /// Frees the segment with the least in it of those that nobody has looked at: no slot names anything in it.
+    /// Frees the segment with the least in it, of those that no thread has looked at: no slot names anything in it.
     fn give_up_cheapest(&mut self, store: &Store, namespace: u8) {
         let pool = of_pool(store, namespace).fold(0u32, |bits, namespace| bits | 1 << namespace);
         let may = |header: &SegmentHeader| pool & 1 << header.namespace() != 0;

@@ -77,7 +77,7 @@ impl Store {
         }
     }
 
-    /// How often the key's item at that place was read there; `None`: no slot names it.
+    /// Returns how often the key's item at that place was read there, or `None` if no slot names it.
     fn flash_freq(&self, key: &Key<'_>, at: FlashAddress) -> Option<u64> {
         let is_there = |slot: Slot| slot.is_flash() && slot.flash_address() == at;
         self.index.find_tiered(key.hash, |_, slot| is_there(slot).then(|| slot.freq()))

@@ -28,7 +28,7 @@ pub(super) struct Shrinking {
 }
 
 impl Shrinking {
-    /// One that was under way when the store was left, and is finished.
+    /// Returns a shrink that was under way when the store was left, and that is to be finished.
     pub(super) fn to(groups: usize) -> Self {
         Self { aim: groups }
     }
@@ -56,7 +56,8 @@ impl Background {
         self.shrinking = shrinks.then_some(Shrinking { aim });
     }
 
-    /// How many groups the index will need when only so many segments are left as the memory in force has room for.
+    /// Returns the number of groups that the index will need once only as many segments are left as the memory in force
+    /// has room for.
     fn foresee_groups(&self, store: &Store) -> usize {
         let used = (store.segments.count() - store.segments.free_count()).max(1) as u64;
         let items = store.totals().items();
@@ -67,7 +68,7 @@ impl Background {
         ((segments * slots_bytes).div_ceil(GROUP_BYTES as u64) as usize).max(groups_for(self.memory_bytes))
     }
 
-    /// One step of making the index smaller; false if it is not to be, or waits for the segments.
+    /// Runs one step of making the index smaller. Returns false if it is not to be smaller, or waits for the segments.
     fn run_shrink(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
         let Some(Shrinking { aim }) = self.shrinking else { return false };
         if store.index.is_shrinking() {
@@ -89,7 +90,7 @@ impl Background {
         true
     }
 
-    /// Merges groups until the slice is over or a lock is not had; true when the shrink is complete.
+    /// Merges groups until the slice is over or a lock fails. Returns true when the shrink is complete.
     fn merge(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
         loop {
             let done = store.index.merge_next(&mut self.scratch, store);
@@ -100,7 +101,7 @@ impl Background {
         }
     }
 
-    /// How many segments there are to be.
+    /// Returns the number of segments that there are to be.
     fn segments_wanted(&self, store: &Store) -> usize {
         let groups = match (&self.growing, &self.shrinking) {
             // Until the index is so small, more than the memory is held.
@@ -111,12 +112,12 @@ impl Background {
         store.geometry.segments_for(self.memory_bytes, groups).min(store.geometry.segments_max)
     }
 
-    /// How many segments there are too many.
+    /// Returns the number of segments that are too many.
     pub(super) fn segments_over(&self, store: &Store) -> usize {
         store.segments.count().saturating_sub(self.segments_wanted(store))
     }
 
-    /// One step towards the number of segments that is wanted; false if it is there, or waits for free ones.
+    /// Runs one step towards the wanted number of segments. Returns false if it is reached, or waits for free ones.
     pub(super) fn run_resize(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
         if self.run_shrink(store, over) {
             return true;
@@ -144,7 +145,7 @@ impl Background {
         true
     }
 
-    /// Says how much memory is wanted: for the index that there is, or will be after a change that has its room.
+    /// Reports how much memory is wanted: for the present index, or for that after a change whose room is there.
     pub(super) fn tell_ahead(&self, store: &Store) {
         let has_room = self.segments_over(store) == 0;
         let planned = self.growing.as_ref().filter(|_| has_room).map_or(0, |growing| growing.to);

@@ -1,5 +1,5 @@
-//! Scrubbing: of a store in a file, what is in each segment is compared with its sums, and after a crash with what the
-//! segment counts; what was torn, damaged or lost its head goes.
+//! Scrubbing of a store in a file. It compares the contents of each segment with their sums, and after a crash with the
+//! segment's counts. Items that were torn, damaged or lost their head are removed.
 //!
 //! ```text
 //!   each sealed segment, in order, a few items a slice:
@@ -11,8 +11,8 @@
 //!     walk    pieces and parts that nothing named go  (crate::orphans)
 //! ```
 //!
-//! A crash can cut a change between the slot and the counts, once for each thread: the counts of a segment, and so the
-//! number of items that is told, are off by so few. Where the index was made anew they were counted anew with it.
+//! A crash can cut a change between the slot and the counts, once for each thread. The counts of a segment, and so the
+//! reported number of items, are off by that few. If the index was rebuilt, they were counted again with it.
 //!
 //! Bounds: one pass when the store is opened and one every [`EVERY_MS`]; a slice's time at once, and only in slices
 //! with nothing else to do.
@@ -35,7 +35,7 @@ const ITEMS_PER_LOOK: usize = 32;
 /// From the end of one pass to the next.
 const EVERY_MS: u64 = 24 * 3600 * 1000;
 
-/// Where a scrub is.
+/// The position of a scrub.
 #[derive(Debug, Default)]
 pub(super) struct Scrub {
     pass: Pass,
@@ -51,7 +51,7 @@ enum Pass {
     #[default]
     Items,
     Orphans,
-    /// Nothing is to be done before this instant.
+    /// There is nothing to do before this instant.
     Rest(UnixMillis),
 }
 
@@ -61,7 +61,7 @@ struct Walk {
     /// Parts that the head at hand has marked.
     marked: usize,
     found: Counts,
-    /// What the header counted when the walk began.
+    /// Counts of the header when the walk began.
     told: Counts,
     sequence: u64,
 }
@@ -74,7 +74,7 @@ struct Counts {
 }
 
 impl Background {
-    /// One slice of a scrub; false if there is none.
+    /// Runs one slice of a scrub. Returns false if there is none.
     pub(super) fn run_scrub(&mut self, store: &Store, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> bool {
         let Some(mut scrub) = self.scrub.take() else { return false };
         let worked = self.scrub_on(store, &mut scrub, now, over);
@@ -110,7 +110,7 @@ impl Background {
         true
     }
 
-    /// All segments were walked.
+    /// Begins the next pass after all segments were walked.
     fn next_pass(&mut self, store: &Store, scrub: &mut Scrub, now: UnixMillis) {
         let pass = match (scrub.pass, &store.named) {
             (Pass::Items, Some(named)) if !named.is_marked_whole() => {
@@ -132,7 +132,7 @@ fn told(store: &Store, id: SegmentId) -> Counts {
 }
 
 impl Scrub {
-    /// The next item of the segment, from where the walk is. `Err`: there is none any more to look at.
+    /// Returns the next item of the segment, from where the walk is. `Err`: there is none any more to look at.
     fn next<'s>(&mut self, store: &'s Store) -> Result<(&'s SegmentHeader, usize, Layout), ()> {
         let id = SegmentId(self.id);
         let header = store.segments.header(id);
@@ -186,7 +186,7 @@ impl Scrub {
         true
     }
 
-    /// A head of an earlier process marks what it names, a page at a time; false if there is more of it.
+    /// Lets a head of an earlier process mark what it names, a page at a time. Returns false if there is more of it.
     fn mark_named(&mut self, store: &Store, address: usize, layout: &Layout) -> bool {
         let header = store.segments.header_of(address);
         let Some(named) = store.named.as_ref().filter(|_| header.sequence() < store.reopened_at) else { return true };
@@ -226,12 +226,12 @@ impl Scrub {
         self.walk.at >= header.written.load(Acquire) as usize
     }
 
-    /// What a walk found beside what the header says.
+    /// Compares the findings of a walk with the counts of the header.
     fn compare(&mut self, store: &Store, id: SegmentId) {
         let Walk { found, told: before, .. } = self.walk;
         let now = told(store, id);
         if now != before || found == now {
-            // It is right, or it is being changed: then whoever asks next time is told what is right but for a few.
+            // It is right, or it is being changed: then the next request gets a figure that is right except for a few.
             self.suspect = None;
         } else if self.suspect.is_some_and(|(was, said, _)| (was, said) == (found, now)) {
             let header = store.segments.header(id);
@@ -256,13 +256,13 @@ fn ends_lost(store: &Store, address: usize, layout: &Layout) -> Step {
     }
 }
 
-/// Ends an item that is not what was written. What it was the head of stays: nobody knows what that is.
+/// Ends an item that is not what was written. If it was a head, what it named stays, because that is unknown.
 fn end_damaged(store: &Store, address: usize, layout: &Layout) -> Step {
     let key = store.key_at(store.segments.header_of(address).namespace(), address, layout);
     let Some(locked) = store.index.lock(key.hash) else { return Step::Busy };
     let layout = Layout::read(&store.segments.heap, address);
     if !layout.has(DEAD) {
-        // Where its key is damaged, the slot that names it is found by nobody.
+        // If its key is damaged, no lookup finds the slot that names it.
         if let Some(there) = store.find_locked(&locked, &key).filter(|there| there.address == address) {
             store.unname(&locked, &there, Slot::EMPTY);
         }

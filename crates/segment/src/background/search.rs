@@ -1,4 +1,5 @@
-//! The background's side of [`crate::shortage`]: whether a round of the scan found anything for who finds no room.
+//! The background's side of [`crate::shortage`]: whether a round of the scan found anything for a caller that finds no
+//! room.
 
 use super::{Background, SCAN_HEADERS, of_pool};
 use crate::key::Namespace;
@@ -22,17 +23,17 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// The scan passes a header.
+    /// Records that the scan passes a header.
     pub(super) fn pass(&mut self) {
         self.passed += 1;
     }
 
-    /// A walk finds no room for its copies.
+    /// Records that a walk finds no room for its copies.
     pub(super) fn is_stuck(&mut self) {
         self.passed += SCAN_HEADERS as u64;
     }
 
-    /// Something was found for a pool: what is known of it is no longer so.
+    /// Records that something was found for a pool: what was known of the pool is no longer true.
     pub(super) fn found(&mut self, store: &Store, pool: u8) {
         self.rounds[usize::from(pool)] = Round::default();
         store.shortages.told(pool, None);
@@ -40,7 +41,7 @@ impl Search {
 }
 
 impl Background {
-    /// After a slice: ends the rounds that are over, and begins others. `digs`: the pieces of removed values are being
+    /// Ends, after a slice, the rounds that are over, and begins others. `digs`: the pieces of removed values are being
     /// removed, so that more dies.
     pub(super) fn follow_shortages(&mut self, store: &Store, digs: bool) {
         let pools = std::iter::once(Namespace::DEFAULT.0).chain(store.spaces.with_quota());

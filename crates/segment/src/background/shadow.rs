@@ -1,4 +1,4 @@
-//! How large the small queue should be: the store in miniature, once for each answer.
+//! The best size of the small queue: the store in miniature, once for each candidate size.
 //!
 //! ```text
 //!   samples ──> shadow with  2 % ── misses ──┐
@@ -12,8 +12,8 @@
 //! where keys come back after a while and then no more (a sliding window); a large small queue loses where many keys
 //! come once.
 //!
-//! Bounds: [`ITEMS_MAX`] items and half as many ghosts in each shadow; when the store has more items, fewer keys are
-//! sampled, and the shadows begin anew.
+//! Bounds: [`ITEMS_MAX`] items and half as many ghosts in each shadow. When the store has more items, fewer keys are
+//! sampled, and the shadows start again from empty.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -36,12 +36,12 @@ const ITEMS_MIN: usize = 64;
 const ROUND_PARTS: usize = 4;
 /// A share has to miss less than this part of the present one's misses, in percent, to take its place.
 const BETTER_PERCENT: f64 = 99.0;
-/// What a round's misses still count in the next one.
+/// Weight of a round's misses in the next one.
 const DECAY: f64 = 0.93;
 /// Reads of an item that are counted, as in an index slot.
 const FREQ_MAX: u8 = 7;
 
-/// What still counts of `freq` reads, above 0, when an item goes round the main queue again.
+/// Returns what still counts of `freq` reads, above 0, when an item goes round the main queue again.
 pub(super) fn freq_of_next_round(freq: u64, small_percent: u8) -> u64 {
     if small_percent < ONE_ROUND_PERCENT { freq - 1 } else { 0 }
 }
@@ -171,7 +171,7 @@ impl Shadows {
         Self { shadows: SHARES.map(Shadow::new), thin: THIN_MIN, items: 0, reads: 0, chosen: START }
     }
 
-    /// The share that misses least, in percent.
+    /// Returns the share that misses least, in percent.
     pub(super) fn percent(&self) -> u8 {
         SHARES[self.chosen]
     }

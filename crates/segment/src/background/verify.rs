@@ -14,7 +14,7 @@ const SLOTS_PER_LOOK: usize = 32;
 /// Slots between asking for an item and looking at it.
 const AHEAD: usize = 16;
 
-/// Where the pass is.
+/// The position of the pass.
 #[derive(Debug, Default)]
 pub(super) struct Verification {
     group: usize,
@@ -26,7 +26,7 @@ pub(super) struct Verification {
 }
 
 impl Background {
-    /// One slice of the pass; false if there is none, or the index changes its size.
+    /// Runs one slice of the pass. Returns false if there is none, or the index changes its size.
     pub(super) fn run_verification(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
         if !store.is_unverified() || store.index.is_growing() || store.index.is_shrinking() {
             return false;

@@ -1,4 +1,4 @@
-//! Checkpoints: what is left of a store in a file after the machine has lost its power.
+//! Checkpoints: the state of a store in a file that survives a loss of power.
 //!
 //! ```text
 //!   begin      a sequence B is taken; every thread seals what it has open from before B
@@ -10,30 +10,30 @@
 //! ```
 //!
 //! After a loss of power each page of the file is what it was when it was synced last, or at any time since, whatever
-//! its neighbours are. Of all that, this is believed:
+//! its neighbours are. Of all that, the store believes this:
 //!
-//! - A segment whose header still says the sequence that the record has. It was whole when it was synced and is never
-//!   written again but for single words (DEAD, numbers, ends, tokens). Where its header is old and its bytes are of a
-//!   later life, the sums of items say so: they are seeded with the sequence.
-//! - DEAD, which is never taken back in a life. Whoever takes an item's slot has marked it before, with the index in
-//!   the file too ([`Store::dies_first`]). So what was replaced or removed before the checkpoint is dead on the disk,
-//!   and no opening brings it back when the newer version is lost.
-//! - Neither slots nor locks nor counts nor what was stored in segments since. The index is made anew
+//! - A segment whose header still says the sequence that the record has. It was whole when it was synced. It is never
+//!   written again, except for single words (DEAD, numbers, ends, tokens). If its header is old and its bytes are of a
+//!   later life, the sums of items show that: they are seeded with the sequence.
+//! - DEAD, which is never taken back in a life. Every path that takes an item's slot has marked the item first, with
+//!   the index in the file too ([`Store::dies_first`]). So what was replaced or removed before the checkpoint is dead
+//!   on the disk. No opening brings it back when the newer version is lost.
+//! - Neither slots nor locks nor counts nor what was stored in segments since. The index is rebuilt
 //!   ([`crate::rebuild`]).
 //!
 //! Invariants:
-//! - What is told after a loss of power was there at the last checkpoint or later: never older, never torn, never
-//!   another key's. What was acknowledged before its `begin` and not changed since is there, unless its segment was
-//!   emptied since: to evict, to compact, for a flush, for its time.
-//! - Keys of a change of several as one that is under way when the record is noted are in the record, and are misses:
-//!   a part of such a change is never told.
+//! - An item that is served after a loss of power was there at the last checkpoint or later: never older, never torn,
+//!   never another key's. What was acknowledged before its `begin` and not changed since is there, unless its segment
+//!   was emptied since: to evict, to compact, for a flush, or because its items expired.
+//! - If a change of several keys as one is under way when the record is noted, its keys are in the record, and are
+//!   misses. A part of such a change is never served.
 //! - So are those of one that was open when the checkpoint was begun and ended before that: some of its items may lie
 //!   in segments from before B, and others not. No other change is in the record by half: what ended before `begin`
 //!   lies in segments from before B; what begins since finds all of those of its thread sealed, or seals them before
 //!   its first item ([`crate::open::OpenTable::seal_begun`]); and the background seals its own before it moves anything
 //!   that was stored since.
-//! - A change of several as one stores all it changes anew, and nothing in place
-//!   ([`crate::lane::Turn::copies_all`]). So of one that is made since, nothing is told.
+//! - A change of several keys as one stores a new copy of all that it changes, and changes nothing in place
+//!   ([`crate::lane::Turn::copies_all`]). So nothing is served of one that is made since.
 //! - Sequences and object numbers go on behind all that can have been given, so bytes of a life that was lost never
 //!   pass for ones of a later life. Until all that is on the disk, the superblock says the run of the machine that was
 //!   lost.
@@ -43,8 +43,8 @@
 //!   ([`crate::lane::Turn::gets`]). So none fits a number that is back as it was.
 //! - After a sync that failed the kernel may have let go of what it could not write. Segments from before are in no
 //!   later checkpoint, and the file is not left in order.
-//! - Nothing that a second tier keeps in the file is believed ([`crate::tier_room`]), nor synced but when a store is
-//!   left in order: then its devices are too. What was there is a miss, and its slots are gone with the index.
+//! - Nothing that a second tier holds in the file is believed ([`crate::tier_room`]). It is synced only when a store is
+//!   left in order, and then its devices are too. What was there is a miss, and its slots are gone with the index.
 //! - Without checkpoints nothing of this costs anything but a field that is not 0.
 //!
 //! Not here: when to make one, and on which thread ([`Checkpointer`] does not sleep).
@@ -79,14 +79,14 @@ pub(crate) struct Checkpoints {
     segments: AtomicU64,
 }
 
-/// How checkpoints went.
+/// The results of checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointStats {
     /// Those that this process made.
     pub made: u64,
-    /// Those that were not, for the disk did not take what was to be written.
+    /// Checkpoints that failed, because the disk did not take what was to be written.
     pub failed: u64,
-    /// When the last one was begun that is in the file, whoever made it; 0: there is none.
+    /// Instant at which the last one in the file was begun, by whichever process; 0: there is none.
     pub last: UnixMillis,
     /// Segments that it has.
     pub segments: u64,
@@ -107,13 +107,13 @@ impl Checkpoints {
         }
     }
 
-    /// Open segments with a smaller sequence are to be sealed.
+    /// Returns the sequence below which open segments are to be sealed.
     #[inline]
     pub(crate) fn before(&self) -> u64 {
         self.before.load(Acquire)
     }
 
-    /// Checkpoints are made.
+    /// Returns true if checkpoints are made.
     #[inline]
     pub(crate) fn are_made(&self) -> bool {
         self.records.is_some()
@@ -131,20 +131,21 @@ impl Checkpoints {
         self.spanning.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last one that is in the file.
+    /// Returns the last checkpoint in the file.
     pub(crate) fn latest(&self) -> Option<Record> {
         self.records.as_ref().and_then(Records::latest)
     }
 }
 
 impl Store {
-    /// Who makes checkpoints; `None`: the store is in no file, or was opened without.
+    /// Returns the handle that makes checkpoints, or `None` if the store is in no file, or was opened without
+    /// checkpoints.
     pub fn checkpointer(self: &Arc<Self>) -> Option<Checkpointer> {
         self.checkpoints.records.as_ref()?;
         Some(Checkpointer { store: Arc::clone(self), begun: None })
     }
 
-    /// How checkpoints went; `None`: there are none.
+    /// Returns the results of checkpoints, or `None` if there are none.
     pub fn checkpoint_stats(&self) -> Option<CheckpointStats> {
         let Checkpoints { made, failed, at_ms, segments, records, .. } = &self.checkpoints;
         records.as_ref().map(|_| CheckpointStats {
@@ -163,12 +164,12 @@ pub struct Checkpointer {
     begun: Option<Begun>,
 }
 
-/// What became of a checkpoint.
+/// The result of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
     /// It is on the disk, and the last one.
     Made,
-    /// More keys were being changed together than it has room for: it is to be begun again.
+    /// More keys were being changed together than it has room for: the caller has to begin it again.
     Crowded,
 }
 
@@ -179,14 +180,14 @@ struct Begun {
 }
 
 impl Checkpointer {
-    /// Has every thread seal what it has open, in its next look at that: [`crate::Lane::tidy`], a slice of the
-    /// background. False while the index is made anew: what hides older items may not be found yet.
+    /// Makes every thread seal what it has open, when the thread next looks at that: in [`crate::Lane::tidy`], or in a
+    /// slice of the background. Returns false during an index rebuild: items that hide older ones may not be found yet.
     pub fn begin(&mut self, now: UnixMillis) -> bool {
         if self.store.is_rebuilding() {
             return false;
         }
         let made = &self.store.checkpoints;
-        // Whoever gets a sequence behind `before` sees this or what follows, and that a checkpoint was begun.
+        // A thread that gets a sequence behind `before` sees this or what follows, and that a checkpoint was begun.
         made.before.store(u64::MAX, Release);
         made.spanning().clear();
         let before = self.store.segments.next_sequence();
@@ -196,12 +197,12 @@ impl Checkpointer {
         true
     }
 
-    /// When the one was begun that is under way.
+    /// Returns the instant at which the checkpoint under way was begun.
     pub fn begun_at(&self) -> Option<UnixMillis> {
         self.begun.map(|begun| begun.at)
     }
 
-    /// Everything that was there when it was begun is sealed.
+    /// Returns true if everything that was there when it was begun is sealed.
     pub fn is_sealed(&self) -> bool {
         let Some(Begun { before, .. }) = self.begun else { return false };
         let segments = &self.store.segments;
@@ -258,7 +259,7 @@ impl Store {
         Ok(Finished::Made)
     }
 
-    /// The sequence of a segment that a checkpoint has; 0: it has not.
+    /// Returns the sequence of a segment that a checkpoint has; 0: it has not.
     fn sealed_sequence(&self, id: SegmentId, before: u64) -> u64 {
         let header = self.segments.header(id);
         // The state first: what was sealed is whole. One that was opened again meanwhile has a later sequence.

@@ -19,15 +19,15 @@ use crate::undo::{ChangingKey, RECORDS_MAX};
 const MAGIC: u64 = u64::from_le_bytes(*b"GANNETCP");
 /// Words before all others.
 pub(crate) const HEAD_WORDS: usize = 16;
-/// Where in those the sum is.
+/// Position of the sum in those words.
 const SUM: usize = 6;
-/// Where the notes' word is among the kept ones.
+/// Position of the notes' word among the kept words.
 const NOTES: usize = 6;
 
-/// What a checkpoint says.
+/// The contents of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// When it was begun, ms since 1970.
+    /// Instant at which it was begun, ms since 1970.
     pub(crate) at_ms: u64,
     /// Segments that it has have a smaller sequence.
     pub(crate) before: u64,
@@ -39,12 +39,12 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The word of the notes.
+    /// Returns the word of the notes.
     pub(crate) fn notes(&self) -> u64 {
         self.kept[NOTES]
     }
 
-    /// How many segments it has.
+    /// Returns the number of its segments.
     pub(crate) fn segments(&self) -> u64 {
         self.sequences.iter().filter(|sequence| **sequence != 0).count() as u64
     }
@@ -60,7 +60,7 @@ impl Record {
         words
     }
 
-    /// Of the words of a whole copy.
+    /// Creates the record of the words of a whole copy.
     fn of_words(words: &[u64], segments: usize) -> Self {
         let (kept, rest) = words[HEAD_WORDS..].split_at(CHECKPOINT_WORDS);
         let (sequences, keys) = rest.split_at(segments);
@@ -75,7 +75,7 @@ impl Record {
     }
 }
 
-/// Of all words but where the sum is.
+/// Returns the sum of all words except the one that holds the sum.
 fn sum(words: &[u64]) -> u64 {
     let others = words.iter().enumerate().filter(|(at, _)| *at != SUM);
     let bytes: Vec<u8> = others.flat_map(|(_, word)| word.to_le_bytes()).collect();
@@ -90,18 +90,18 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Words of a copy, in whole pages.
+    /// Returns the number of words of a copy, in whole pages.
     fn copy_words(segments: usize) -> usize {
         let words = HEAD_WORDS + CHECKPOINT_WORDS + segments + 2 * RECORDS_MAX;
         words.next_multiple_of(arena::PAGE_BYTES / 8)
     }
 
-    /// What both take of a file.
+    /// Returns the bytes that both copies take of a file.
     pub(crate) fn bytes(segments: usize) -> u64 {
         2 * 8 * Self::copy_words(segments) as u64
     }
 
-    /// Those in the words of a file with room for so many segments.
+    /// Creates the records in the words of a file with room for so many segments.
     pub(crate) fn of(words: Array<Word64>, segments: usize) -> Self {
         assert!(words.len() == 2 * Self::copy_words(segments), "two copies");
         Self { words, segments }
@@ -116,7 +116,7 @@ impl Records {
         self.words.at(copy * Self::copy_words(self.segments) + at)
     }
 
-    /// The words of a copy, and its number, if it is whole.
+    /// Returns the words of a copy, and its number, if it is whole.
     fn whole(&self, copy: usize) -> Option<(u64, Vec<u64>)> {
         let head: [u64; HEAD_WORDS] = std::array::from_fn(|at| self.word(copy, at).load(Acquire));
         let [magic, number, _, _, segments, keys, told, ..] = head;
@@ -132,7 +132,7 @@ impl Records {
         [0, 1].into_iter().filter_map(|copy| self.whole(copy)).max_by_key(|(number, _)| *number)
     }
 
-    /// The one that counts, if any is whole.
+    /// Returns the record that counts, if any copy is whole.
     pub(crate) fn latest(&self) -> Option<Record> {
         self.latest_words().map(|(_, words)| Record::of_words(&words, self.segments))
     }

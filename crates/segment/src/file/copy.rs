@@ -1,11 +1,12 @@
-//! Every live item of one store into another one that is empty: how a memory file gets other sizes.
+//! Copies every live item of one store into another one that is empty: this gives a memory file other sizes.
 //!
 //! Invariants:
-//! - The store that is copied is read, and nobody changes it meanwhile.
+//! - The source store is only read, and no thread changes it meanwhile.
 //! - Object and part numbers, and sequences, go on behind those of the store that is copied: no CAS token that a client
 //!   may still have names another value.
-//! - What does not fit is evicted there by the order in which it comes, or told as refused where nothing is evicted.
-//! - Items on flash come behind all of memory, and push out none of that: what has no room is told as refused.
+//! - An item that does not fit is evicted by the order of its arrival, or reported as refused if the target evicts
+//!   nothing.
+//! - Items on flash come after all of memory and push out none of that: an item without room is reported as refused.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::store::Store;
 use crate::walk::Stride;
 use crate::write::change::Change;
 
-/// What became of the items.
+/// The result of a copy, by item counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Items that were stored.
@@ -36,11 +37,11 @@ pub struct Copied {
 /// Turns of the background before an item is given up.
 const TRIES: usize = 10_000;
 
-/// Copies all live items of `from` at `now`, its notes and what was to be flushed later. `background` is that of `to`,
-/// which nobody else uses.
+/// Copies all live items of `from` at `now`, its notes and its pending flushes. `background` is that of `to`, and no
+/// other caller uses it.
 ///
 /// # Errors
-/// When one of them has no lane left.
+/// If one of the stores has no lane left.
 pub fn copy_store(
     from: &Arc<Store>,
     to: &Arc<Store>,
@@ -99,7 +100,7 @@ pub fn copy_flash(
         let turn = source.turn(now);
         let stepped = turn.walk_all(at, &mut stride, &mut |namespace, item, on_flash| {
             let key = turn.key(namespace, item.key);
-            // A walk may tell of an item twice.
+            // A walk may report an item twice.
             if on_flash.is_none() || target.turn(now).peek(&key).is_some() {
                 return;
             }
@@ -124,7 +125,8 @@ pub fn copy_flash(
     Ok(copied)
 }
 
-/// Key and value of the longest item that is there at `now`, in bytes: what a store has to take that it is copied to.
+/// Returns the bytes of key and value of the longest item that is there at `now`: a store that it is copied to has to
+/// take that.
 ///
 /// # Errors
 /// When it has no lane left.

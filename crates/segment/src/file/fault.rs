@@ -12,7 +12,7 @@ pub enum FileFault {
     Io(io::Error),
     /// There is no space for so many bytes.
     Space {
-        /// What the whole takes.
+        /// Bytes of the whole file.
         bytes: u64,
         /// The operating system's reason.
         error: io::Error,
@@ -35,26 +35,26 @@ pub enum FileFault {
     Memory {
         /// In bytes.
         found: u64,
-        /// What was asked for, in bytes.
+        /// Requested size, in bytes.
         asked: u64,
     },
     /// Its segments have another size.
     Segment {
         /// In bytes.
         found: u64,
-        /// What was asked for, in bytes.
+        /// Requested size, in bytes.
         asked: u64,
     },
     /// Its index is elsewhere than was asked for.
     Index {
-        /// Where.
+        /// Place of the index in the file's store.
         found: IndexPlace,
     },
     /// Its second tier lies on another number of bytes; 0: there is none.
     Flash {
         /// In bytes.
         found: u64,
-        /// What was asked for, in bytes.
+        /// Requested size, in bytes.
         asked: u64,
     },
 }

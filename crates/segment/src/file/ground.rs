@@ -38,7 +38,7 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    /// Private memory, for as much as the geometry says.
+    /// Returns private memory, for as much as the geometry says.
     pub(crate) fn private(geometry: &Geometry, segments: usize, huge_pages: bool) -> io::Result<Self> {
         let kept = KeptPage::private()?;
         Ok(Self {
@@ -54,7 +54,7 @@ impl Ground {
     }
 }
 
-/// The words that are kept are such that everything else can be looked at.
+/// Checks that the kept words are such that everything else can be looked at.
 fn check_kept(ground: &Ground, geometry: &Geometry) -> Result<(), FileFault> {
     let kept = &ground.kept;
     if !ground.notes.as_ref().is_some_and(Notes::is_sound) {
@@ -73,7 +73,7 @@ fn check_kept(ground: &Ground, geometry: &Geometry) -> Result<(), FileFault> {
     Err(FileFault::Damaged(format!("its words say {end} segments, a growth of {growth:#x} to {next} groups")))
 }
 
-/// The parts of a file that has such a superblock.
+/// Returns the parts of a file that has such a superblock.
 pub(super) fn ground_of(
     geometry: &Geometry,
     config: &StoreConfig,
@@ -86,7 +86,7 @@ pub(super) fn ground_of(
     Ok(ground)
 }
 
-/// The parts of a file with such sizes, as they are.
+/// Returns the parts of a file with such sizes, as they are.
 pub(super) fn ground(
     geometry: &Geometry,
     config: &StoreConfig,

@@ -17,25 +17,25 @@ pub(crate) struct Held {
     pub(crate) file: Arc<MapFile>,
     pub(super) superblocks: Superblocks,
     pub(crate) block: Superblock,
-    /// How it was left: `None`, it was made now.
+    /// State in which the file was left; `None` if it was created now.
     pub(crate) left: Option<Left>,
-    /// The index is made anew from the segments.
+    /// True if the index is rebuilt from the segments.
     pub(crate) index_anew: bool,
-    /// The machine has lost its power since, and this is what the last checkpoint says.
+    /// Record of the last checkpoint, if the machine has lost its power since.
     pub(crate) lost: Option<Box<Record>>,
-    /// It has lost its power before the first checkpoint: the file was made anew.
+    /// True if the machine lost its power before the first checkpoint: the file was created again, empty.
     pub(crate) lost_all: bool,
-    /// What a checkpoint has synced, where that is not all of the file.
+    /// Maps of what a checkpoint has synced, if that is not all of the file.
     pub(super) believed: Option<[Map; 2]>,
 }
 
-/// How a file was left by the process before.
+/// The state in which the previous process left a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     pub(crate) clean: bool,
-    /// It was not, made checkpoints, and the machine was started since.
+    /// The file was not left in order, the process made checkpoints, and the machine was restarted since.
     pub(crate) lost: bool,
-    /// The same without checkpoints.
+    /// The file was not left in order, the process made no checkpoints, and the machine was restarted since.
     pub(crate) unsynced: bool,
 }
 
@@ -53,24 +53,25 @@ impl Held {
         }
     }
 
-    /// A range of the file, in whole pages, is of no use after a loss of power: no checkpoint has it synced.
+    /// Excludes a range of the file, in whole pages, from what is believed after a loss of power: no checkpoint syncs
+    /// it.
     pub(super) fn believe_none_of(&mut self, others: Range<u64>) -> io::Result<()> {
         let map = |range: Range<u64>| Map::of_file(&self.file, range.start, (range.end - range.start) as usize, false);
         self.believed = Some([map(0..others.start)?, map(others.end..self.block.file_bytes)?]);
         Ok(())
     }
 
-    /// Where the index is.
+    /// Returns the place of the index.
     pub(crate) fn index(&self) -> IndexPlace {
         index_of(&self.block)
     }
 
-    /// Checkpoints are made.
+    /// Returns true if checkpoints are made.
     pub(crate) fn has_checkpoints(&self) -> bool {
         self.block.checkpoints == 1
     }
 
-    /// Has all of it written to the disk that a loss of power leaves something of.
+    /// Writes all parts that survive a loss of power to the disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let Some(maps) = &self.believed else { return self.sync_all() };
         maps.iter().try_for_each(Map::sync)?;
@@ -79,7 +80,7 @@ impl Held {
         Ok(())
     }
 
-    /// Has all of it written to the disk.
+    /// Writes all of it to the disk.
     fn sync_all(&self) -> io::Result<()> {
         self.file.sync_data()?;
         #[cfg(all(test, not(shuttle)))]
@@ -87,7 +88,7 @@ impl Held {
         Ok(())
     }
 
-    /// What was found is whole now, and this run of the machine has it.
+    /// Records that what was found is whole now, and that the file belongs to this run of the machine.
     pub(crate) fn settle(&mut self) -> io::Result<()> {
         let marked = u64::from(self.has_checkpoints());
         let changes = self.lost.is_some() || self.has_checkpoints() || self.block.marked != marked;
@@ -101,12 +102,12 @@ impl Held {
         self.sync()
     }
 
-    /// Says that nobody works on it any more.
+    /// Records that no thread works on the file any more.
     pub(crate) fn close(&self, now: UnixMillis, has_lost_changes: bool) {
-        // A process that had a fault of its own says nothing.
+        // A process that panics does not mark the file as clean.
         let mut clean = u64::from(!std::thread::panicking());
         if self.has_checkpoints() {
-            // What says that all of it is there comes after it.
+            // The superblock that says that everything is there is written after all else.
             clean &= u64::from(!has_lost_changes && self.sync_all().is_ok());
         }
         self.superblocks.write(&Superblock { clean, closed_ms: now.0, ..self.block });

@@ -24,15 +24,15 @@ use crate::raw::{Array, Word64};
 use crate::segments::{SegmentId, Segments};
 use crate::slot::Slot;
 
-/// What a memory file says of itself. Sizes are bytes.
+/// The facts that a memory file holds about itself. Sizes are bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileStats {
     /// The fields of the superblock, by name.
     pub superblock: Vec<(&'static str, u64)>,
     /// It was left in order.
     pub clean: bool,
-    /// The machine was started again since it was in use: what is told of segments is what the last checkpoint has of
-    /// them, where checkpoints were made.
+    /// The machine was restarted since the file was in use. The segment figures are then those of the last checkpoint,
+    /// if checkpoints were made.
     pub lost: bool,
     /// Segments by their state, in the order of [`crate::SEGMENT_STATES`]; free ones that were never taken with them.
     pub segments: [u64; STATES.len()],
@@ -52,11 +52,11 @@ pub struct FileStats {
     pub clock: UnixMillis,
     /// Notes of the layers above, and their bytes.
     pub notes: [u64; 2],
-    /// When the last checkpoint was begun, and how many segments it has.
+    /// Instant at which the last checkpoint was begun, and the number of its segments.
     pub checkpoint: Option<(UnixMillis, u64)>,
 }
 
-/// What a walk over a whole memory file finds.
+/// The findings of a walk over a whole memory file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileCheck {
     /// Items that a slot names; where the index is not in the file, those that live.
@@ -71,11 +71,11 @@ pub struct FileCheck {
     pub doubled: u64,
     /// Items that are not what was written; after a loss of power they are not among the others.
     pub damaged: u64,
-    /// What no crash leaves, a line each; no more than [`FAULTS_MAX`].
+    /// Faults that no crash leaves, one line each; at most [`FAULTS_MAX`].
     pub faults: Vec<String>,
 }
 
-/// Faults that are told at most.
+/// Faults that are reported at most.
 pub const FAULTS_MAX: usize = 20;
 
 struct Inspected {
@@ -89,18 +89,18 @@ struct Inspected {
     believed: Option<Vec<u64>>,
 }
 
-/// What a store in the file is to be opened with, for one lane; the file's sizes are those of it.
+/// Returns the configuration to open a store in the file with, for one lane; the sizes are those of the file.
 ///
 /// # Errors
-/// As for opening it.
+/// If the file cannot be opened.
 pub fn file_config(file: &Arc<MapFile>) -> Result<StoreConfig, FileFault> {
     Ok(config_of(&block_of(file)?))
 }
 
-/// Where the index of a store in the file is.
+/// Returns the place of the index of a store in the file.
 ///
 /// # Errors
-/// As for opening it.
+/// If the file cannot be opened.
 pub fn file_index(file: &Arc<MapFile>) -> Result<IndexPlace, FileFault> {
     Ok(index_of(&block_of(file)?))
 }
@@ -118,22 +118,22 @@ pub fn file_is_clean(file: &Arc<MapFile>) -> Result<bool, FileFault> {
 pub struct TierWords(Array<Word64>);
 
 impl TierWords {
-    /// How many there are.
+    /// Returns the number of words.
     pub fn count(&self) -> u64 {
         self.0.len() as u64
     }
 
-    /// The word at `number`.
+    /// Returns the word at `number`.
     pub fn load(&self, number: u64) -> u64 {
         self.0.at(number as usize).load(Acquire)
     }
 }
 
-/// What a second tier keeps in the file; `None`: the file was made without one, or its last checkpoint is what counts,
-/// of which these words are not.
+/// Returns the words of a second tier in the file. Returns `None` if the file was made without one, or if its last
+/// checkpoint counts, which does not include these words.
 ///
 /// # Errors
-/// As for opening it.
+/// If the file cannot be opened.
 pub fn file_tier(file: &Arc<MapFile>, boot: u128) -> Result<Option<TierWords>, FileFault> {
     let block = block_of(file)?;
     if block.flash_bytes == 0 || lost_to_checkpoint(&block, boot) {
@@ -147,12 +147,12 @@ pub fn file_tier(file: &Arc<MapFile>, boot: u128) -> Result<Option<TierWords>, F
     Ok(Some(TierWords(Array::of_map(map, bytes / size_of::<Word64>()))))
 }
 
-/// The machine was started again while the file was in use.
+/// Returns true if the machine was restarted while the file was in use.
 fn lost_since(block: &Superblock, boot: u128) -> bool {
     block.clean == 0 && block.boot_high | block.boot_low != 0 && !is_of_run(block, boot)
 }
 
-/// The same, and what counts is its last checkpoint.
+/// Returns true if the machine was restarted while the file was in use, and its last checkpoint therefore counts.
 fn lost_to_checkpoint(block: &Superblock, boot: u128) -> bool {
     lost_since(block, boot) && block.checkpoints == 1
 }
@@ -215,7 +215,7 @@ fn open(file: &Arc<MapFile>, boot: u128) -> Result<Inspected, FileFault> {
 }
 
 impl Inspected {
-    /// The segments that are believed.
+    /// Returns the segments that are believed.
     fn ids(&self) -> Vec<SegmentId> {
         let is_believed = |id: &SegmentId| {
             let Some(sequences) = &self.believed else { return true };
@@ -248,7 +248,7 @@ impl Inspected {
         Ok(())
     }
 
-    /// The key hash of the item at an address.
+    /// Returns the key hash of the item at an address.
     fn hash_at(&self, address: usize, layout: &Layout) -> crate::index::Hash {
         let (bytes, namespace) =
             (layout.key(&self.segments.heap, address), self.segments.header_of(address).namespace());
@@ -258,14 +258,14 @@ impl Inspected {
         }
     }
 
-    /// A slot names the item at an address, if there are slots.
+    /// Returns true if a slot names the item at an address, if there are slots.
     fn is_named(&self, address: usize, layout: &Layout) -> bool {
         let hash = self.hash_at(address, layout);
         let finds = || self.index.find(hash, |slot| (slot.address() == address).then_some(())).is_some();
         !self.has_index() || finds()
     }
 
-    /// Its index is there, and believed.
+    /// Returns true if its index is there, and believed.
     fn has_index(&self) -> bool {
         index_of(&self.block) == IndexPlace::File && self.believed.is_none()
     }
@@ -302,7 +302,7 @@ impl Inspected {
         }
     }
 
-    /// What is not whole is a fault, but for a loss of power.
+    /// Counts what is not whole as a fault, unless the machine lost its power.
     fn torn(&self, check: &mut FileCheck, what: impl FnOnce() -> String) {
         if self.believed.is_none() {
             check.fault(what());
@@ -373,8 +373,8 @@ pub fn file_stats(file: &Arc<MapFile>, boot: u128) -> Result<FileStats, FileFaul
     Ok(inspected.stats)
 }
 
-/// Looks at every item and every slot of a memory file; `boot` as for [`file_stats`]. After a loss of power items that
-/// are torn are counted, and are no fault: no server tells them.
+/// Looks at every item and every slot of a memory file; `boot` as for [`file_stats`]. After a loss of power, torn items
+/// are counted but are no fault, because no server serves them.
 ///
 /// # Errors
 /// As for opening it.

@@ -1,4 +1,4 @@
-//! A store's memory in a file: where what lies, how it is made, and why one that is there is refused.
+//! A store's memory in a file: its parts and their places, its creation, and the reasons to refuse an existing file.
 //!
 //! ```text
 //!   superblock x 2 | kept words | stripes | notes x 2 | undo log | segment headers | checkpoint x 2 | ...
@@ -9,11 +9,11 @@
 //! ```
 //!
 //! Invariants:
-//! - Where a part begins follows from segment size, number of segments and number of groups alone.
-//! - Each part is a map of its own, so that it is reached as private memory is.
-//! - A file is changed only once it is known to be this store's, or empty, or was asked to be made anew.
-//! - Space for all that is in use is allocated: see [`arena::Map::allocate`].
-//! - Where the index is in the process ([`IndexPlace::Dram`]), its place and that of the stripes are holes.
+//! - The place of each part follows from segment size, number of segments and number of groups alone.
+//! - Each part is a map of its own, so that it is accessed like private memory.
+//! - A file is changed only if it is known to be this store's, is empty, or was requested to be reset.
+//! - Space for everything in use is allocated: see [`arena::Map::allocate`].
+//! - If the index is in the process ([`IndexPlace::Dram`]), its place and that of the stripes are holes.
 
 pub(crate) mod copy;
 mod fault;
@@ -48,25 +48,25 @@ pub(crate) use places::parts;
 use places::{ALIGN, NOTES_AT, PAGE, Places, layout_hash};
 use superblock::{Found, Superblock, Superblocks, VERSION};
 
-/// What of the undo log has its space from the start.
+/// Part of the undo log whose space is allocated from the start, in bytes.
 const UNDO_AT_ONCE: u64 = 8 * PAGE;
 
-/// The file of a store, opened by who may touch files.
+/// The file of a store, opened by a caller that may access files.
 #[derive(Clone, Debug)]
 pub struct StoreFile {
-    /// It is this process's alone.
+    /// The file, used by this process alone.
     pub file: Arc<MapFile>,
-    /// Whatever it holds is thrown away.
+    /// If true, the file's contents are discarded.
     pub reset: bool,
-    /// Where the index is.
+    /// Place of the index.
     pub index: IndexPlace,
-    /// A copy of the index in DRAM of the store before, if any: [`crate::Store::leave_index`].
+    /// A copy of the previous store's index in DRAM, if any: [`crate::Store::leave_index`].
     pub index_left: Option<Arc<MapFile>>,
-    /// How it comes through a loss of power.
+    /// Provisions for a loss of power.
     pub power: Power,
 }
 
-/// What a store in a file does for what is left of it after a loss of power.
+/// The provisions of a store in a file for a loss of power.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Power {
     /// The run of the machine: [`arena::boot_id`]. 0: not known, and the file is taken for one of the same run.
@@ -75,14 +75,14 @@ pub struct Power {
     pub checkpoints: bool,
 }
 
-/// Where the index of a store is that lies in a file.
+/// The place of the index, for a store in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexPlace {
     /// In the file: it is there at once when the file is opened.
     #[default]
     File,
-    /// In the process's own memory: it is made anew from the segments, while the store serves. For files that lie on
-    /// what is slower than memory.
+    /// In the process's own memory: it is rebuilt from the segments while the store serves. For files that lie on a
+    /// medium slower than memory.
     Dram,
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn index_of(block: &Superblock) -> IndexPlace {
     if block.index_in_dram == 1 { IndexPlace::Dram } else { IndexPlace::File }
 }
 
-/// What the file holds, or that it may be made.
+/// The contents of the file, or the fact that a store may be created in it.
 enum There {
     Store(Superblock),
     Nothing,
@@ -121,7 +121,7 @@ fn look(file: &Arc<MapFile>) -> Result<There, FileFault> {
     }
 }
 
-/// Both superblocks, in whole pages of the file system.
+/// Returns both superblocks, in whole pages of the file system.
 fn front_bytes(file: &MapFile) -> u64 {
     if file.medium() == arena::Medium::HugePages { ALIGN } else { 2 * PAGE }
 }
@@ -131,7 +131,7 @@ fn map_superblocks(file: &Arc<MapFile>) -> io::Result<Superblocks> {
     Ok(Superblocks::of(Array::of_map(map, 2), layout_hash()))
 }
 
-/// The store's sizes and its ground, in a file: as it was left, or made.
+/// Returns the store's sizes and its ground, in a file: as it was left, or made.
 pub(crate) fn lay(
     config: &StoreConfig,
     store_file: &StoreFile,
@@ -207,7 +207,7 @@ fn restore(config: &StoreConfig, geometry: &Geometry, held: &Held) -> Result<Opt
     }))
 }
 
-/// A file that was there is changed from here on.
+/// Begins the first changes of a file that was there.
 fn begin(held: &mut Held, ground: &Ground, index_left: Option<&Arc<MapFile>>) -> io::Result<()> {
     if held.lost.is_none() {
         held.superblocks.write(&held.block);
@@ -244,8 +244,8 @@ fn begin(held: &mut Held, ground: &Ground, index_left: Option<&Arc<MapFile>>) ->
     Ok(())
 }
 
-/// A store with these sizes and that second tier could be opened in the file, which is looked at and left as it is,
-/// even while another process works on it.
+/// Checks that a store with these sizes and that second tier could be opened in the file. The file is only read, even
+/// while another process works on it.
 ///
 /// # Errors
 /// See [`FileFault`].
@@ -260,7 +260,7 @@ pub fn file_fits(config: &StoreConfig, file: &StoreFile, tier: Option<&TierPlan>
     fits(config, &geometry, file, &block)
 }
 
-/// The second tier is the one that the superblock says.
+/// Checks that the second tier is the one in the superblock.
 fn tier_fits(tier: Option<&TierPlan>, block: &Superblock) -> Result<(), FileFault> {
     let (asked, room_bytes) = tier.map_or((0, 0), |plan| (plan.bytes, plan.room_bytes()));
     if block.flash_bytes != asked {
@@ -272,7 +272,7 @@ fn tier_fits(tier: Option<&TierPlan>, block: &Superblock) -> Result<(), FileFaul
     if block.flash_room_bytes == room_bytes { Ok(()) } else { Err(FileFault::Layout) }
 }
 
-/// The sizes of a file with such a superblock, for a store of its memory and segments.
+/// Returns the sizes of a file with such a superblock, for a store of its memory and segments.
 fn geometry_of(config: &StoreConfig, block: &Superblock) -> Result<Geometry, StartError> {
     if block.flash_bytes == 0 {
         return Geometry::of(config);
@@ -282,12 +282,12 @@ fn geometry_of(config: &StoreConfig, block: &Superblock) -> Result<Geometry, Sta
     Geometry::with_index(config, groups as usize, block.flash_room_bytes.min(block.file_bytes))
 }
 
-/// What a second tier keeps in a file.
+/// Returns the room of a second tier in a file.
 pub(crate) fn tier_room(geometry: &Geometry, held: &Held, plan: &TierPlan) -> io::Result<TierRoom> {
     TierRoom::in_file(plan, held, Places::of(geometry).tier)
 }
 
-/// What was asked for is what the superblock says.
+/// Checks that the superblock matches the requested settings.
 fn fits(config: &StoreConfig, geometry: &Geometry, file: &StoreFile, block: &Superblock) -> Result<(), FileFault> {
     if index_of(block) != file.index {
         return Err(FileFault::Index { found: index_of(block) });
@@ -301,12 +301,12 @@ fn fits(config: &StoreConfig, geometry: &Geometry, file: &StoreFile, block: &Sup
     check_sizes(geometry, block)
 }
 
-/// The number of a run of the machine, as a superblock has it.
+/// Returns the number of a run of the machine, as a superblock has it.
 fn boot_words(boot: u128) -> [u64; 2] {
     [(boot >> 64) as u64, boot as u64]
 }
 
-/// A file with such a superblock was written last in this run of the machine, as far as that is known.
+/// Returns true if a file with such a superblock was written last in this run of the machine, as far as that is known.
 fn is_of_run(block: &Superblock, boot: u128) -> bool {
     boot == 0 || boot_words(boot) == [block.boot_high, block.boot_low]
 }
@@ -325,14 +325,14 @@ fn take(config: &StoreConfig, geometry: &Geometry, file: &StoreFile, block: Supe
     Ok(Held::new(file, map_superblocks(file)?, block, left))
 }
 
-/// The sizes in the superblock are what this build makes of the memory and the segments there.
+/// Checks that the sizes in the superblock are those that this build derives from the memory and the segments there.
 fn check_sizes(geometry: &Geometry, block: &Superblock) -> Result<(), FileFault> {
     let sizes = [geometry.segments_max, geometry.groups_start, geometry.groups_max].map(|size| size as u64);
     let same = sizes == [block.segments_max, block.groups_start, block.groups_max];
     if same && Places::of(geometry).end == block.file_bytes { Ok(()) } else { Err(FileFault::Layout) }
 }
 
-/// Makes the file, all but for the words that are kept: until they are there it says that it is not made.
+/// Makes the file, except the kept words: until they are there, the file says that it is not made.
 fn make(
     config: &StoreConfig,
     geometry: &Geometry,

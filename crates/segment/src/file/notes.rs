@@ -1,4 +1,4 @@
-//! Notes: what the layers above want kept beside the items, appended one by one.
+//! Notes: records that the layers above persist beside the items, appended one by one.
 //!
 //! ```text
 //!   half 0   | len 4 | sum 4 | note | len 4 | ...        the word `half 1 | bytes 63` says which half counts, how far
@@ -10,7 +10,7 @@
 //! - Notes are read in the order that they were written. A new list is written to the other half, and counts once the
 //!   word names that half.
 //! - Space is allocated before it is written to.
-//! - A half that a checkpoint names is not written anew until another one names the other.
+//! - A half that a checkpoint names is not rewritten until another checkpoint names the other half.
 
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicUsize;
@@ -24,7 +24,7 @@ use crate::raw::{Heap, Mutex, Reserved};
 /// Why a note is not kept.
 #[derive(Debug)]
 pub enum NoteFault {
-    /// There is no room for it: the list has to be written anew, shorter.
+    /// There is no room for it: the list has to be rewritten, shorter.
     Full,
     /// The file has no space for it.
     Space(std::io::Error),
@@ -73,14 +73,14 @@ pub(crate) struct Notes {
     half_bytes: usize,
     kept: KeptPage,
     writes: Mutex<()>,
-    /// What they took when they were written anew last, in bytes.
+    /// Bytes that the notes took when they were last rewritten.
     renewed: AtomicUsize,
     /// Halves that a checkpoint names: bit 0, bit 1.
     named: AtomicUsize,
 }
 
 impl Notes {
-    /// The notes in a map of both halves.
+    /// Returns the notes in a map of both halves.
     pub(super) fn of(map: Map, kept: KeptPage) -> Self {
         let half_bytes = map.bytes() / 2;
         Self {
@@ -97,12 +97,13 @@ impl Notes {
         Word(self.kept.notes.load(Acquire))
     }
 
-    /// The word names bytes that there can be, and they are what was written.
+    /// Returns true if the word names bytes that there can be, and they are what was written.
     pub(super) fn is_sound(&self) -> bool {
         self.word().bytes() <= self.half_bytes && self.read(&mut |_| {})
     }
 
-    /// Gives every note, in order, up to one that is not what was written; false if there is such a one.
+    /// Gives every note to `each`, in order, up to one that is not what was written. Returns false if there is such a
+    /// one.
     pub(crate) fn read(&self, each: &mut dyn FnMut(&[u8])) -> bool {
         let (from, bytes) = (self.word().half() * self.half_bytes, self.word().bytes());
         let mut left = self.halves.bytes(from, bytes);
@@ -133,7 +134,8 @@ impl Notes {
         self.renew(&mut |_| notes.to_vec())
     }
 
-    /// They take more than half of their room, and more than twice what they took when they were written anew last.
+    /// Returns true if the notes take more than half of their room, and more than twice what they took when last
+    /// rewritten.
     pub(crate) fn are_long(&self) -> bool {
         let bytes = self.word().bytes();
         !self.is_named(1 - self.word().half()) && bytes > self.half_bytes / 2 && bytes > 2 * self.renewed.load(Relaxed)
@@ -153,19 +155,20 @@ impl Notes {
         Ok(())
     }
 
-    /// A checkpoint names this half.
+    /// Returns true if a checkpoint names this half.
     fn is_named(&self, half: usize) -> bool {
         self.named.load(Acquire) & 1 << half != 0
     }
 
-    /// A checkpoint is made: gives the words of `read`, and keeps what they name beside what the one before does.
+    /// Begins a checkpoint: returns the words of `read`, and retains what they name beside what the previous checkpoint
+    /// names.
     pub(crate) fn name_with<T>(&self, read: impl FnOnce() -> T) -> T {
         let _writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         self.named.fetch_or(1 << self.word().half(), AcqRel);
         read()
     }
 
-    /// The checkpoint that counts has this word for the notes; no other has to be kept.
+    /// Records that the checkpoint that counts has this word for the notes; no other needs to be retained.
     pub(crate) fn name_only(&self, word: u64) {
         self.named.store(1 << Word(word).half(), Release);
     }
@@ -178,7 +181,7 @@ impl Notes {
         }
         let from = half * self.half_bytes + at;
         self.halves.map().allocate(from, end - at).map_err(NoteFault::Space)?;
-        // Behind what counts, under the lock of those who write: nobody else names these bytes.
+        // Behind what counts, under the writers' lock: no other thread names these bytes.
         let mut reserved = Reserved::of_notes(from, end - at);
         reserved.write(&self.halves, 0, &(note.len() as u32).to_le_bytes());
         reserved.write(&self.halves, 4, &sum_of(note).to_le_bytes());

@@ -16,12 +16,12 @@ pub(super) const PAGE: u64 = arena::PAGE_BYTES as u64;
 pub(super) const ALIGN: u64 = arena::HUGE_PAGE_BYTES as u64;
 /// A heap smaller than this has no use for that.
 pub(super) const ALIGNED_FROM: u64 = 32 * ALIGN;
-/// Where the notes begin.
+/// Offset of the notes.
 pub(super) const NOTES_AT: u64 = 16 * PAGE;
 /// One half of the notes.
 pub(super) const NOTES_BYTES: u64 = 4 << 20;
 
-/// Where the parts of a file begin, in bytes.
+/// The offsets of the parts of a file, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Places {
     pub(super) stripes: u64,
@@ -34,7 +34,7 @@ pub(super) struct Places {
     pub(super) end: u64,
 }
 
-/// Where each part begins and ends, by name, for tests that damage one; with a plan, that of a second tier too.
+/// Returns the range of each part, by name, for tests that damage one; with a plan, that of a second tier too.
 #[cfg(all(test, not(shuttle)))]
 pub(crate) fn parts(config: &StoreConfig, plan: Option<&TierPlan>) -> Vec<(&'static str, std::ops::Range<u64>)> {
     let with_tier = |plan: &TierPlan| Geometry::with_index(config, plan.groups(), plan.room_bytes());
@@ -77,7 +77,7 @@ impl Places {
     }
 }
 
-/// What a build lays out: it changes with every size and place that the sizes in the superblock do not say.
+/// Returns the hash of a build's layout. It changes with every size and place that the superblock's sizes do not give.
 pub(super) fn layout_hash() -> u64 {
     let sizes = [
         VERSION,

@@ -32,12 +32,12 @@ const _: () = assert!(size_of::<Page>() == 4096);
 
 macro_rules! superblock {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a file was laid out as, and how it was left. Sizes are bytes, instants ms since 1970.
+        /// The layout of a file, and the state in which it was left. Sizes are bytes, instants ms since 1970.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub(crate) struct Superblock { $($(#[$doc])* pub(crate) $name: u64,)* }
 
         impl Superblock {
-            /// How many fields there are.
+            /// Number of fields.
             const FIELDS: usize = [$(stringify!($name)),*].len();
 
             fn fields(&self) -> [u64; Self::FIELDS] {
@@ -49,7 +49,7 @@ macro_rules! superblock {
                 Self { $($name),* }
             }
 
-            /// The fields with their names.
+            /// Returns the fields with their names.
             pub(crate) fn named(&self) -> [(&'static str, u64); Self::FIELDS] {
                 [$((stringify!($name), self.$name)),*]
             }
@@ -72,21 +72,21 @@ superblock! {
     groups_max,
     /// Makes the places of keys unpredictable.
     hash_seed,
-    /// When the file was made; META words count from here.
+    /// Instant at which the file was made; META words count from here.
     made_ms,
-    /// How often it was opened since.
+    /// Number of times that it was opened since.
     opened,
     /// 1: it was made to its end.
     made,
     /// 1: it was left in order; 0: a process has it, or was killed.
     clean,
-    /// When it was left in order last.
+    /// Instant at which it was left in order last.
     closed_ms,
     /// 1: the index is in the memory of the process; 0: it is in the file.
     index_in_dram,
-    /// What its second tier lies on; 0: it has none.
+    /// Bytes that its second tier lies on; 0: it has none.
     flash_bytes,
-    /// What that keeps in the file.
+    /// Bytes of the second tier's room in the file.
     flash_room_bytes,
     /// 1: the process that had it last made checkpoints.
     checkpoints,
@@ -94,13 +94,13 @@ superblock! {
     boot_high,
     /// And the low one.
     boot_low,
-    /// 1: whoever took an item's slot has always marked the item before.
+    /// 1: every process that took an item's slot has always marked the item first.
     marked,
 }
 
 const _: () = assert!(Superblock::FIELDS + FRONT < WORDS);
 
-/// What is found in the place of a superblock.
+/// The content of a superblock's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// A whole copy of this version and layout, its number and the page that it is in.
@@ -111,13 +111,13 @@ pub(crate) enum Found {
     OtherLayout,
     /// No copy is whole, and one was one.
     Damaged,
-    /// Nothing but zeros.
+    /// Only zeros.
     Blank,
     /// Something else.
     Foreign,
 }
 
-/// The checksum of words.
+/// Returns the checksum of words.
 fn checksum(words: &[u64]) -> u64 {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     xxhash_rust::xxh3::xxh3_64_with_seed(&bytes, MAGIC)
@@ -135,13 +135,13 @@ pub(crate) struct Superblocks {
 }
 
 impl Superblocks {
-    /// The copies in the first two pages of a file, for a build whose layout has this hash.
+    /// Returns the copies in the first two pages of a file, for a build whose layout has this hash.
     pub(crate) fn of(pages: Array<Page>, layout_hash: u64) -> Self {
         assert!(pages.len() == 2, "two copies");
         Self { pages, layout_hash }
     }
 
-    /// The copy that counts.
+    /// Returns the copy that counts.
     pub(crate) fn find(&self) -> Found {
         let copies = [0, 1].map(|at| load(self.pages.at(at)));
         let is_whole = |words: &&[u64; WORDS]| words[0] == MAGIC && words[WORDS - 1] == checksum(&words[..WORDS - 1]);

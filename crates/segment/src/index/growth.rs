@@ -71,7 +71,7 @@ pub(super) fn group_of(group_hash: u32, groups: usize) -> usize {
     ((u64::from(group_hash) * groups as u64) >> 32) as usize
 }
 
-/// A group hash and its group, if that is one of those that can be.
+/// Returns a group hash and its group, if the group is within the possible ones.
 pub(super) fn place_of(hash: Option<u32>, groups: usize, within: RangeInclusive<usize>) -> Option<(u32, usize)> {
     hash.map(|hash| (hash, group_of(hash, groups))).filter(|(_, group)| within.contains(group))
 }
@@ -82,17 +82,18 @@ impl Default for Slot {
     }
 }
 
-/// What a change of the index asks of the items' keys.
+/// The questions that a change of the index asks about the items' keys.
 pub(crate) trait Keys {
-    /// The group hash of the key of the item that a slot names; `None`: it names none, since the file was damaged.
+    /// Returns the group hash of the key of the item that a slot names; `None`: it names none, since the file was
+    /// damaged.
     fn group_hash(&self, slot: Slot) -> Option<u32>;
     /// Asks for the bytes that [`Keys::group_hash`] will read.
     fn prefetch(&self, slot: Slot);
-    /// The item that a slot names is about to lose it to another, for want of room.
+    /// Notes that the item that a slot names is about to lose it to another, for want of room.
     fn loses_slot(&self, slot: Slot);
 }
 
-/// For tests: whoever knows the hashes by heart.
+/// For tests: a function that knows all the hashes.
 #[cfg(test)]
 impl<F: Fn(Slot) -> u32> Keys for F {
     fn group_hash(&self, slot: Slot) -> Option<u32> {
@@ -134,7 +135,7 @@ impl Index {
         if growth.is_changing() { self.place_in_change(growth, hash, group) } else { Place { group, then: None } }
     }
 
-    /// The place of a key of old group `group`.
+    /// Returns the place of a key of old group `group`.
     #[cold]
     fn place_in_change(&self, growth: Growth, hash: Hash, group: usize) -> Place {
         let (next, cursor) = (group_of(hash.group_hash(), self.groups_next.load(Relaxed) as usize), growth.cursor());
@@ -148,18 +149,18 @@ impl Index {
         Place { group: if moved { next } else { group }, then: both.then_some(next) }
     }
 
-    /// The group that a writer has to lock: a group that is about to be split counts as old until it is split.
+    /// Returns the group that a writer has to lock: a group that is about to be split counts as old until it is split.
     #[inline(always)]
     pub(super) fn write_group(&self, hash: Hash) -> usize {
         self.place(Growth(self.growth.load(Acquire)), hash).group
     }
 
-    /// How many groups hold items (the old number while growing).
+    /// Returns the number of groups that hold items (the old number while growing).
     pub(crate) fn groups(&self) -> usize {
         Growth(self.growth.load(Acquire)).groups()
     }
 
-    /// How many groups there are or will be when the growth that is under way is complete.
+    /// Returns the number of groups that there are, or will be when the growth under way is complete.
     pub(crate) fn groups_next(&self) -> usize {
         self.groups_next.load(Acquire) as usize
     }
@@ -169,7 +170,7 @@ impl Index {
         growth.is_changing() && !growth.is_shrinking()
     }
 
-    /// What is kept first: who sees the growth in the process finds it kept.
+    /// Sets the growth, in the kept page first: a thread that sees the growth in the process finds it kept.
     pub(super) fn set_growth(&self, growth: Growth) {
         self.kept.growth.store(growth.0, Release);
         self.growth.store(growth.0, Release);
@@ -208,8 +209,8 @@ impl Index {
         hashed.1 = if hashed.0.is_item() { keys.group_hash(hashed.0) } else { None };
     }
 
-    /// Splits the next group; true when the growth is complete. `None`: a lock was not had and nothing was done; try
-    /// again.
+    /// Splits the next group. Returns true when the growth is complete, and `None` if a lock could not be taken and
+    /// nothing was done: try again.
     pub(crate) fn split_next(&self, scratch: &mut SplitScratch, keys: &impl Keys) -> Option<bool> {
         let growth = Growth(self.growth.load(Acquire));
         debug_assert!(growth.is_changing() && !growth.is_shrinking());
@@ -275,7 +276,7 @@ impl Index {
         self.lock_groups([old, first, (first + 1).min(last), last])
     }
 
-    /// Locks the stripes of these groups, each once, in the order of their numbers; `None` if one is not had.
+    /// Locks the stripes of these groups, each once, in the order of their numbers; `None` if one fails.
     pub(super) fn lock_groups(&self, groups: [usize; CHANGED_GROUPS_MAX + 1]) -> Option<SplitGuards<'_>> {
         let mut stripes = groups.map(|group| group % STRIPES);
         stripes.sort_unstable();

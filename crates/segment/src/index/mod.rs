@@ -44,11 +44,11 @@ pub(crate) const GROUP_BUCKETS: usize = 64;
 pub(crate) const GROUP_SLOTS: usize = GROUP_BUCKETS * BUCKET_SLOTS;
 /// Bytes of a group.
 pub(crate) const GROUP_BYTES: usize = GROUP_SLOTS * 8;
-/// How many locks share the groups between them.
+/// Number of locks that share the groups between them.
 pub(crate) const STRIPES: usize = 4096;
-/// How many counts of births each lock has.
+/// Number of counts of births that each lock has.
 const BIRTHS_A_STRIPE: usize = 16;
-/// How often a worker tries a lock before it parks the operation.
+/// Number of times that a worker tries a lock before it parks the operation.
 const LOCK_SPINS: usize = 64;
 
 /// One cache line of slots.
@@ -60,12 +60,12 @@ pub(crate) struct Bucket {
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-/// What a key's hash says about its place.
+/// The part of a key's hash that determines its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hash(pub(crate) u64);
 
 impl Hash {
-    /// One of the hashes whose group hash it is.
+    /// Returns one of the hashes that have this group hash.
     fn with_group_hash(group_hash: u32) -> Self {
         Self(u64::from(group_hash) << 32)
     }
@@ -86,7 +86,7 @@ impl Hash {
     }
 }
 
-/// The other index bucket of a tag: `bucket ^ f(tag)`, its own inverse, never the same one.
+/// Returns the other index bucket of a tag: `bucket ^ f(tag)`, its own inverse, never the same one.
 #[inline(always)]
 pub(crate) fn other_bucket(bucket: usize, tag: u16) -> usize {
     let spread = (u32::from(tag).wrapping_mul(0x9E37_79B1) >> 26) as usize;
@@ -97,8 +97,8 @@ pub(crate) fn other_bucket(bucket: usize, tag: u16) -> usize {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Stripe {
-    /// How often it was taken or let go: odd while somebody has it. In a file that a process left, odd says which
-    /// groups it was changing: see [`crate::reopen`].
+    /// Number of times that it was taken or released: odd while a thread holds it. In a file that a process left, odd
+    /// marks the groups that it was changing: see [`crate::reopen`].
     lock: Word32,
     moves: Word32,
 }
@@ -108,7 +108,7 @@ pub(crate) struct Stripe {
 pub(crate) struct Index {
     buckets: Array<Bucket>,
     stripes: Array<Stripe>,
-    /// How often a key was stored that was not there, for each part of the tags of each stripe; written under its lock.
+    /// Number of times that a new key was stored, for each part of the tags of each stripe; written under its lock.
     births: Box<[Word32]>,
     /// See [`growth::Growth`]. A copy of what is kept, as is the next one.
     growth: Word64,
@@ -131,11 +131,11 @@ pub(crate) struct Range {
     pub(crate) last: u32,
     group: usize,
     then: Option<usize>,
-    /// How many slots there are.
+    /// Number of slots.
     pub(crate) count: usize,
 }
 
-/// The last group hash of the group that `from` is in, of an index that has so many.
+/// Returns the last group hash of the group that `from` is in, of an index that has so many.
 fn group_end(from: u32, groups: usize) -> u32 {
     let groups = groups as u128;
     // Group `i` begins at the first hash of which `hash * groups >> 32` is `i`.
@@ -152,7 +152,8 @@ pub(crate) struct Found<'i, T> {
     pub(crate) what: T,
 }
 
-/// Where to look for a key: its group, and while that group is being split the one it may have gone to.
+/// The groups to look for a key in: its group, and while that group is being split the one that the key may have moved
+/// to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     group: usize,
@@ -160,7 +161,7 @@ struct Place {
 }
 
 impl Index {
-    /// An empty index of `groups`, with address space for `groups_max`.
+    /// Returns an empty index of `groups`, with address space for `groups_max`.
     #[cfg(test)]
     pub(crate) fn reserve(groups: usize, groups_max: usize, huge_pages: bool) -> io::Result<Self> {
         assert!(groups >= 1 && groups <= groups_max && groups_max < growth::GROUPS_MAX);
@@ -168,12 +169,12 @@ impl Index {
         Ok(Self::on(Self::private_buckets(groups_max, huge_pages)?, Array::reserve(STRIPES, false)?, kept))
     }
 
-    /// Address space for so many groups.
+    /// Returns address space for so many groups.
     pub(crate) fn private_buckets(groups_max: usize, huge_pages: bool) -> io::Result<Array<Bucket>> {
         Array::reserve(groups_max * GROUP_BUCKETS, huge_pages)
     }
 
-    /// What is kept of an index of so many groups that does not grow.
+    /// Returns the kept growth word of an index of so many groups that does not grow.
     pub(crate) fn growth_of(groups: usize) -> u64 {
         growth::Growth::still(groups).0
     }
@@ -202,14 +203,15 @@ impl Index {
         (groups.start * GROUP_BUCKETS..groups.end * GROUP_BUCKETS).flat_map(|bucket| &buckets.at(bucket).slots)
     }
 
-    /// What is kept of an index that has no slot yet, and room for all that the one before it had.
+    /// Resets the kept words to those of an index that has no slot yet, and room for all that the previous one had.
     pub(crate) fn begin_anew(kept: &KeptPage) {
         let groups = Self::groups_kept(kept);
         kept.growth.store(Self::growth_of(groups), Release);
         kept.groups_next.store(groups as u64, Release);
     }
 
-    /// That can be kept of an index that has room for so many groups, and changes to `next` if it changes.
+    /// Returns true if these can be the kept words of an index that has room for so many groups and, if it changes,
+    /// changes to `next`.
     pub(crate) fn is_growth(growth: u64, next: usize, groups_max: usize) -> bool {
         let growth = growth::Growth(growth);
         let (groups, cursor) = (growth.groups(), growth.cursor());
@@ -221,7 +223,7 @@ impl Index {
         (1..=groups_max).contains(&groups) && (1..=groups_max).contains(&next) && is_change
     }
 
-    /// The index whose groups these are.
+    /// Returns the index whose groups these are.
     pub(crate) fn on(buckets: Array<Bucket>, stripes: Array<Stripe>, kept: KeptPage) -> Self {
         assert!(stripes.len() == STRIPES && buckets.len() < growth::GROUPS_MAX * GROUP_BUCKETS);
         let growth = growth::Growth(kept.growth.load(Acquire));
@@ -241,7 +243,7 @@ impl Index {
         self.buckets.map()
     }
 
-    /// Bytes of the locks, which have a map of their own.
+    /// Returns the bytes of the locks, which have a map of their own.
     pub(crate) const fn stripes_bytes() -> usize {
         STRIPES * size_of::<Stripe>()
     }
@@ -323,7 +325,8 @@ impl Index {
         }
     }
 
-    /// A miss counts only if no slot was displaced and no group was split while it looked.
+    /// Looks for a slot until the result is certain: a miss counts only if no slot was displaced and no group was split
+    /// meanwhile.
     #[inline]
     fn find_again<T>(&self, hash: Hash, matches: &impl Fn(Slot) -> Option<T>) -> Option<Found<'_, T>> {
         loop {
@@ -340,7 +343,7 @@ impl Index {
         }
     }
 
-    /// How often a slot was displaced in any group of the place: sums, since no count ever falls.
+    /// Returns how often a slot was displaced in any group of the place: sums, since no count ever falls.
     fn moves(&self, place: Place) -> u32 {
         let of = |group: usize| self.stripe(group).moves.load(Acquire);
         of(place.group).wrapping_add(place.then.map_or(0, of))
@@ -355,15 +358,15 @@ impl Index {
         self.growth.load(Acquire)
     }
 
-    /// A number that is another once the key, which is not there, was stored, and at times for other reasons: to be
-    /// asked for before it is looked for.
+    /// Returns a number that changes once the key, which is not there, was stored, and at times for other reasons. Call
+    /// this before the key is looked up.
     pub(crate) fn births(&self, hash: Hash) -> (u64, u32) {
         let growth = self.growth.load(Acquire);
         let group = self.place(growth::Growth(growth), hash).group;
         (growth, self.births_of(group, hash).load(Acquire))
     }
 
-    /// Takes the stripe lock of the key's group; `None` if it is not had after a bounded number of tries.
+    /// Takes the stripe lock of the key's group. Returns `None` if a bounded number of tries fail.
     #[inline]
     pub(crate) fn lock(&self, hash: Hash) -> Option<Locked<'_>> {
         for _ in 0..LOCK_SPINS {
@@ -392,20 +395,20 @@ impl Index {
         Some(StripeGuard { stripe })
     }
 
-    /// The state of growth, opaque: another when a key's group may be.
+    /// Returns the state of growth, opaque: another when a key's group may be.
     #[inline]
     pub(crate) fn growth(&self) -> u64 {
         self.growth.load(Acquire)
     }
 
-    /// How often the stripe of the key's group was taken and let go; `None` while somebody has it.
+    /// Returns how often the stripe of the key's group was taken and released, or `None` while a thread holds it.
     #[inline]
     pub(crate) fn changes(&self, hash: Hash) -> Option<u32> {
         let count = self.stripe(self.write_group(hash)).lock.load(Acquire);
         count.is_multiple_of(2).then_some(count)
     }
 
-    /// All slots of `group`, in order, as they are now.
+    /// Returns all slots of `group`, in order, as they are now.
     pub(crate) fn group_words(&self, group: usize) -> impl Iterator<Item = (&Word64, Slot)> + '_ {
         (0..GROUP_SLOTS).map(move |i| {
             let word = self.slot_word(group, i);
@@ -413,8 +416,8 @@ impl Index {
         })
     }
 
-    /// The slots of all keys whose group hash is from `from` up to [`Range::last`], and others among them. A walk that
-    /// goes on behind `last` meets every hash once, also while the index grows or shrinks.
+    /// Returns the slots of all keys whose group hash is from `from` up to [`Range::last`], and others among them. A
+    /// walk that goes on behind `last` meets every hash once, also while the index grows or shrinks.
     pub(crate) fn range(&self, from: u32, slots: &mut [Slot; RANGE_SLOTS_MAX]) -> Range {
         loop {
             let word = self.growth.load(Acquire);
@@ -438,13 +441,13 @@ impl Index {
         }
     }
 
-    /// The word of slot number `at` of a range.
+    /// Returns the word of slot number `at` of a range.
     pub(crate) fn range_word(&self, range: &Range, at: usize) -> &Word64 {
         let group = if at < GROUP_SLOTS { range.group } else { range.then.unwrap_or(range.group) };
         self.slot_word(group, at % GROUP_SLOTS)
     }
 
-    /// The word of slot number `i` of a group.
+    /// Returns the word of slot number `i` of a group.
     pub(crate) fn slot_word(&self, group: usize, i: usize) -> &Word64 {
         &self.bucket(group, i / BUCKET_SLOTS).slots[i % BUCKET_SLOTS]
     }

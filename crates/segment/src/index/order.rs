@@ -33,7 +33,7 @@ pub(crate) struct Order {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     order: Order,
-    /// Where it is to begin.
+    /// Place at which it begins.
     pub(crate) first: u32,
     /// Its last place.
     pub(crate) last: u32,
@@ -42,19 +42,19 @@ pub(crate) struct Part {
 }
 
 impl Order {
-    /// The number of parts, each of which has a place: an index of this many groups is larger than any memory.
+    /// Returns the number of parts, each of which has a place: an index of this many groups is larger than any memory.
     fn parts(self) -> u128 {
         let parts = self.groups as u128 * RANGE_PARTS;
         assert!(parts <= 1 << 32, "{} groups are more than a walk has places for", self.groups);
         parts
     }
 
-    /// The first place of a part.
+    /// Returns the first place of a part.
     fn begin(self, part: u64) -> u64 {
         (u128::from(part) << 32).div_ceil(self.parts()) as u64
     }
 
-    /// The part from a place on.
+    /// Returns the part from a place on.
     pub(crate) fn part(self, first: u32) -> Part {
         let number = ((u128::from(first) * self.parts()) >> 32) as u64;
         Part { order: self, first, last: (self.begin(number + 1) - 1) as u32, number, number_last: number }
@@ -64,13 +64,13 @@ impl Order {
         group as u64 * RANGE_PARTS as u64 + u64::from(tag >> TAG_LOWER_BITS)
     }
 
-    /// The place of bits that order the keys of a part.
+    /// Returns the place of bits that order the keys of a part.
     fn place_in(self, part: u64, fine: u64) -> u32 {
         let (begin, end) = (self.begin(part), self.begin(part + 1));
         (begin + (((end - begin) * fine) >> FINE_BITS)) as u32
     }
 
-    /// Where a key with this hash is in the walk.
+    /// Returns the place of a key with this hash in the walk.
     pub(crate) fn place(self, hash: Hash) -> u32 {
         let group = group_of(hash.group_hash(), self.groups);
         let lower = u64::from(hash.tag()) & ((1 << TAG_LOWER_BITS) - 1);
@@ -79,27 +79,27 @@ impl Order {
         self.place_in(self.part_of(group, hash.tag()), fine)
     }
 
-    /// What a slot with this tag in that index bucket of a group knows of its key's hash: the same for all hashes that
-    /// it may stand for, and one of them.
+    /// Returns what a slot with this tag in that index bucket of a group holds of its key's hash. It is one of the
+    /// hashes that the slot may stand for, and the same for all of them.
     pub(crate) fn hash_of_slot(self, group: usize, bucket: usize, tag: u16) -> Hash {
         let group_hash = ((group as u64) << 32).div_ceil(self.groups as u64);
         let bucket = bucket.min(other_bucket(bucket, tag));
         Hash((group_hash << 32) | ((bucket as u64) << 12) | u64::from(tag))
     }
 
-    /// The same of a key's slot.
+    /// Returns what a key's slot holds of the key's hash.
     pub(crate) fn slot_hash(self, hash: Hash) -> Hash {
         self.hash_of_slot(group_of(hash.group_hash(), self.groups), hash.bucket(), hash.tag())
     }
 }
 
 impl Part {
-    /// It begins and ends where no other part has keys.
+    /// Returns true if it begins and ends where no other part has keys.
     pub(crate) fn has(&self, place: u32) -> bool {
         (self.first..=self.last).contains(&place)
     }
 
-    /// The slot, in one of its group's index buckets, may be of a key of the part.
+    /// Returns true if the slot, in one of its group's index buckets, may be of a key of the part.
     pub(crate) fn may_have(&self, slot: Slot) -> bool {
         let number = self.order.part_of(self.group(), slot.tag());
         let lower = u64::from(slot.tag()) & ((1 << TAG_LOWER_BITS) - 1);
@@ -117,20 +117,20 @@ impl Part {
         Self { number_last, last: (self.order.begin(number_last + 1) - 1) as u32, ..self }
     }
 
-    /// What a slot that is number `at` of the slots of the part's group knows of its key's hash.
+    /// Returns what slot number `at` of the part's group holds of its key's hash.
     pub(crate) fn hash_of(&self, at: usize, slot: Slot) -> Hash {
         self.order.hash_of_slot(self.group(), at / super::BUCKET_SLOTS % GROUP_BUCKETS, slot.tag())
     }
 }
 
 impl Index {
-    /// The order of a walk; the index keeps its size.
+    /// Returns the order of a walk; the index keeps its size.
     pub(crate) fn order(&self) -> Order {
         debug_assert!(self.groups() == self.groups_next(), "an index beside a second tier keeps its size");
         Order { groups: self.groups() }
     }
 
-    /// The parts from a place on that have so many items together, or one that has more.
+    /// Returns the parts from a place on that have so many items together, or one that has more.
     pub(crate) fn parts_from(&self, first: u32, items: usize) -> Part {
         let part = self.order().part(first);
         let mut counts = [0; RANGE_PARTS as usize];

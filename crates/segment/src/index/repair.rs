@@ -1,5 +1,5 @@
-//! What a process left in the index that was killed in the midst of a change, for [`crate::reopen`]: nobody else has
-//! the index.
+//! Repairs of the index after a process was killed in the midst of a change, for [`crate::reopen`]: no other thread
+//! uses the index.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -9,28 +9,28 @@ use crate::raw::Word64;
 use crate::slot::Slot;
 
 impl Index {
-    /// The stripes whose lock somebody had.
+    /// Returns the stripes whose lock was held.
     pub(crate) fn held_stripes(&self) -> impl Iterator<Item = usize> + '_ {
         (0..STRIPES).filter(|stripe| !self.stripes.at(*stripe).lock.load(Relaxed).is_multiple_of(2))
     }
 
-    /// Lets go of a stripe that somebody had.
+    /// Releases a stripe whose lock was held.
     pub(crate) fn let_go(&self, stripe: usize) {
         let lock = &self.stripes.at(stripe).lock;
         lock.store(lock.load(Relaxed).wrapping_add(1), Release);
     }
 
-    /// The groups that a stripe locks, while the index changes its size also those that will be.
+    /// Returns the groups that a stripe locks, while the index changes its size also those that will be.
     pub(crate) fn groups_of_stripe(&self, stripe: usize) -> impl Iterator<Item = usize> + use<> {
         (stripe..self.groups().max(self.groups_next())).step_by(STRIPES)
     }
 
-    /// How often a slot of a group was displaced, with those of the groups that share its stripe.
+    /// Returns how often a slot of a group was displaced, with those of the groups that share its stripe.
     pub(crate) fn moves_of(&self, group: usize) -> u32 {
         self.stripe(group).moves.load(Acquire)
     }
 
-    /// The group of a key while the index does not change its size.
+    /// Returns the group of a key while the index does not change its size.
     pub(crate) fn group_for(&self, hash: Hash) -> usize {
         group_of(hash.group_hash(), self.groups())
     }
@@ -49,27 +49,27 @@ impl Index {
         Some(())
     }
 
-    /// The words of both index buckets that the slot may stand in, one of which is `bucket`.
+    /// Returns the words of both index buckets that the slot may stand in, one of which is `bucket`.
     fn words_of(&self, group: usize, bucket: usize, slot: Slot) -> impl Iterator<Item = &Word64> {
         let both = [bucket, other_bucket(bucket, slot.tag())];
         both.into_iter().flat_map(move |bucket| &self.bucket(group, bucket).slots)
     }
 
-    /// A slot that is moved from one index bucket to the other stands in both for a moment: clears all but one. Says
-    /// how many.
+    /// Clears all but one of the copies of a slot, and returns how many. A slot that is moved from one index bucket to
+    /// the other stands in both for a moment.
     pub(crate) fn clear_doubles(&self, group: usize) -> u64 {
         self.doubles(group, |word| word.store(Slot::EMPTY.0, Release))
     }
 
-    /// How many slots of a group are there once more.
+    /// Counts the slots of a group that exist twice.
     pub(crate) fn count_doubles(&self, group: usize) -> u64 {
         // Each of a pair finds the other.
         self.doubles(group, |_| {}) / 2
     }
 
-    /// Slots of items on flash beside one in memory that a key of the same tag has, and that was being stored when the
-    /// process ended, as `is_new` says: it stands in the place of one such slot, and the others may not be cleared yet.
-    /// Clears them, and gives each. Beside any other item of that tag they are other keys'.
+    /// Clears slots of items on flash beside an item in memory with the same tag, and gives each to `each`. That item
+    /// was being stored when the process ended, as `is_new` says. It stands in the place of one such slot, and the
+    /// others may not be cleared yet. Beside any other item of that tag they are other keys'.
     pub(crate) fn clear_stored_over(&self, group: usize, is_new: impl Fn(Slot) -> bool, mut each: impl FnMut(Slot)) {
         for i in 0..GROUP_SLOTS {
             let slot = Slot(self.slot_word(group, i).load(Acquire));
@@ -104,7 +104,7 @@ impl Index {
     }
 
     /// Clears those slots in their old place that were moved already, of the group at the cursor of a change of size.
-    /// Says how many.
+    /// Returns how many.
     pub(crate) fn clear_moved(&self, keys: &impl Keys) -> u64 {
         let growth = Growth(self.growth.load(Acquire));
         let (groups, to, mut cleared) = (growth.groups(), self.groups_next(), 0);

@@ -6,12 +6,12 @@ use super::{Index, Locked, Stripe, other_bucket};
 use crate::raw::Word64;
 use crate::slot::Slot;
 
-/// Where a new key may go.
+/// The place where a new key may go.
 #[derive(Debug)]
 pub(crate) struct Room<'i> {
     /// The slot to store to.
     pub(crate) word: &'i Word64,
-    /// What it holds now: empty, a ghost, or the item that has to go, which may be one on flash.
+    /// Its present content: empty, a ghost, or the item that has to go, which may be one on flash.
     pub(crate) holds: Slot,
     /// The key was here not long ago: its ghost was found (and is the slot).
     pub(crate) ghost: bool,
@@ -31,7 +31,7 @@ pub(super) struct Spot<'i> {
     pub(super) group_hash: u32,
 }
 
-/// What the slots of an index bucket are: a bit a slot.
+/// The contents of an index bucket's slots: a bit a slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
     empty: u8,
@@ -41,8 +41,8 @@ struct Look {
 }
 
 impl<'i> Locked<'i> {
-    /// Room for a key that [`Locked::find`] did not find. An item in `holds` has to be counted as evicted by the
-    /// caller once it has stored the new slot.
+    /// Returns room for a key that [`Locked::find`] did not find. An item in `holds` has to be counted as evicted by
+    /// the caller once it has stored the new slot.
     pub(crate) fn room(&self) -> Room<'i> {
         self.spot().room()
     }
@@ -73,7 +73,7 @@ impl<'i> Locked<'i> {
 }
 
 impl<'i> Spot<'i> {
-    /// An empty slot, a ghost's, one freed by displacement, or the coldest item's.
+    /// Returns an empty slot, a ghost's, one freed by displacement, or the coldest item's.
     pub(super) fn room(&self) -> Room<'i> {
         let looks = self.candidates().map(|bucket| self.look(bucket));
         // The one that has more room: so that both fill alike.
@@ -95,8 +95,8 @@ impl<'i> Spot<'i> {
         self.displace().unwrap_or_else(|| self.coldest())
     }
 
-    /// What the slots of an index bucket are. Without a branch for each: what they hold is nothing that a processor
-    /// could foresee.
+    /// Returns the contents of an index bucket's slots. It has no branch for each slot, because a processor cannot
+    /// predict their contents.
     #[inline(always)]
     fn look(&self, bucket: usize) -> Look {
         let own = Slot::ghost(self.tag, self.group_hash);

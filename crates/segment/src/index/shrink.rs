@@ -2,7 +2,7 @@
 //!
 //! The number of groups goes from G to G' (at least half of G). A key of old group `i` belongs to new group
 //! `group hash * G' >> 32`, which is never above `i`. So the groups are merged from the first one up: what a new
-//! group's place holds, but for its own keys, was merged into lower ones before.
+//! group's place holds, except its own keys, was merged into lower ones before.
 //!
 //! ```text
 //!                     cursor
@@ -22,7 +22,7 @@ use super::{BUCKET_SLOTS, GROUP_SLOTS, Index};
 use crate::slot::Slot;
 
 impl Index {
-    /// The index is being made smaller.
+    /// Returns true if the index is being made smaller.
     pub(crate) fn is_shrinking(&self) -> bool {
         Growth(self.growth.load(Acquire)).is_shrinking()
     }
@@ -36,8 +36,8 @@ impl Index {
         self.set_growth(Growth::shrinking(groups, 0));
     }
 
-    /// Merges what belongs to the next new group; true when the shrink is complete. `None`: a lock was not had; nothing
-    /// was done, try again.
+    /// Merges what belongs to the next new group. Returns true when the shrink is complete, and `None` if a lock could
+    /// not be taken and nothing was done: try again.
     pub(crate) fn merge_next(&self, scratch: &mut SplitScratch, keys: &impl Keys) -> Option<bool> {
         let growth = Growth(self.growth.load(Acquire));
         debug_assert!(growth.is_shrinking());
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!((count(0..6), count(6..18)), (hashes.len(), 0));
     }
 
-    /// What is told of items that lose their slots, and the index that they are still in then.
+    /// A recorder of items that lose their slots, with the index that they are still in then.
     struct Told<'i> {
         hashes: &'i [Hash],
         index: &'i Index,

@@ -10,7 +10,7 @@ use crate::slot::Slot;
 use crate::tier::FlashAddress;
 
 impl Index {
-    /// The words of the two index buckets of a group that the hash may stand in.
+    /// Returns the words of the two index buckets of a group that the hash may stand in.
     fn words_for(&self, group: usize, hash: Hash) -> impl Iterator<Item = &Word64> {
         let both = [hash.bucket(), other_bucket(hash.bucket(), hash.tag())];
         both.into_iter().flat_map(move |bucket| &self.bucket(group, bucket).slots)
@@ -47,14 +47,14 @@ impl Index {
 }
 
 impl<'i> Locked<'i> {
-    /// The slots of items on flash with the key's tag: one of them may be the key's.
+    /// Returns the slots of items on flash with the key's tag: one of them may be the key's.
     pub(crate) fn on_flash(&self) -> impl Iterator<Item = (&'i Word64, Slot)> + use<'i> {
         let tag = self.hash.tag();
         let words = self.index.words_for(self.group, self.hash).map(|word| (word, Slot(word.load(Acquire))));
         words.filter(move |(_, slot)| slot.is_flash() && slot.tag() == tag)
     }
 
-    /// The slot with the key's tag that names the item at `at`.
+    /// Returns the slot with the key's tag that names the item at `at`.
     pub(crate) fn find_flash(&self, at: FlashAddress) -> Option<(&'i Word64, Slot)> {
         self.on_flash().find(|(_, slot)| slot.flash_address() == at)
     }

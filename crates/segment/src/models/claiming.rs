@@ -51,7 +51,7 @@ fn store_one(turn: &mut Turn<'_>, key: &[u8], value: &[u8]) {
     }
 }
 
-/// Reads two keys as single reads, both in one turn while nobody keeps them away, else in later ones.
+/// Reads two keys as single reads, both in one turn while no claim keeps them away, else in later ones.
 fn look(lane: &mut Lane, keys: [&[u8]; 2]) -> [Vec<u8>; 2] {
     let mut values = [const { Vec::new() }; 2];
     let mut at = 0;
@@ -218,7 +218,7 @@ fn a_watched_key_that_came_and_went_has_changed() {
     });
 }
 
-/// Reads two keys as one without a claim, until nobody changes them meanwhile.
+/// Reads two keys as one without a claim, until no other thread changes them meanwhile.
 fn look_at_once(lane: &mut Lane, keys: [&[u8]; 2], holds: impl Fn(bool) -> bool) -> [Vec<u8>; 2] {
     loop {
         let turn = lane.turn(NOW);

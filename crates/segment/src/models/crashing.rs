@@ -1,7 +1,7 @@
 //! A crash while several threads are at work: one more thread takes an image of the memory file at some instant, and
-//! the image is opened; with the index in the file and with one that is made anew.
+//! the image is opened. This is done with the index in the file and with an index that is rebuilt.
 //!
-//! What was acknowledged before that instant is there, or what came behind it; what was not, is there or not.
+//! What was acknowledged before that instant is there, or what replaced it. What was not acknowledged is there or not.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{Drained, NOW, config, drain_first, explore_one_of, put, read, until_
 use crate::index::growth::SplitScratch;
 use crate::{Background, Delete, IndexPlace, Lane, Namespace, Store, StoreFile};
 
-/// Explores a model with the index in the file, and with one that is made anew.
+/// Explores a model with the index in the file, and with an index that is rebuilt.
 fn in_both_modes(part: usize, model: impl Fn(IndexPlace) + Send + Sync + Copy + 'static) {
     for place in [IndexPlace::File, IndexPlace::Dram] {
         explore_one_of(part, move || model(place));
@@ -22,7 +22,7 @@ fn in_both_modes(part: usize, model: impl Fn(IndexPlace) + Send + Sync + Copy + 
 
 /// Schedules are one of so many.
 const SOME: usize = 4;
-/// The same of a model that walks over whole groups of the index.
+/// Divisor of the schedules for a model that walks over whole groups of the index.
 const FEW: usize = 15;
 
 /// A store in a file, with lanes for two writers.
@@ -100,7 +100,7 @@ fn of_two_writers_of_one_key_what_was_acknowledged_outlives_a_crash() {
     });
 }
 
-/// What was told once is not taken back: who reads the new value finds it after a crash, too.
+/// A value that was reported once is not taken back: a client that reads the new value finds it after a crash, too.
 #[test]
 fn what_was_read_before_a_crash_is_there_after_it() {
     in_both_modes(SOME, |place| {
@@ -207,7 +207,7 @@ fn a_flush_that_was_acknowledged_outlives_a_crash_and_what_came_behind_it_too() 
     });
 }
 
-/// What is deleted or replaced while it is being found, with two threads that find.
+/// Deletes or replaces items while they are being found, with two threads that find.
 #[test]
 fn what_was_removed_while_it_was_being_found_stays_so_also_after_a_crash() {
     explore_one_of(SOME, || {

@@ -37,13 +37,13 @@ fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
     }
 }
 
-/// The same with fewer schedules, for a model that makes two stores in each.
+/// Explores a model with fewer schedules: one that makes two stores in each.
 fn explore_some(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_random(model.clone(), SCHEDULES / 2);
     shuttle::check_pct(model, SCHEDULES / 2, 3);
 }
 
-/// The same with one schedule of so many, for a model that takes longer still.
+/// Explores a model with one schedule of so many: one that takes longer still.
 fn explore_one_of(part: usize, model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_random(model.clone(), SCHEDULES / part);
     shuttle::check_pct(model, SCHEDULES / part, 3);
@@ -106,7 +106,7 @@ fn read(lane: &mut Lane, key: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// How many slots name items.
+/// Returns the number of slots that name items.
 fn slots(store: &Store) -> usize {
     (0..store.index.groups_next()).flat_map(|g| store.index.group_words(g)).filter(|(_, s)| s.is_item()).count()
 }
@@ -130,12 +130,12 @@ fn sealed(lanes_max: usize, fill: impl FnOnce(&mut Lane)) -> (Arc<Store>, Backgr
     (store, background, lane)
 }
 
-/// Has the background drain the first segment, which is sealed, whole.
+/// Lets the background drain the first segment, which is sealed, whole.
 fn drain_first(background: &mut Background, why: Drained) {
     background.drain_for_model(SegmentId(0), matches!(why, Drained::Moved), NOW);
 }
 
-/// The same on a thread of its own.
+/// Drains the first segment on a thread of its own.
 fn draining(mut background: Background, why: Drained) -> thread::JoinHandle<()> {
     thread::spawn(move || drain_first(&mut background, why))
 }

@@ -39,7 +39,7 @@ fn a_first_write_beside_a_flush_leaves_no_head_without_its_parts() {
     });
 }
 
-/// Who is told to wait is told of no value: where it was filled meanwhile, nobody is awaited.
+/// A caller that has to wait sees no value: if the value was filled meanwhile, no caller has to wait.
 #[test]
 fn who_is_told_to_wait_sees_no_value_that_was_filled_meanwhile() {
     explore(|| {

@@ -43,20 +43,20 @@ impl<T: ZeroValid> Array<T> {
         Ok(Self { map: Map::reserve(len * size_of::<T>(), huge_pages)?, len, of: PhantomData })
     }
 
-    /// The same in a map that is there. What it holds has to be zero, or what was written there as values of `T`, by
-    /// this process or another: every bit pattern of shared words is valid.
+    /// Creates an array in an existing map. What the map holds has to be zero, or what was written there as values of
+    /// `T`, by this process or another: every bit pattern of shared words is valid.
     pub(crate) fn of_map(map: Map, len: usize) -> Self {
         const { assert!(align_of::<T>() <= arena::PAGE_BYTES && !std::mem::needs_drop::<T>()) };
         assert!(len.checked_mul(size_of::<T>()).is_some_and(|bytes| bytes <= map.bytes()), "{len} in too small a map");
         Self { map, len, of: PhantomData }
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The value at `index`; panics outside the array, as a slice does.
+    /// Returns the value at `index`; panics outside the array, as a slice does.
     #[inline(always)]
     pub(crate) fn at(&self, index: usize) -> &T {
         assert!(index < self.len, "index {index} of {}", self.len);
@@ -67,7 +67,7 @@ impl<T: ZeroValid> Array<T> {
         unsafe { &*self.map.start().as_ptr().cast::<T>().add(index) }
     }
 
-    /// The value at `index`, if there is one.
+    /// Returns the value at `index`, if there is one.
     #[inline(always)]
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
         if index < self.len { Some(self.at(index)) } else { None }

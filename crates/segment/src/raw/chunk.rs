@@ -10,24 +10,24 @@ pub struct TierChunk {
 }
 
 impl TierChunk {
-    /// The caller gives the only map there is of these bytes: private memory, or a part of a file that is this
+    /// Creates a chunk. The caller gives the only map of these bytes: private memory, or a part of a file that is this
     /// process's alone and that nothing else maps.
     pub(crate) fn of_map(map: Map) -> Self {
         Self { map }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: 1. the map has so many bytes, and lives as long as self; 2. u8 has no invalid values, and a map is
-        // initialised (zero, or what a file holds); 3. nobody else has the map (contract of `of_map`), and who writes
+        // initialised (zero, or what a file holds); 3. no other code has the map (contract of `of_map`), and a writer
         // has `&mut self`.
         unsafe { std::slice::from_raw_parts(self.map.start().as_ptr(), self.map.bytes()) }
     }
 
-    /// The bytes, to be written.
+    /// Returns the bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: 1. the map has so many bytes, and lives as long as self; 2. u8 has no invalid values, and a map is
-        // initialised; 3. nobody else has the map (contract of `of_map`), and self is borrowed alone.
+        // initialised; 3. no other code has the map (contract of `of_map`), and self is borrowed alone.
         unsafe { std::slice::from_raw_parts_mut(self.map.start().as_ptr(), self.map.bytes()) }
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// The same, of the line that a value is in.
+/// Prefetches the cache line that a value is in.
 #[inline(always)]
 pub(crate) fn prefetch_line_of<T>(value: &T) {
     prefetch(std::ptr::from_ref(value).cast());
@@ -37,12 +37,12 @@ impl Heap {
         Ok(Self { map: Map::reserve(bytes, huge_pages)?, sums: false })
     }
 
-    /// The heap in a map that is there: zero, or what an earlier store left.
+    /// Returns the heap in a map that is there: zero, or what an earlier store left.
     pub(crate) fn of_map(map: Map) -> Self {
         Self { map, sums: false }
     }
 
-    /// The same, with items that have sums behind them.
+    /// Returns the heap, with items that have sums behind them.
     pub(crate) fn with_sums(self) -> Self {
         Self { sums: true, ..self }
     }
@@ -63,7 +63,7 @@ impl Heap {
         unsafe { self.map.start().as_ptr().add(offset) }
     }
 
-    /// The address of a word that is aligned to its size. Maps are whole pages, so they have room for one.
+    /// Returns the address of a word that is aligned to its size. Maps are whole pages, so they have room for one.
     #[inline(always)]
     fn word_address(&self, offset: usize, bytes: usize) -> *mut u8 {
         assert!(offset <= self.map.bytes() - bytes, "{offset}+{bytes} outside the heap");
@@ -72,7 +72,7 @@ impl Heap {
         unsafe { self.map.start().as_ptr().add(offset) }
     }
 
-    /// The shared word at `offset`, which must be a multiple of 4.
+    /// Returns the shared word at `offset`, which must be a multiple of 4.
     #[inline(always)]
     pub(crate) fn word32(&self, offset: usize) -> &Word32 {
         let address = self.word_address(offset, 4);
@@ -81,7 +81,7 @@ impl Heap {
         unsafe { &*address.cast::<Word32>() }
     }
 
-    /// The shared word at `offset`, which must be a multiple of 8.
+    /// Returns the shared word at `offset`, which must be a multiple of 8.
     #[inline(always)]
     pub(crate) fn word64(&self, offset: usize) -> &Word64 {
         let address = self.word_address(offset, 8);
@@ -89,8 +89,8 @@ impl Heap {
         unsafe { &*address.cast::<Word64>() }
     }
 
-    /// Frozen bytes: a published key or value that the caller reached through an index slot inside an epoch, or holds
-    /// a pin on, or the written part of a reservation that it holds.
+    /// Returns the frozen bytes: a published key or value that the caller reached through an index slot inside an
+    /// epoch, or holds a pin on, or the written part of a reservation that it holds.
     #[inline(always)]
     pub(crate) fn bytes(&self, offset: usize, bytes: usize) -> &[u8] {
         let address = self.address(offset, bytes);
@@ -99,7 +99,7 @@ impl Heap {
         unsafe { std::slice::from_raw_parts(address, bytes) }
     }
 
-    /// Where bytes that lie in the heap lie.
+    /// Returns the offset of bytes that lie in the heap.
     #[inline]
     pub(crate) fn offset_of(&self, bytes: &[u8]) -> usize {
         let offset = (bytes.as_ptr() as usize).wrapping_sub(self.map.start().as_ptr() as usize);
@@ -118,7 +118,7 @@ impl Heap {
     }
 }
 
-/// The right to write one range of an open segment that nobody else can name yet.
+/// The right to write one range of an open segment that no other thread can name yet.
 ///
 /// Made only by the open-segment table of one lane, for a range past everything that it handed out before, and by the
 /// notes, for a range past those that count; it is not `Clone`, so rule 2 of the module holds by ownership.
@@ -129,14 +129,15 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// The caller is the owner of the open segment that `offset .. offset + bytes` lies in, and that range was not
-    /// handed out since the segment was opened (or was handed back).
+    /// Creates a reservation. The caller is the owner of the open segment that `offset .. offset + bytes` lies in, and
+    /// that range was not handed out since the segment was opened (or was handed back).
     pub(crate) fn new(offset: usize, bytes: usize) -> Self {
         debug_assert!(offset.is_multiple_of(4) && bytes.is_multiple_of(4));
         Self { offset, bytes }
     }
 
-    /// The caller holds the lock of those who write notes, and no word says yet that these bytes count.
+    /// Creates a reservation in the notes. The caller holds the lock of the notes' writers, and no word says yet that
+    /// these bytes count.
     pub(crate) fn of_notes(offset: usize, bytes: usize) -> Self {
         Self { offset, bytes }
     }
@@ -149,13 +150,13 @@ impl Reserved {
         self.bytes
     }
 
-    /// The `bytes` from `at` on, bytes from the start of the range, to be written in place. None may be of a shared
-    /// word.
+    /// Returns the `bytes` from `at` on, bytes from the start of the range, to be written in place. None may be of a
+    /// shared word.
     pub(crate) fn bytes_mut<'r>(&'r mut self, heap: &'r Heap, at: usize, bytes: usize) -> &'r mut [u8] {
         assert!(at <= self.bytes && bytes <= self.bytes - at, "{at}+{bytes} outside the item");
         let address = heap.address(self.offset + at, bytes);
-        // SAFETY: 1. inside the map and inside this reservation (asserted); 2. u8 has no invalid values and the map
-        // is initialised (zero, or an earlier life's bytes); 3. nobody else reads or writes it (this type's contract),
+        // SAFETY: 1. inside the map and inside this reservation (asserted); 2. u8 has no invalid values and the map is
+        // initialised (zero, or an earlier life's bytes); 3. no other thread reads or writes it (this type's contract),
         // and no second slice of it is made while this one lives, which borrows the reservation; 4. the map outlives
         // it.
         unsafe { std::slice::from_raw_parts_mut(address, bytes) }
@@ -167,7 +168,7 @@ impl Reserved {
         assert!(at <= self.bytes && from.len() <= self.bytes - at, "{at}+{} outside the item", from.len());
         super::words::crash_point();
         let address = heap.address(self.offset + at, from.len());
-        // SAFETY: 1. the target is inside the map and inside this reservation (asserted); 2. nobody else reads or
+        // SAFETY: 1. the target is inside the map and inside this reservation (asserted); 2. no other thread reads or
         // writes it (this type's contract); 3. `from` is a live slice; it cannot overlap, since it is outside the heap,
         // or published bytes, or another reservation's: no two ranges are handed out that overlap.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), address, from.len()) };

@@ -1,15 +1,16 @@
-//! Items on flash, found again once all of memory is: for a second tier beside an index that is gone with the process
-//! before.
+//! Items on flash, found again once all of memory is: for a second tier whose store's index is gone with the previous
+//! process.
 //!
 //! ```text
 //!   the tier ──hash, place──> under the key's lock: dead?  in memory?  no room? ──> left out, and dead
 //!                                                 none of these ──────────────────> a slot names it
 //! ```
 //!
-//! - A key has one copy that lives, in memory or on flash, whenever the process before was cut ([`crate::tier`]).
-//!   Memory is found first, and is looked at all the same: a device may have brought back what was there before.
-//! - Who changes a key tells the tier under the key's lock: so what is entered here is there for him, or is dead for
-//!   the one who would enter it.
+//! - A key has one live copy, in memory or on flash, at whatever instant the previous process was cut
+//!   ([`crate::tier`]). Memory is found first, and is looked at all the same: a device may have brought back what was
+//!   there before.
+//! - A thread that changes a key reports it to the tier under the key's lock. So an item that is entered here is
+//!   visible to that thread, or is dead for the thread that would enter it.
 //! - Eviction, expiry and compaction go on meanwhile.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -53,14 +54,14 @@ impl Store {
         }
     }
 
-    /// Has a slot name an item, or has it dead for good: who changes its key from here on knows of one without a slot
-    /// no more than of none.
+    /// Gives an item a slot, or marks it dead for good. To a thread that changes its key from here on, an item without
+    /// a slot is the same as none.
     fn enter_on_flash(&self, counters: &Counters, hash: Hash, at: FlashAddress) -> Shown {
         let Some(locked) = self.index.lock(hash) else { return Shown::Later };
         let slot = Slot::flash(hash.tag(), 0, at);
         if self.tier().is_gone(hash.0, at, hash.tag())
             || locked.find(|slot| self.is_of_hash(slot, hash)).is_some()
-            // Two items of one block with one tag could not be told apart.
+            // Two items of one block with one tag would be indistinguishable.
             || locked.find_flash(at).is_some()
         {
             self.dies_on_flash(slot);
@@ -79,7 +80,7 @@ impl Store {
         Shown::Entered
     }
 
-    /// The item in memory that a slot names has a key with this hash.
+    /// Returns `Some` if the item in memory that a slot names has a key with this hash.
     fn is_of_hash(&self, slot: Slot, hash: Hash) -> Option<()> {
         let (namespace, address, layout) = self.item_of(slot)?;
         (!layout.is(Kind::Piece) && self.hash_at(namespace, address, &layout) == hash).then_some(())

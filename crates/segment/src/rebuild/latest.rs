@@ -1,5 +1,5 @@
-//! What was stored while an earlier rebuild was under way, which was cut: it may hide something older that was not
-//! found then, and is found before anybody is served.
+//! Items that were stored while an earlier rebuild was under way, which was cut. They may hide something older that was
+//! not found then, and are found before any request is served.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -16,14 +16,14 @@ use crate::slot::Slot;
 use crate::store::Store;
 
 impl Store {
-    /// Finds all that was stored while an earlier rebuild was under way, before anybody is served. Its heads take the
-    /// slots of what is older than they; their own they get with the others.
+    /// Finds all that was stored while an earlier rebuild was under way, before any request is served. Its heads take
+    /// the slots of what is older than they are. They get their own slots with the others.
     pub(crate) fn find_latest(&self, now: UnixMillis) -> HashMap<u64, Vec<LaterHead>> {
         let (Some(rebuild), counters) = (&self.rebuild, Background::counters(self)) else { return HashMap::new() };
         let sequence = |entry: &Entry| self.segments.header(entry.id).sequence();
         let count = rebuild.entries.partition_point(|entry| sequence(entry) >= rebuild.since);
         let mut hand = Hand { never_waits: true, ..Hand::default() };
-        // The newest come first, and nobody else takes any.
+        // The newest come first, and no other thread takes any.
         while rebuild.left.load(Relaxed) + count > rebuild.entries.len() && !rebuild.is_whole() {
             hand.step(self, counters, now, &mut || true);
         }

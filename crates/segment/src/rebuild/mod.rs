@@ -1,4 +1,4 @@
-//! The index made anew from the segments, while the store serves: for one whose index is not in its file.
+//! The rebuild of the index from the segments, while the store serves: for a store whose index is not in its file.
 //!
 //! ```text
 //!   segments, the newest first     [ walked | walked | taken | taken | waiting . . dropped . . waiting ]
@@ -19,13 +19,14 @@
 //!   to be found ([`Rebuild::may_copy`]). Where there are none, segments that were not walked are given up whole, one
 //!   for several that were walked meanwhile. Those with the fewest bytes of live items go first, by the counts of the
 //!   process before; of two alike the older one. Where an earlier rebuild was cut there are no counts.
-//! - A head is entered when all that it may name is, so nobody takes a value for broken whose parts are not found yet.
-//! - Where the process before ended before its index was whole, what it stored may hide something older that was not
-//!   found then and is live still. So the segments since that rebuild began are walked before anybody is served
+//! - A head is entered when all that it may name is, so no reader takes a value for broken whose parts are not found
+//!   yet.
+//! - If the previous process ended before its index was whole, what it stored may hide something older that was not
+//!   found then and is live still. So the segments since that rebuild began are walked before any request is served
 //!   ([`Store::find_latest`]): they are as many as were written meanwhile.
-//! - DEAD in the file is the truth: who takes an item's slot has marked it before, and a new item is marked live before
-//!   it has a slot ([`crate::draft`]).
-//! - Cut at any instant it is begun again and comes to the same.
+//! - DEAD in the file is the truth. Every path that takes an item's slot has marked the item first. A new item is
+//!   marked live before it has a slot ([`crate::draft`]).
+//! - A rebuild that is cut at any instant is begun again and comes to the same result.
 //!
 //! Bounds: 24 bytes a segment; [`BATCH`] items a thread; [`REBUILDERS_MAX`] threads beside the background.
 
@@ -82,7 +83,7 @@ struct Entry {
     state: Word32,
 }
 
-/// What a change that is undone left under a hash: items in segments with a smaller sequence live at no other address.
+/// The result of undoing a change, under a hash: items in segments with a smaller sequence live at no other address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Undone {
     pub(crate) namespace: u8,
@@ -100,23 +101,23 @@ pub(crate) struct LaterHead {
     object: Option<u64>,
 }
 
-/// What all threads share.
+/// The state of a rebuild that all its threads share.
 #[derive(Debug)]
 pub(crate) struct Rebuild {
     round: Word32,
     entries: Box<[Entry]>,
     /// The entries in the order in which they are given up.
     cheapest: Box<[u32]>,
-    /// Nothing before it waits there, as far as it was seen.
+    /// Position in that order before which no entry waits, as far as was seen.
     cheapest_from: AtomicUsize,
-    /// All entries before it are walked, as far as it was seen.
+    /// Entry before which all are walked, as far as was seen.
     walked: AtomicUsize,
-    /// Nothing before it waits, as far as it was seen.
+    /// Entry before which none waits, as far as was seen.
     from: AtomicUsize,
     /// Entries of this round that are not done.
     left: AtomicUsize,
-    /// What is in segments from this sequence on was stored while an earlier rebuild was under way: what of it has
-    /// ended may hide something older. `u64::MAX`: nothing was.
+    /// Sequence of the first segment that was written while an earlier rebuild was under way: an item there that has
+    /// ended may hide something older. `u64::MAX`: there is none.
     since: u64,
     /// Heads of those segments: they hide what is older before they are entered themselves.
     later: HashMap<u64, Vec<LaterHead>>,
@@ -130,7 +131,7 @@ pub(crate) struct Rebuild {
     on_flash: AtomicU64,
 }
 
-/// How far the index is made.
+/// The progress of the rebuild.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RebuildProgress {
     /// Everything is found.
@@ -149,7 +150,7 @@ pub struct RebuildProgress {
     pub on_flash: u64,
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RebuildStep {
     /// There is more to do.
@@ -161,7 +162,7 @@ pub enum RebuildStep {
 }
 
 impl Rebuild {
-    /// Of these segments, in any order, each with its bytes of live items, as far as that is known.
+    /// Creates the state for these segments, in any order, each with its bytes of live items, as far as that is known.
     pub(crate) fn new(
         store: &Store,
         mut ids: Vec<(SegmentId, u32)>,
@@ -201,18 +202,18 @@ impl Rebuild {
         self.later = later;
     }
 
-    /// Nothing is to be found.
+    /// Returns true if there is nothing to find.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// All of memory is found.
+    /// Returns true if all of memory is found.
     #[inline(always)]
     pub(crate) fn is_whole(&self) -> bool {
         self.round.load(Acquire) >= ROUND_FLASH
     }
 
-    /// Segments of this round that are walked or given up.
+    /// Returns the number of segments of this round that are walked or given up.
     pub(crate) fn walked(&self) -> usize {
         self.entries.len().saturating_sub(self.left.load(Relaxed))
     }
@@ -230,7 +231,7 @@ impl Rebuild {
         }
     }
 
-    /// A segment of this round that nobody has, and the round.
+    /// Takes a segment of this round that no thread has, and returns it with the round.
     fn claim(&self) -> Option<(usize, u32)> {
         let round = self.round.load(Acquire);
         let wants = match round {
@@ -249,7 +250,7 @@ impl Rebuild {
         None
     }
 
-    /// A segment of a round is done with.
+    /// Ends the work on a segment of a round.
     fn end(&self, store: &Store, at: usize, round: u32, has_heads: bool) {
         let state = if round == ROUND_ITEMS && has_heads { HAS_HEADS } else { DONE };
         self.entries[at].state.store(state, Release);
@@ -279,9 +280,9 @@ impl Rebuild {
         store.call_background();
     }
 
-    /// Items of a sealed segment may be copied elsewhere: this process stored them, or the segment and all newer ones
-    /// were walked. Then no version that is still to be found is later than theirs. Not where heads wait for the second
-    /// round, nor where what has ended may hide something older.
+    /// Returns true if items of a sealed segment may be copied elsewhere: this process stored them, or the segment and
+    /// all newer ones were walked. Then no version that is still to be found is later than theirs. Not where heads wait
+    /// for the second round, nor where what has ended may hide something older.
     pub(crate) fn may_copy(&self, header: &SegmentHeader, reopened_at: u64) -> bool {
         let sequence = header.sequence();
         if sequence >= reopened_at {
@@ -296,7 +297,8 @@ impl Rebuild {
         sequence < self.since && at < walked && self.entries.get(at).is_some_and(is_done)
     }
 
-    /// The segment with the least in it that nobody has looked at, of those that `may` go; it is nobody's from then on.
+    /// Gives up the segment with the least in it, of those that no thread has looked at and that `may` accepts. No
+    /// thread takes it from then on.
     pub(crate) fn give_up_cheapest(&self, store: &Store, may: impl Fn(&SegmentHeader) -> bool) -> Option<SegmentId> {
         if self.round.load(Acquire) != ROUND_ITEMS {
             return None;
@@ -315,7 +317,7 @@ impl Rebuild {
         Some(id)
     }
 
-    /// The head that the key of an item has for its latest version, if that is another.
+    /// Returns the head that the key of an item has for its latest version, if that is another.
     fn later_than(&self, hash: Hash, address: usize, piece: bool, header: &SegmentHeader) -> Option<LaterHead> {
         let hides = |later: &&LaterHead| {
             !piece && later.namespace == header.namespace() && later.version > (header.sequence(), address)
@@ -323,7 +325,7 @@ impl Rebuild {
         self.later.get(&hash.0).and_then(|all| all.iter().find(hides)).copied()
     }
 
-    /// A change that is undone made this item, or left it behind.
+    /// Returns true if a change that is undone made this item, or left it behind.
     fn is_undone(&self, hash: Hash, address: usize, piece: bool, header: &SegmentHeader) -> bool {
         let of = |undone: &&Undone| undone.namespace == header.namespace() && undone.piece == piece;
         let ends = |undone: &Undone| header.sequence() < undone.before && undone.address != Some(address);
@@ -348,7 +350,7 @@ struct Candidate {
     hash: Hash,
 }
 
-/// What was entered of a batch: it is counted together.
+/// Totals of what was entered of a batch, to be counted together.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entered {
     items: u32,
@@ -363,7 +365,7 @@ pub(crate) struct Hand {
     batch: Vec<Candidate>,
     /// Those of the batch that are entered.
     next: usize,
-    /// Nobody else works on the index: what has no place in it now has none.
+    /// True if no other thread works on the index: an item that has no place in it now gets none.
     never_waits: bool,
     tokens: Tokens,
 }
@@ -408,7 +410,7 @@ impl Hand {
             let address = start + walk.at;
             store.segments.heap.prefetch(address + AHEAD_BYTES);
             let Some(layout) = store.item_in(header, address) else {
-                // What would follow is not found any more: nobody knows where it begins.
+                // What would follow is not found any more, because its beginning is unknown.
                 rebuild.torn.fetch_add(1, Relaxed);
                 walk.at = end;
                 break;
@@ -474,7 +476,7 @@ impl Hand {
         self.next == self.batch.len()
     }
 
-    /// Gives back the segment that is being walked: another begins it anew.
+    /// Gives back the segment that is being walked: another thread walks it from its start.
     fn leave(&mut self, rebuild: &Rebuild) {
         if let Some(walk) = self.walk.take() {
             let state = if walk.round == ROUND_ITEMS { WAITING } else { HAS_HEADS };
@@ -495,24 +497,26 @@ fn renew_token(store: &Store, tokens: &mut Tokens, address: usize, layout: &Layo
 }
 
 impl Store {
-    /// Not all that an earlier process left is found, in memory or on flash: a key that is not there may be later.
+    /// Returns true if not all that an earlier process left is found, in memory or on flash: a key that is not there
+    /// may be later.
     #[inline(always)]
     pub fn is_finding(&self) -> bool {
         self.rebuild.as_ref().is_some_and(|rebuild| rebuild.round.load(Acquire) != WHOLE)
     }
 
-    /// The index is being made anew, as far as it is of items in memory: see [`crate::rebuild`].
+    /// Returns true while the index is being rebuilt, as far as it covers items in memory: see [`crate::rebuild`].
     #[inline(always)]
     pub fn is_rebuilding(&self) -> bool {
         self.rebuild.as_ref().is_some_and(|rebuild| !rebuild.is_whole())
     }
 
-    /// How far the index is made; `None`: it is in the file, or the store in none.
+    /// Returns the progress of the rebuild, or `None` if the index is in the file or the store in no file.
     pub fn rebuild_progress(&self) -> Option<RebuildProgress> {
         self.rebuild.as_ref().map(Rebuild::progress)
     }
 
-    /// A helper of the background, for a thread of its own; `None` if nothing is to be rebuilt, or too many help.
+    /// Returns a helper of the background, for a thread of its own, or `None` if nothing is to be rebuilt, or too many
+    /// help.
     pub fn rebuilder(self: &Arc<Self>) -> Option<Rebuilder> {
         let rebuild = self.rebuild.as_ref().filter(|_| self.is_finding())?;
         let number = rebuild.helpers.fetch_add(1, Relaxed);
@@ -520,7 +524,7 @@ impl Store {
         (number < REBUILDERS_MAX).then(|| Rebuilder { store, counters, hand: Hand::default() })
     }
 
-    /// The item at an address has ended by its own time.
+    /// Returns true if the item at an address has ended by its own time.
     fn has_ended(&self, address: usize, layout: &Layout, now: UnixMillis) -> bool {
         let relative = || layout.expiry(&self.segments.heap, address).load(Acquire);
         layout.has(EXPIRY) && self.segments.expire_at(address, relative()) <= now
@@ -530,7 +534,7 @@ impl Store {
         let _ = self.segments.heap.word32(address).fetch_or(DEAD, AcqRel);
     }
 
-    /// Where in the order of all versions an address is.
+    /// Returns the position of an address in the order of all versions.
     pub(super) fn version_at(&self, address: usize) -> (u64, usize) {
         (self.segments.header_of(address).sequence(), address)
     }
@@ -563,8 +567,8 @@ impl Store {
         Some(wins)
     }
 
-    /// The same where its key has no item. One that has no place waits for the index to grow; where it cannot, it goes:
-    /// to let another go could bring back what that one hides.
+    /// Gives a slot to an item whose key has none. If there is no place, the item waits for the index to grow. If the
+    /// index cannot grow, the item goes: to remove another item instead could bring back what that one hides.
     fn enter_new(
         &self,
         locked: &Locked<'_>,
@@ -588,7 +592,7 @@ impl Store {
         Some(false)
     }
 
-    /// Has the index grow, for which there are segments or will be.
+    /// Requests growth of the index, and returns whether there are segments for it, or will be.
     fn index_will_grow(&self) -> bool {
         let keep = self.memory.free_reserve() + self.spaces.reserved();
         let may_go = |entry: &Entry| {
@@ -609,7 +613,7 @@ impl Store {
         self.orphan_at(address, layout).and_then(|orphan| orphan.object(self))
     }
 
-    /// Has what an older version named go, unless the one that stays names it too.
+    /// Removes what an older version named, unless the version that stays names it too.
     pub(super) fn bury_unless(&self, counters: &Counters, orphan: Option<Orphan>, stays: Option<u64>) {
         if let Some(orphan) = orphan.filter(|orphan| stays.is_none() || orphan.object(self) != stays) {
             self.bury_grave(counters, Grave::of(self, orphan));
@@ -617,7 +621,7 @@ impl Store {
     }
 }
 
-/// Helps the background to make the index anew. It may be dropped at any time.
+/// A helper of the background in the rebuild of the index. It may be dropped at any time.
 #[derive(Debug)]
 pub struct Rebuilder {
     store: Arc<Store>,

@@ -51,8 +51,8 @@ impl Store {
         }
     }
 
-    /// What the second tier has kept. Where a part of that is gone, so are the slots that name it: a walk over the
-    /// whole index, for a device that was exchanged.
+    /// Takes over what the second tier has retained. If a part of that is gone, so are the slots that name it. That
+    /// takes a walk over the whole index, for a device that was exchanged.
     pub(super) fn take_tier(&self, report: &mut Reopened) {
         let Some(tier) = self.tier.as_deref() else { return };
         let counters = Background::counters(self);

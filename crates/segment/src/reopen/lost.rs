@@ -48,8 +48,9 @@ impl Store {
         header.is_sealed_as(sequence) && header.check(self.segments.segment_bytes(), next).is_ok()
     }
 
-    /// Has each segment walked where items may have lost their slots without being marked: before the first
-    /// checkpoint of a file that was used without, and has its index. From then on DEAD is the truth there too.
+    /// Requests a walk over each segment where items may have lost their slots without being marked. That is before the
+    /// first checkpoint of a file that was used without checkpoints, and has its index. From then on DEAD is the truth
+    /// there too.
     pub(super) fn look_at_all_once(&self) {
         let unmarked = |held: &&crate::file::Held| held.has_checkpoints() && held.block.marked == 0;
         if self.held.as_ref().filter(unmarked).is_none_or(|held| held.index() == IndexPlace::Dram) {

@@ -1,4 +1,4 @@
-//! Making whole what a process left that was killed in the midst of its stores: see
+//! Repair of a store whose process was killed in the midst of its writes: see
 //! `docs/decisions/0012-restartable-memory.md` for what can be half done, and why nothing else can.
 //!
 //! ```text
@@ -12,12 +12,12 @@
 //! ```
 //!
 //! Invariants:
-//! - One thread, before anybody else has the store.
+//! - One thread does it, before any other thread has the store.
 //! - Each step leaves alone what it has made whole, so opening can be cut short and done again.
 //! - The time depends on what was open and on the number of segments, not on how much is stored.
 //!
-//! Where the index is not in the file, only the segments are: [`scattered`]. After a loss of power only those are that
-//! the last checkpoint has: [`lost`].
+//! If the index is not in the file, only the segments are repaired: [`scattered`]. After a loss of power, only those
+//! that the last checkpoint has: [`lost`].
 
 mod index;
 mod lost;
@@ -32,25 +32,25 @@ use base::clock::UnixMillis;
 use crate::file::FileFault;
 use crate::store::Store;
 
-/// What was found when a store was opened that lies in a file.
+/// The findings of opening a store in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reopened {
     /// The file was there; else it was made.
     pub found: bool,
     /// It was left in order, not by a process that was killed.
     pub clean: bool,
-    /// How often the file was opened since it was made, this time included.
+    /// Number of times that the file was opened since it was made, this time included.
     pub opened: u64,
-    /// The index is not in the file, and is made anew from now on.
+    /// The index is not in the file, and is rebuilt from now on.
     pub index_anew: bool,
     /// The machine lost its power: only what the last checkpoint has is believed.
     pub lost: bool,
-    /// The same before the first checkpoint: nothing is, and the file was made anew.
+    /// The machine lost its power before the first checkpoint: nothing is believed, and the file was created again.
     pub lost_all: bool,
-    /// The machine was started again since it was in use, and no checkpoints were made: nobody knows what of it is the
-    /// latest, and it is taken as it is.
+    /// The machine was restarted since the file was in use, and no checkpoints were made. Which of its contents are the
+    /// latest is unknown, and it is taken as it is.
     pub unsynced: bool,
-    /// When that checkpoint was made, ms since 1970.
+    /// Instant at which that checkpoint was made, ms since 1970.
     pub checkpoint_ms: u64,
     /// Segments that it has and that were emptied since.
     pub segments_emptied: u64,
@@ -85,8 +85,8 @@ pub struct Reopened {
 const CLOCK_TRUST_MS: u64 = 10 * 365 * 24 * 3_600_000;
 
 impl Store {
-    /// Where the store's clock goes on by the wall clock now, and by how much that is behind: times to live run on
-    /// while no process has the file, and never back.
+    /// Returns the time at which the store's clock goes on, given the wall clock now, and how far the wall clock is
+    /// behind. Times to live run on while no process has the file, and never back.
     pub(crate) fn resume_clock(&self, wall: UnixMillis) -> (UnixMillis, u64) {
         let ahead_ms = self.kept.wall_ahead_ms.load(Relaxed) as i64;
         let ahead_ms = if ahead_ms.unsigned_abs() <= CLOCK_TRUST_MS { ahead_ms } else { 0 };

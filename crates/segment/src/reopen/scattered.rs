@@ -1,5 +1,5 @@
-//! Opening without an index: the segments are brought into a state in which nobody works on them, and what is in them
-//! is found later ([`crate::rebuild`]).
+//! Opening without an index: the segments are brought into a state in which no thread works on them. Their items are
+//! found later ([`crate::rebuild`]).
 //!
 //! ```text
 //!   1  undo        what was under the keys of claims that were not let go is live again, as it was
@@ -53,8 +53,8 @@ impl Store {
         Ok((report, Rebuild::new(self, ids, since, undone)))
     }
 
-    /// Bytes of live items of each segment, as the process before counted them. Where it had not found all of its items
-    /// there are no counts.
+    /// Returns the bytes of live items of each segment, as the previous process counted them. If it had not found all
+    /// of its items, there are no counts.
     fn live_bytes_of_before(&self) -> Vec<u32> {
         if self.kept.rebuilding.load(Acquire) != 0 {
             return Vec::new();
@@ -97,8 +97,8 @@ impl Store {
         all
     }
 
-    /// Where what was under a record's key is, live again if `restore`; nothing may be there. `None`: the file was
-    /// damaged, and what is there now is as good as anything.
+    /// Returns the address of what was under a record's key, live again if `restore`; the inner `None`: there was
+    /// nothing. Returns `None` if the file was damaged: then what is there now is as good as anything.
     fn undo_at(&self, record: &Record, restore: bool) -> Option<Option<usize>> {
         if usize::from(record.namespace) >= Namespace::MAX {
             return None;

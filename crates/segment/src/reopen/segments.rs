@@ -11,12 +11,12 @@ use crate::segments::SegmentId;
 use crate::store::Store;
 
 impl Store {
-    /// Brings every segment into a state in which nobody works on it.
+    /// Brings every segment into a state in which no thread works on it.
     pub(super) fn repair_segments(&self, report: &mut Reopened) -> Result<(), FileFault> {
         self.check_headers()?;
         for id in (0..self.geometry.segments_max as u32).map(SegmentId) {
             let header = self.segments.header(id);
-            // Its arrivals are forgotten last, so that a walk that is cut short begins anew.
+            // Its arrivals are cleared last, so that a walk that is cut short is repeated from its start.
             if header.was_written_to() {
                 report.segments_open += 1;
                 let (items, hidden, bytes) = self.walk(id)?;
@@ -27,7 +27,7 @@ impl Store {
         Ok(())
     }
 
-    /// Every segment's header is what a process can have left.
+    /// Checks that every segment's header is what a process can have left.
     pub(super) fn check_headers(&self) -> Result<(), FileFault> {
         let sequence = self.kept.sequence.load(Acquire);
         for id in 0..self.geometry.segments_max {
@@ -64,13 +64,13 @@ impl Store {
         Ok((items, hidden, bytes))
     }
 
-    /// A slot names the item at this address.
+    /// Returns true if a slot names the item at this address.
     fn is_named(&self, address: usize, layout: &Layout, namespace: u8) -> bool {
         let hash = self.hash_at(namespace, address, layout);
         self.index.find(hash, |slot| (slot.address() == address).then_some(())).is_some()
     }
 
-    /// What each namespace has, and how much there is of everything, by the headers.
+    /// Counts what each namespace has, and how much there is of everything, by the headers.
     pub(super) fn count_anew(&self, report: &mut Reopened) {
         let counters = Background::counters(self);
         for id in (0..self.segments.high_water() as u32).map(SegmentId) {

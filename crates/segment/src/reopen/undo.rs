@@ -21,7 +21,7 @@ impl Store {
         }
     }
 
-    /// What was undone needs no record any more: all else is whole.
+    /// Clears the records of what was undone: all else is whole.
     pub(super) fn forget_undone(&self) {
         if let Some(log) = &self.undo {
             log.close_all();
@@ -59,7 +59,7 @@ impl Store {
         }
     }
 
-    /// The words of an item that change in place.
+    /// Writes back the words of an item that change in place.
     pub(super) fn write_back(&self, address: usize, record: &Record) {
         let heap = &self.segments.heap;
         let layout = Layout::read(heap, address);
@@ -77,7 +77,7 @@ impl Store {
         }
     }
 
-    /// The bytes that a slot of a record names are what they were: its segment was pinned.
+    /// Returns true if the bytes that a slot of a record names are what they were: its segment was pinned.
     pub(super) fn is_kept(&self, slot: Slot) -> bool {
         let Some(header) = self.segments.named(slot) else { return false };
         header.has_state()

@@ -19,7 +19,7 @@ use crate::raw::{Word32, Word64};
 
 /// The words that link segments into stacks: one for each.
 pub(crate) trait Links {
-    /// The word of this segment.
+    /// Returns the word of this segment.
     fn link(&self, id: u32) -> &Word32;
 }
 
@@ -78,12 +78,12 @@ pub(crate) struct FreeSegments {
     came_back: Stack,
     /// Those never taken: `next 32 | end 32`.
     fresh: Word64,
-    /// How many may be taken.
+    /// Number of segments that may be taken.
     available: Word32,
 }
 
 impl FreeSegments {
-    /// None came back yet.
+    /// Creates the lists: none came back yet.
     pub(crate) fn new(fresh: Fresh) -> Self {
         Self {
             came_back: Stack::default(),
@@ -92,7 +92,7 @@ impl FreeSegments {
         }
     }
 
-    /// Says which were never taken, before any came back and before another thread is there.
+    /// Sets those that were never taken, before any came back and before another thread is there.
     pub(crate) fn begin(&self, fresh: Fresh) {
         self.fresh.store(fresh.word(), Relaxed);
         self.available.store(fresh.end - fresh.next, Relaxed);
@@ -102,7 +102,7 @@ impl FreeSegments {
         Fresh::of(self.fresh.load(Relaxed))
     }
 
-    /// How many may be taken.
+    /// Returns the number of segments that may be taken.
     pub(crate) fn count(&self) -> usize {
         self.available.load(Relaxed) as usize
     }
@@ -114,7 +114,7 @@ impl FreeSegments {
         }
         loop {
             // A right is a segment on one of the two. Both look empty only if another thread took from the one and gave
-            // to the other in between: then somebody came further.
+            // to the other in between: then another thread made progress.
             if let Some(id) = self.came_back.pop(links).or_else(|| self.next_fresh()) {
                 return Some(id);
             }

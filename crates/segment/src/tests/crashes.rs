@@ -62,7 +62,7 @@ thread_local! {
     static PLACE: Cell<IndexPlace> = const { Cell::new(IndexPlace::File) };
 }
 
-/// Where the stores of a [`Rig`] have their index.
+/// Returns the place where the stores of a [`Rig`] have their index.
 pub(super) fn place() -> IndexPlace {
     PLACE.get()
 }
@@ -71,7 +71,7 @@ thread_local! {
     static POWER: Cell<Power> = const { Cell::new(Power { boot: 0, checkpoints: false }) };
 }
 
-/// How the stores of a [`Rig`] come through a loss of power.
+/// Returns the provisions of a [`Rig`]'s stores for a loss of power.
 pub(super) fn power() -> Power {
     POWER.get()
 }
@@ -81,14 +81,14 @@ pub(super) fn set_power(power: Power) {
     POWER.set(power);
 }
 
-/// Runs a test with the index in the file, and with one that is made anew.
+/// Runs a test with the index in the file, and with an index that is rebuilt.
 pub(super) fn in_both_modes(test: impl Fn()) {
     for place in [IndexPlace::File, IndexPlace::Dram] {
         at(place, &test);
     }
 }
 
-/// Runs a test with an index that is made anew.
+/// Runs a test with an index that is rebuilt.
 pub(super) fn with_index_in_dram(test: impl Fn()) {
     at(IndexPlace::Dram, test);
 }
@@ -101,7 +101,7 @@ pub(super) fn at<T>(place: IndexPlace, run: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Where the segments lie in a file.
+/// Returns the range of the segments in a file.
 pub(super) fn heap_of(file: &Arc<MapFile>) -> std::ops::Range<u64> {
     let heap = crate::file::parts(&config(), None).last().expect("there are parts").1.clone();
     assert!(file.bytes().expect("its length") >= heap.end);
@@ -138,7 +138,7 @@ impl Rig {
         Self::open_with(file, None, now)
     }
 
-    /// The same with the index that the store before left.
+    /// Opens a store with the index that the previous store left.
     pub(super) fn open_with(file: Arc<MapFile>, index_left: Option<Arc<MapFile>>, now: UnixMillis) -> Self {
         let store_file =
             StoreFile { file: Arc::clone(&file), reset: false, index: place(), index_left, power: power() };
@@ -252,7 +252,7 @@ impl Rig {
         assert_eq!((self.slots(), self.store.stats().items), (0, 0), "slots that name items, and items");
     }
 
-    /// How many slots name items.
+    /// Returns the number of slots that name items.
     pub(super) fn slots(&self) -> usize {
         let index = &self.store.index;
         (0..index.groups_next()).flat_map(|g| index.group_words(g)).filter(|(_, slot)| slot.is_item()).count()

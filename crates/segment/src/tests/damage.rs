@@ -1,7 +1,7 @@
-//! A memory file that somebody damaged: a line that says what, where and what to do, or it is mended. No panic, no
-//! loop, and no value that nobody stored.
+//! Memory files that were damaged: the store refuses such a file with a line that says what, where and what to do, or
+//! repairs it. It never panics, never loops, and never returns a value that was not stored.
 //!
-//! Where the index is in the file, the bytes of items are looked at by the scrub alone: see [`super::scrubbed`].
+//! If the index is in the file, only the scrub looks at the bytes of items: see [`super::scrubbed`].
 
 use std::sync::Arc;
 

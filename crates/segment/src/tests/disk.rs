@@ -21,7 +21,7 @@ use super::crashes::config;
 use crate::TierPlan;
 
 const PAGE: u64 = PAGE_BYTES as u64;
-/// What is looked at of the disk between two syncs, at most.
+/// Looks at the disk between two syncs, at most.
 const LOOKS_MAX: usize = 4;
 
 thread_local! {
@@ -33,13 +33,13 @@ pub(super) fn set_disk(disk: Option<Disk>) {
     DISK.with(|there| *there.borrow_mut() = disk);
 }
 
-/// What can be on a disk.
+/// The possible contents of a disk.
 pub(super) struct Disk {
     pub(super) file: Arc<MapFile>,
-    /// What was synced, then what was seen since: the pages of [`tracked`].
+    /// Pages of [`tracked`]: first as they were synced, then as they were seen since.
     pub(super) looks: Vec<Vec<u8>>,
     prng: Prng,
-    /// Of a file with a second tier: its part of the file is synced where all is.
+    /// Plan of a file with a second tier: its part of the file is synced where all is.
     plan: Option<TierPlan>,
     /// The step that is under way.
     pub(super) step: u64,
@@ -55,10 +55,10 @@ pub(super) struct Disk {
     pub(super) dropped: BTreeMap<usize, Vec<u8>>,
 }
 
-/// Which of [`tracked`] is the second tier's.
+/// Position of the second tier's range among those of [`tracked`].
 const TIER: usize = 4;
 
-/// Where pages are taken to be lost: all that a small store uses of its file.
+/// Returns the ranges whose pages may be lost: all that a small store uses of its file.
 fn tracked(plan: Option<&TierPlan>) -> Vec<Range<u64>> {
     let parts: BTreeMap<_, _> = crate::file::parts(&config(), plan).into_iter().collect();
     let (notes, undo, records) = (&parts["notes"], &parts["undo log"], &parts["checkpoint"]);
@@ -93,7 +93,7 @@ impl Disk {
         Self { file, looks, prng, plan: None, step: 0, taken, synced, keeps: false, refuses: false, dropped }
     }
 
-    /// The same for the file of a store that is made for a second tier.
+    /// Returns the disk for the file of a store that is made for a second tier.
     pub(super) fn beside(self, plan: Option<TierPlan>) -> Self {
         Self { plan, ..self }
     }
@@ -136,7 +136,7 @@ impl Disk {
         if refuses { Err(std::io::Error::other("the disk refuses")) } else { Ok(()) }
     }
 
-    /// What is left after a loss of power now.
+    /// Returns an image of what is left after a loss of power now.
     pub(super) fn lose(&mut self) -> Arc<MapFile> {
         let now = look(&self.file, self.plan.as_ref());
         let image = self.file.image().expect("an image");

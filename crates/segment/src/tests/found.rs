@@ -63,7 +63,7 @@ fn filled(tier: &Arc<MapTier>, keys: &[Vec<u8>]) -> Rig {
     rig
 }
 
-/// What a key holds that ends at [`END`].
+/// Value of a key that ends at [`END`].
 const ENDS: &[u8] = b"ends";
 const END: UnixMillis = UnixMillis(NOW.0 + 60_000);
 
@@ -98,7 +98,7 @@ fn crash(
     gone
 }
 
-/// What has ended when a store is opened leaves nothing that was there before it.
+/// Checks that an item that has ended when a store is opened leaves nothing that was there before it.
 fn ends_later(mut rig: Rig, keys: &[Vec<u8>], there: &[Option<Vec<u8>>]) {
     find(&mut rig);
     for (key, there) in keys.iter().zip(there) {
@@ -123,7 +123,7 @@ fn deleted_early(mut rig: Rig, tier: &Arc<MapTier>, keys: &[Vec<u8>]) {
     assert_eq!(next.store.flash_slots(), 0, "nothing names anything");
 }
 
-/// What is in memory goes to flash before that is found: no key has two slots then.
+/// Moves what is in memory to flash before the items there are found: no key has two slots then.
 fn goes_to_flash_first(mut rig: Rig, tier: &Arc<MapTier>, keys: &[Vec<u8>], there: &[Option<Vec<u8>>]) {
     tier.pause(true);
     while rig.store.is_rebuilding() {
@@ -140,7 +140,7 @@ fn goes_to_flash_first(mut rig: Rig, tier: &Arc<MapTier>, keys: &[Vec<u8>], ther
     assert_eq!(rig.store.flash_slots(), 0, "nothing names anything");
 }
 
-/// Has a value told from flash, by which it counts as read there.
+/// Serves a value from flash, by which it counts as read there.
 fn serve(rig: &mut Rig, key: &[u8]) {
     rig.until_done(|turn| {
         let key = turn.key(Namespace::DEFAULT, key);
@@ -270,7 +270,7 @@ fn a_file_keeps_to_where_its_index_was_beside_a_second_tier_too() {
     }
 }
 
-/// What the store may say of a key: what was stored last, or nothing.
+/// Checks what the store reports of a key: the value that was stored last, or nothing.
 fn check(rig: &mut Rig, model: &BTreeMap<Vec<u8>, Vec<u8>>, name: &[u8], seed: u64) -> bool {
     let there = told(rig, name);
     let right = there.is_none() || there.as_ref() == model.get(name);

@@ -1,5 +1,5 @@
-//! Memory files with pages of noise: 4 KiB of random bytes anywhere. A file is refused with a line, or served: no
-//! abort, no value that nobody stored, whatever is asked for and however far the verification has come.
+//! Memory files with pages of noise: 4 KiB of random bytes anywhere. A file is refused with a line, or served. There is
+//! no abort and no value that was not stored, for any request and at any progress of the verification.
 //!
 //! `GANNET_NOISE` is the number of copies for each test.
 
@@ -173,7 +173,7 @@ fn add_noise(file: &MapFile, prng: &mut Prng, parts: &[(&'static str, std::ops::
     name
 }
 
-/// What came of the copies.
+/// Results of the copies.
 #[derive(Debug, Default)]
 struct Came {
     refused: u64,

@@ -1,8 +1,8 @@
-//! Losses of power: a store works, makes checkpoints and is opened anew on a [`Disk`], and images of what that can hold
-//! are opened and compared with what was there at their checkpoint and since.
+//! Losses of power. A store works, makes checkpoints and is opened again on a [`Disk`]. Images of what that disk can
+//! hold are opened and compared with what was there at their checkpoint and since.
 //!
-//! Images are taken between operations and, at a sync, of what is there just before it has an effect; and the store
-//! goes on in some of them, to lose its power again.
+//! Images are taken between operations and, at a sync, of what is there just before it has an effect. The store goes on
+//! in some of them, to lose its power again.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,23 +19,23 @@ use crate::map_tier::MapTier;
 use crate::op::OpError;
 use crate::{Checkpointer, Claim, Expire, Finished, IndexPlace, Key, Namespace, Power, Put, Reopened, Turn};
 
-/// Whatever a value is there after which step; `None`: none.
+/// A key's values, each with the step after which it is there; `None`: no value.
 type History = Vec<(u64, Option<Vec<u8>>)>;
 
-/// What is known of the last checkpoint.
+/// The state of the last checkpoint.
 #[derive(Clone, Default)]
 struct Known {
     /// The step that it began at.
     step: u64,
     /// The one that it was noted at.
     noted: u64,
-    /// Where items of it were when it was made: address and sequence.
+    /// Places of its items when it was made: address and sequence.
     places: BTreeMap<Vec<u8>, (usize, u64)>,
     /// Trios of which it would have a part.
     split: Vec<usize>,
 }
 
-/// What was reached.
+/// Counts of the cases that were reached.
 #[derive(Debug, Default)]
 struct Reached {
     lost: u64,
@@ -51,13 +51,13 @@ struct Reached {
     refused: u64,
 }
 
-/// What was reached beside a second tier.
+/// Counts of the cases that were reached beside a second tier.
 #[derive(Debug, Default)]
 struct ReachedOnFlash {
     /// Losses, and what there was on flash then.
     lost: u64,
     gone: u64,
-    /// What was told from there after a kill, or an end in order.
+    /// Items served from there after a kill, or an end in order.
     hits: u64,
 }
 
@@ -92,9 +92,9 @@ fn all_keys() -> Vec<Vec<u8>> {
 struct Together {
     claim: Claim,
     number: usize,
-    /// What it makes of it: the step that it began at.
+    /// Value that it writes: the step that it began at.
     says: u64,
-    /// How many of the keys are changed.
+    /// Number of its keys that are changed.
     done: usize,
 }
 
@@ -287,7 +287,7 @@ impl World {
         self.meet_anew();
     }
 
-    /// What is there now is what was told.
+    /// Takes what is there now as the last value of each key.
     fn meet_anew(&mut self) {
         for name in all_keys() {
             let found = read(self.rig(), &name);
@@ -337,7 +337,7 @@ impl World {
         }
     }
 
-    /// What a store that was opened holds is what it may hold.
+    /// Checks that a store that was opened holds only what it may hold.
     fn check(&mut self, rig: &mut Rig, step: u64) {
         let reopened = rig.reopened();
         let reached = &mut self.reached;
@@ -419,7 +419,7 @@ fn open_on(file: Arc<MapFile>, tier: Option<&Arc<MapTier>>, now: UnixMillis) -> 
     tier.map_or_else(|| Rig::open(Arc::clone(&file), now), |tier| open_beside(Arc::clone(&file), tier, now))
 }
 
-/// What a key holds, in memory or on flash.
+/// Reads the value of a key, in memory or on flash.
 fn read(rig: &mut Rig, name: &[u8]) -> Option<Vec<u8>> {
     if rig.store.tier.is_some() { told(rig, name) } else { rig.read(name) }
 }

@@ -31,7 +31,7 @@ fn image(rig: &Rig) -> Arc<MapFile> {
     Arc::new(rig.file.image().expect("an image"))
 }
 
-/// What is there when the machine lost its power and all that was written was on the disk.
+/// Opens what is there if the machine lost its power and everything written was on the disk.
 fn lost(rig: &Rig) -> Rig {
     let lost = open(&image(rig), 2);
     assert!(lost.reopened().lost);
@@ -57,7 +57,7 @@ fn state(rig: &mut Rig, name: &[u8]) -> Option<(Vec<u8>, Expire, bool, bool)> {
     Some((value, item.expire, item.stale, meta & META_WON != 0))
 }
 
-/// A number with an end and a word for leases, which nobody knows the token of.
+/// Stores a number with an end and a word for leases, whose token no client knows.
 fn put_number(rig: &mut Rig, name: &[u8]) {
     let ends = Expire::At(NOW.plus_ms(3_600_000));
     rig.until_done(|turn| {
@@ -137,8 +137,8 @@ fn together(rig: &mut Rig, changes: &[(&[u8], Op)]) {
     rig.store.let_go(&mut claim);
 }
 
-/// Marked only behind the loss of its slot, an item that a kill cut between the two would be nobody's and alive for
-/// ever: a walk over the segments would find it when all that came after it is gone.
+/// If items were marked only after the loss of their slot, an item that a kill cut between the two would be no key's
+/// and alive for ever. A walk over the segments would find it when all that came after it is gone.
 #[test]
 fn an_item_that_had_lost_its_slot_before_a_kill_does_not_come_back_with_a_loss_of_power() {
     let ops: [(&str, Op); 4] = [
@@ -208,7 +208,7 @@ fn what_is_given_once_was_not_given_in_the_life_that_was_lost_either() {
     });
 }
 
-/// What a client knows of an item must not pass for what it knew of another state of it, whatever of that was lost.
+/// A client's token of one state of an item must not pass for that of another state, whatever of it was lost.
 #[test]
 fn a_token_that_was_taken_since_the_checkpoint_does_not_pass_for_what_is_back() {
     let changes: [(&str, Op, Op); 2] = [
@@ -303,7 +303,7 @@ fn a_store_whose_disk_refused_changes_is_not_left_in_order() {
             let mut killed = open(&copy(), 1);
             assert!(!killed.reopened().clean && !killed.reopened().lost, "at the end: {at_the_end}");
             assert_eq!(killed.read(b"k"), Some(b"new".to_vec()), "in memory it is");
-            // What the disk has of it nobody knows.
+            // It is unknown what the disk has of it.
             let mut lost = open(&copy(), 2);
             assert!(lost.reopened().lost && !lost.reopened().clean, "at the end: {at_the_end}");
             assert_eq!(lost.read(b"k"), None);
@@ -372,7 +372,7 @@ fn an_item_that_lost_its_slot_to_another_before_a_kill_does_not_come_back_with_a
             set_power(Power { boot: 1, checkpoints: true });
             let mut rig = open_beside(image, &Arc::new(tier.copy()), NOW);
             let gone: Vec<_> = names.iter().filter(|name| rig.read(name).is_none()).collect();
-            // Whoever has no slot now is told to be gone: and is not there later either.
+            // An item that has no slot now is reported as gone: and is not there later either.
             let before = gone.len();
             checkpoint(&mut rig).expect("made");
             let mut lost = lost_beside(&rig, &tier);

@@ -1,4 +1,4 @@
-//! A store whose index is made anew while it serves: what is not found yet is a miss, and never something older.
+//! A store whose index is rebuilt while it serves: what is not found yet is a miss, and never something older.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Expected {
         self.known.insert(key.to_vec());
     }
 
-    /// What the store says of a key is true, or a miss that may be.
+    /// Checks that what the store reports of a key is true, or a miss that is allowed.
     fn check(&self, rig: &mut Rig, key: &[u8], seed: u64) {
         let is_known = self.known.contains(key) || !rig.store.is_rebuilding();
         let (there, expected) = (rig.read(key), self.values.get(key).cloned().flatten());
@@ -157,7 +157,7 @@ fn a_store_that_gets_the_index_of_the_one_before_it_misses_nothing_and_is_found_
             for _ in 0..prng.below(60) {
                 change(&mut rig, &mut expected, &mut prng);
             }
-            // Killed: the index is made anew, of what is in the segments.
+            // Killed: the index is rebuilt from what is in the segments.
             let mut rig = Rig::open(Arc::new(rig.file.image().expect("an image")), NOW);
             rig.settle();
             all(&mut rig, &expected);

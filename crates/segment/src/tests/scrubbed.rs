@@ -105,7 +105,7 @@ fn pieces_of_what_was_being_written_and_graves_that_were_not_dug_go_after_a_cras
         begin_large(&mut rig);
         // More pieces than go at once wait in a grave.
         assert!(rig.delete(b"many"));
-        // What an open claim wrote is undone, and its parts are nobody's.
+        // What an open claim wrote is undone, and its parts belong to no key.
         let mut claim = rig.store.claim();
         claim.add(&name(&rig.lane.turn(NOW), b"few"));
         rig.until_done(|turn| turn.obtain(&mut claim));

@@ -30,7 +30,7 @@ fn open(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
     Rig { store, background, lane, file, now: NOW }
 }
 
-/// The same where the thread's stores have their index, as they come through a loss of power.
+/// Opens a store beside the tier with the index place and the power provisions of the thread's stores.
 pub(super) fn open_beside(file: Arc<MapFile>, tier: &Arc<MapTier>, now: UnixMillis) -> Rig {
     let store_file =
         StoreFile { file: Arc::clone(&file), reset: false, index: place(), index_left: None, power: power() };
@@ -45,14 +45,14 @@ pub(super) fn open_beside(file: Arc<MapFile>, tier: &Arc<MapTier>, now: UnixMill
     rig
 }
 
-/// What a store with its index there is made for.
+/// Returns the plan of a store with its index at that place.
 pub(super) fn plan_at(index: IndexPlace) -> TierPlan {
     if index == IndexPlace::Dram { PLAN_FOUND } else { PLAN }
 }
 
-/// What is read of a key, wherever it is; that changes nothing.
+/// Reads the value of a key, wherever it is; that changes nothing.
 pub(super) fn told(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
-    // A long value that has lost a piece is there, and is never told.
+    // A long value that has lost a piece is there, and is never served.
     for _ in 0..10 {
         if let Some(there) = rig.read(key) {
             return Some(there);
@@ -75,7 +75,7 @@ pub(super) fn told(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// Has all that is sealed go to the tier.
+/// Moves all that is sealed to the tier.
 pub(super) fn demote(rig: &mut Rig) {
     rig.lane.own_seal(&rig.store);
     let is_sealed = |id: &u32| rig.store.segments.header(SegmentId(*id)).state() == State::Sealed;
@@ -138,7 +138,7 @@ fn what_was_stored_over_items_on_flash_leaves_none_of_them_behind() {
     assert!(doubled > 0, "an image has what was stored and what it was stored over");
 }
 
-/// An item that goes to flash between the look there and the look in memory was told as a miss.
+/// An item that goes to flash between the look there and the look in memory was once reported as a miss.
 #[test]
 fn a_look_in_memory_that_misses_an_item_on_flash_is_known_to_say_nothing() {
     let tier = Arc::new(MapTier::default());
@@ -227,7 +227,7 @@ fn a_kill_takes_no_item_on_flash_whose_tag_another_key_in_memory_has() {
     assert!(held > 0, "an image was taken under the lock");
 }
 
-/// Of keys that nobody touched, some were missed after kills. Each must be one whose place in the index another key has
+/// Some keys that were not touched were missed after kills. Each must be one whose place in the index another key has
 /// that was stored later: a `set` does not read the device to learn whose item it takes the place of.
 #[test]
 fn an_untouched_item_on_flash_goes_only_when_a_key_with_its_tag_and_bucket_is_stored() {

@@ -37,7 +37,7 @@ fn act(rig: &mut Rig, claim: &mut Claim, op: &mut Op<'_>) {
 }
 
 /// Opens every image that is taken while `change` runs: each holds what was there before or after, whole, and works.
-/// Says how many were undone.
+/// Returns how many were undone.
 fn crash_whole(
     every: usize,
     keys: &[Vec<u8>],
@@ -252,7 +252,7 @@ fn a_transaction_that_was_cut_is_done_or_not() {
     });
 }
 
-/// What was there before is copied, its segment is emptied, and others come to be: it is put back all the same.
+/// The earlier state is copied, its segment is emptied, and others come to be: it is put back all the same.
 #[test]
 fn a_transaction_that_was_cut_is_undone_though_its_items_were_moved_and_their_segments_emptied() {
     in_both_modes(|| {

@@ -13,7 +13,7 @@ use crate::write::rewrite::{Rewrite, TokenRule};
 /// The longest text that is read as a number, in bytes: the digits of 2^64 - 1.
 const NUMBER_TEXT_MAX: usize = 20;
 
-/// An unsigned decimal number of 64 bits, with spaces behind it allowed.
+/// Parses an unsigned decimal number of 64 bits, with spaces behind it allowed.
 fn parse_number(text: &[u8]) -> Option<u64> {
     if text.len() > NUMBER_TEXT_MAX {
         return None;
@@ -38,7 +38,7 @@ impl Turn<'_> {
     /// # Errors
     /// [`OpError::Parked`]: nothing was changed, again in a later turn.
     pub fn arith(&mut self, key: &Key<'_>, arith: &Arith) -> Result<ArithOutcome, OpError> {
-        // What is told of the new expiry has to be what it is.
+        // The reply has to report the new expiry as it is.
         let ruled = |expire| self.store.spaces.expire(key.namespace, expire, self.now);
         let (expire, vivify) = (arith.expire.map(ruled), arith.vivify.map(|(number, expire)| (number, ruled(expire))));
         let arith = Arith { expire, vivify, ..*arith };

@@ -7,8 +7,8 @@
 //!                        └──> Store, bytes in the scratch ──> written, lock, the same? published, else look again
 //! ```
 //!
-//! Whoever decides must come to the same from the same item, and have no effect of its own: it may be asked again, a
-//! bounded number of times, after which the operation parks.
+//! The callback that decides must come to the same result from the same item, and have no effect of its own. It may be
+//! called again, a bounded number of times, after which the operation parks.
 
 use std::cell::RefCell;
 
@@ -25,20 +25,20 @@ use crate::write::Snap;
 use crate::write::put::{Expect, decimal};
 use crate::write::rewrite::{Rewrite, TokenRule};
 
-/// What is to become of an item, and what the caller is told when it has.
+/// The change that a callback decides on for an item, with the answer that the caller gets once it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<T> {
-    /// Nothing.
+    /// The item stays as it is.
     Keep(T),
-    /// It goes.
+    /// The item is removed.
     Remove(T),
-    /// It ends at another time.
+    /// The item gets another expiry.
     Expire(Expire, T),
     /// The bytes in the scratch take its place.
     Store {
         /// Opaque to the store.
         client_flags: u32,
-        /// When the new item ends.
+        /// Expiry of the new item.
         expire: Expire,
         /// For the caller.
         answer: T,
@@ -48,18 +48,18 @@ pub enum Change<T> {
     StoreTyped {
         /// Of what type it is; opaque to the store.
         kind: u8,
-        /// When the new item ends.
+        /// Expiry of the new item.
         expire: Expire,
         /// For the caller.
         answer: T,
     },
 }
 
-/// The same where what would be stored is there already; `None` if it cannot be decided now.
+/// A callback that decides when what would be stored is there already. It returns `None` if it cannot decide now.
 pub type DecideAlone<'d, T> = dyn FnMut(&Turn<'_>, Option<&Item<'_>>) -> Option<Change<T>> + 'd;
 
 impl<T> Change<T> {
-    /// The same with another answer.
+    /// Returns the same change with another answer.
     pub fn map<U>(self, to: impl FnOnce(T) -> U) -> Change<U> {
         match self {
             Self::Keep(answer) => Change::Keep(to(answer)),
@@ -71,7 +71,7 @@ impl<T> Change<T> {
     }
 }
 
-/// How [`Turn::add`] ended.
+/// The result of [`Turn::add`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddOutcome {
     /// The number is now this.
@@ -98,7 +98,7 @@ impl Turn<'_> {
         self.change_with(key, None, decide)
     }
 
-    /// The same; `parts`: where `decide` puts those of a value in parts.
+    /// Does what `decide` says, as [`Turn::change`] does. `parts`: where `decide` puts those of a value in parts.
     pub(crate) fn change_with<T>(
         &mut self,
         key: &Key<'_>,
@@ -306,7 +306,7 @@ impl Turn<'_> {
 struct Text([u8; 20]);
 
 impl Text {
-    /// A signed number as an item holds it.
+    /// Returns a signed number as an item holds it.
     fn content(&mut self, number: i64) -> Content<'_> {
         if let Ok(number) = u64::try_from(number) {
             return Content::Number(number);

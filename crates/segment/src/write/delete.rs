@@ -61,8 +61,8 @@ impl Turn<'_> {
         Ok(self.end_for_good(key, there, None)?.then_some(outcome))
     }
 
-    /// The same of a key under which this very item is, or none; the parts of `kept` stay. False: something else is
-    /// there.
+    /// Ends the item of a key for good, if this very item is under it, or none; the parts of `kept` stay. Returns false
+    /// if something else is there.
     #[cold]
     pub(crate) fn end_for_good(
         &mut self,
@@ -111,7 +111,7 @@ impl Turn<'_> {
         Ok(done.map(|_| DeleteOutcome::Deleted))
     }
 
-    /// Only the stale bit changes, and a token that a client knows can change with it.
+    /// Returns true if only the stale bit changes, and a token that a client knows can change with it.
     fn can_mark_in_place(&self, seen: &Seen<'_>, delete: &Delete) -> bool {
         !delete.drop_value
             && !self.copies_all()

@@ -1,7 +1,7 @@
 //! The meta get: a read with side effects (touch, vivify, leases).
 //!
-//! A lease says who refills an item: on a miss that was vivified, on a stale item, or on one about to end, one caller
-//! wins and all others are told that somebody has.
+//! A lease decides which client refills an item. On a miss that was vivified, on a stale item, or on one about to end,
+//! one caller wins. All others learn that another caller has won.
 
 //!
 //! A fetch looks the item up once in each attempt, and reports that look-up and its own side effects.
@@ -86,7 +86,7 @@ impl<'l> Turn<'l> {
         Ok(Some(Some(Fetched { item, lease, vivified: false, expire_before })))
     }
 
-    /// Whose turn it is to fill, and the new expiry.
+    /// Returns the state of the right to fill, and the new expiry.
     fn wanted(&self, seen: &Seen<'_>, snap: &Snap, fetch: &Fetch) -> (Lease, Option<Expire>) {
         let ends_soon = match (fetch.recache_below_ms, snap.expire(self.store, seen)) {
             (Some(below), Expire::At(at)) => at.ms_since(self.now) < below,

@@ -1,8 +1,8 @@
 //! Changes: every one is made under the stripe lock of its key.
 //!
-//! An operation first looks without a lock and decides what it would do; writes the new bytes, if any, where nobody
-//! can see them; then takes the lock, looks again and goes through with it only if nothing that it relied on has
-//! changed ([`Snap`]). Else it starts over, a bounded number of times, and then parks.
+//! An operation first looks without a lock and decides what it would do. It writes the new bytes, if any, where no
+//! other thread can see them. Then it takes the lock and looks again. It completes only if nothing that it relied on
+//! has changed ([`Snap`]). Otherwise it starts over, a bounded number of times, and then parks.
 //!
 //! **What an operation reports comes from what it did.** An operation looks its item up once in each attempt. It
 //! decides from the snapshot of that item, proves it under the lock, and reports the snapshot and its own change. It
@@ -11,15 +11,15 @@
 //! **A token that is given out** belongs to the very item that was marked CAS_TAKEN ([`Turn::take`]): the mark is
 //! set and the token read as one, under the lock. From then on every change of that item's value gives it another one.
 //!
-//! **While the index is made anew** ([`crate::rebuild`]) what is removed leaves an item that has ended, so that no
-//! older one takes its place when that is found.
+//! **While the index is rebuilt** ([`crate::rebuild`]) a removal leaves an item that has ended, so that no older one
+//! takes its place when that is found.
 //!
-//! **Changes in place** (number, expiry, lease) touch shared words of a published item. Where a client may know the
-//! CAS token and the change is one of the value, the value is stored first and a fresh token second, while readers
-//! load the token first: a token that was given out never goes with an older value than it was made for. After a crash
-//! between the two the old token must not go with the new value: in a file, a token that nobody has is stored before
-//! the value. So an opening renews no token, and that of an item which nobody changed stays.
-//! Where checkpoints are made, a claim changes nothing in place ([`Turn::copies_all`]).
+//! **Changes in place** (number, expiry, lease) touch shared words of a published item. If a client may know the CAS
+//! token and the change is one of the value, the value is stored first and a fresh token second, while readers load the
+//! token first. So a token that was given out never goes with an older value than it was made for. After a crash
+//! between the two the old token must not go with the new value. So in a file, a token that no client has is stored
+//! before the value. Therefore an opening renews no token, and the token of an item that was not changed stays. If
+//! checkpoints are made, a claim changes nothing in place ([`Turn::copies_all`]).
 
 mod arith;
 pub(crate) mod change;
@@ -42,7 +42,7 @@ use crate::op::{Expire, OpError};
 use crate::slot::Slot;
 use crate::store::{Seen, Store};
 
-/// How often an operation starts over when the item changes under it, before it parks.
+/// Number of times that an operation starts over when the item changes under it, before it parks.
 pub(crate) const RETRIES: usize = 4;
 
 /// Everything about an item that a change may have relied on.
@@ -57,7 +57,7 @@ pub(crate) struct Snap {
 }
 
 impl Snap {
-    /// The item as it is. Inexact while other threads change it: only a comparison under the lock proves it.
+    /// Returns the item as it is. Inexact while other threads change it: only a comparison under the lock proves it.
     pub(crate) fn of(store: &Store, seen: &Seen<'_>) -> Self {
         let (heap, layout, address) = (&store.segments.heap, &seen.layout, seen.address);
         let load = std::sync::atomic::Ordering::Acquire;
@@ -71,22 +71,22 @@ impl Snap {
         }
     }
 
-    /// The number, of an item that is one.
+    /// Returns the number, of an item that is one.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The CAS token.
+    /// Returns the CAS token.
     pub(crate) fn token(&self) -> u64 {
         self.token
     }
 
-    /// The same of a copy with another token.
+    /// Returns the snapshot of a copy with another token.
     pub(crate) fn with_token(self, token: u64) -> Self {
         Self { token, ..self }
     }
 
-    /// When the item ends.
+    /// Returns the expiry of the item.
     pub(crate) fn expire(&self, store: &Store, seen: &Seen<'_>) -> Expire {
         if seen.layout.has(EXPIRY) {
             Expire::At(store.segments.expire_at(seen.address, self.expiry))
@@ -95,17 +95,18 @@ impl Snap {
         }
     }
 
-    /// The lease bits of the META word.
+    /// Returns the lease bits of the META word.
     pub(crate) fn lease(&self) -> u32 {
         self.lease
     }
 
-    /// The META word for a copy, if the item has one: the facts of access as they are now, the lease of the snapshot.
+    /// Returns the META word for a copy, if the item has one: the facts of access as they are now, the lease of the
+    /// snapshot.
     pub(crate) fn meta(&self, store: &Store, seen: &Seen<'_>) -> Option<u32> {
         store.meta(seen).map(|meta| meta & !(META_STALE | META_WON) | self.lease)
     }
 
-    /// Nothing that matters has changed: all but the frequency and the facts of access.
+    /// Returns true if nothing that matters has changed: all except the frequency and the access facts.
     pub(crate) fn same(&self, other: &Self) -> bool {
         self.slot.same_item(other.slot)
             && (self.header, self.expiry, self.number) == (other.header, other.expiry, other.number)
@@ -118,13 +119,13 @@ const _: () = assert!(META_FETCHED & (META_STALE | META_WON) == 0);
 /// Fresh CAS tokens for one change in place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tokens {
-    /// No client is ever told it as the last one: that of a value that a crash cut the change of. Only in a file.
+    /// Token that no client ever gets as the last one: that of a value whose change a crash cut. Only in a file.
     before: Option<u64>,
     pub(crate) after: u64,
 }
 
 impl Store {
-    /// A value is about to change where it stands. Its lock is held, as for the next ones.
+    /// Begins a change of a value in place. The item's lock is held, as for the next ones.
     fn begin_in_place(&self, seen: &Seen<'_>, tokens: Tokens) {
         if let Some(before) = tokens.before.filter(|_| seen.layout.has(CAS_FIELD)) {
             seen.layout.cas_field(&self.segments.heap, seen.address).store(before, Release);
@@ -146,8 +147,8 @@ impl Store {
 }
 
 impl<'l> Turn<'l> {
-    /// What changes is copied, never changed where it stands: for a claim, where checkpoints are made. After a loss of
-    /// power the page with one change may be there without those of the others.
+    /// Returns true if every change is made to a copy and never in place: for a claim, if checkpoints are made. After a
+    /// loss of power the page with one change may be there without those of the others.
     #[inline(always)]
     pub(crate) fn copies_all(&self) -> bool {
         self.acting != 0 && self.store.checkpoints.are_made()
@@ -173,13 +174,13 @@ impl<'l> Turn<'l> {
         Err(self.parked())
     }
 
-    /// The live item and all that a change relies on.
+    /// Returns the live item and all that a change relies on.
     #[inline]
     pub(crate) fn snap(&self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
         Ok(self.find_admitted(key)?.map(|seen| (seen, Snap::of(self.store, &seen))))
     }
 
-    /// The live item and all that a change relies on, as they were together at one instant.
+    /// Returns the live item and all that a change relies on, as they were together at one instant.
     ///
     /// One word that changes in place belongs to an instant by itself. Several do if the stripe was neither held nor
     /// taken while they were loaded; else they are loaded again under its lock.
@@ -216,7 +217,7 @@ impl<'l> Turn<'l> {
         }
     }
 
-    /// The same, of what is known.
+    /// Removes the rest of a value, given as a grave.
     pub(crate) fn bury_grave(&mut self, grave: Grave) {
         if let Some(grave) = self.keep_grave(grave) {
             self.store.bury_grave(self.counters(), grave);

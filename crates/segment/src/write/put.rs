@@ -10,7 +10,7 @@ use crate::samples::Asked;
 use crate::store::{Seen, Store, large_ref};
 use crate::write::Snap;
 
-/// What a put comes to, given what is there.
+/// The decision on a put, given what is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// Store; `stale`: as a stale item, since the token was too old.
@@ -21,7 +21,7 @@ enum Verdict {
     End(PutOutcome),
 }
 
-/// What a put comes to over this item, or over none.
+/// Returns the decision on a put over this item, or over none.
 fn judge(put: &Put<'_>, there: Option<&(Seen<'_>, Snap)>) -> Verdict {
     let mut stale = false;
     if let Some(compare) = put.compare {
@@ -46,7 +46,7 @@ fn judge(put: &Put<'_>, there: Option<&(Seen<'_>, Snap)>) -> Verdict {
 }
 
 impl Store {
-    /// The value of an item, as what another one is made of. `digits` is room for those of a number.
+    /// Returns the value of an item, as what another one is made of. `digits` is room for those of a number.
     pub(crate) fn source_of<'s>(&'s self, seen: &Seen<'_>, snap: &Snap, digits: &'s mut [u8; 20]) -> Source<'s> {
         if seen.layout.has(NUM) {
             return Source::Bytes(decimal(snap.number, digits));
@@ -60,7 +60,8 @@ impl Store {
     }
 }
 
-/// What kind of item a put makes: an ordinary one, or the head of a large value that is already there in pieces.
+/// The body of the item that a put makes: an ordinary one, or the head of a large value that is already there in
+/// pieces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Body<'v> {
     Whole(&'v [u8]),
@@ -68,7 +69,7 @@ pub(crate) enum Body<'v> {
 }
 
 impl Body<'_> {
-    /// The length of the value, in bytes.
+    /// Returns the length of the value, in bytes.
     fn bytes(&self) -> u64 {
         match self {
             Self::Whole(value) => value.len() as u64,
@@ -93,10 +94,10 @@ impl Turn<'_> {
         self.put_body(key, put, Body::Whole(put.value))
     }
 
-    /// Whether an item of this key with a value of so many bytes may be.
+    /// Checks that an item of this key with a value of so many bytes is allowed.
     ///
     /// # Errors
-    /// [`OpError::TooLarge`].
+    /// [`OpError::TooLarge`], if it is not.
     pub fn check_fits(&self, key: &Key<'_>, value_bytes: u64) -> Result<(), OpError> {
         self.check_size(key, value_bytes)
     }
@@ -255,13 +256,13 @@ impl Turn<'_> {
 }
 
 impl PutOutcome {
-    /// A value of so many bytes was stored.
+    /// Returns the outcome after a value of so many bytes was stored.
     pub(crate) fn stored(put: &Put<'_>, token: u64, bytes: u64) -> Self {
         Self::Stored { token: if put.want_token { token } else { 0 }, bytes }
     }
 }
 
-/// What a commit relies on.
+/// The conditions that a commit relies on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expect {
     /// This very item, or none.
@@ -277,7 +278,7 @@ impl Expect {
         Self { there, flushed_before: None, kept: None }
     }
 
-    /// The item that is expected.
+    /// Returns the item that is expected.
     pub(crate) fn item(&self) -> Option<Snap> {
         self.there
     }
@@ -291,7 +292,7 @@ impl Expect {
     }
 }
 
-/// The decimal digits of a number.
+/// Returns the decimal digits of a number.
 pub(crate) fn decimal(number: u64, digits: &mut [u8; 20]) -> &[u8] {
     let mut left = number;
     let mut at = digits.len();

@@ -22,7 +22,7 @@ pub(crate) enum TokenRule {
     Give(u64),
 }
 
-/// What is different in the copy.
+/// The differences of a copy from its item.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rewrite<'v> {
     pub(crate) expire: Option<Expire>,
@@ -37,7 +37,7 @@ pub(crate) struct Rewrite<'v> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copied {
     pub(crate) token: u64,
-    /// When it ends, in the unit of its segment.
+    /// Expiry, in the unit of its segment.
     pub(crate) expire: Expire,
 }
 
@@ -48,7 +48,7 @@ impl Rewrite<'_> {
 }
 
 impl Store {
-    /// The plan of a copy of `seen`.
+    /// Returns the plan of a copy of `seen`.
     pub(crate) fn copy_plan<'v>(&'v self, seen: &Seen<'_>, snap: &Snap, rewrite: Rewrite<'v>) -> Plan<'v> {
         let (heap, layout) = (&self.segments.heap, &seen.layout);
         let token = match rewrite.token {
@@ -90,8 +90,8 @@ impl Turn<'_> {
         Ok(done.map(|token| Copied { token, expire: self.written_expire(key, plan.expire) }))
     }
 
-    /// When an item of the key ends that is written now with this expiry: as its namespace allows it, in the unit of
-    /// its class. The word of the item itself may be that of a later change once it is published.
+    /// Returns the expiry of an item of the key that is written now with this expiry: as its namespace allows it, in
+    /// the unit of its class. The word of the item itself may be that of a later change once it is published.
     pub(crate) fn written_expire(&self, key: &Key<'_>, expire: Expire) -> Expire {
         ttl::written(self.store.spaces.expire(key.namespace, expire, self.now), self.now)
     }

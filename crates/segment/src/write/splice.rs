@@ -29,10 +29,11 @@ impl Turn<'_> {
         self.retry(|turn| turn.try_splice(key, offset, Source::Bytes(part)))
     }
 
-    /// The same with a large value that was written, whose pieces are removed.
+    /// Puts a large value that was written into the key's value, as [`Turn::splice`] does, and removes its pieces.
     ///
     /// # Errors
-    /// The writer comes back with the error: on [`OpError::Parked`] call again in a later turn.
+    /// If the writer cannot be spliced; it comes back with the error. On [`OpError::Parked`] call again in a later
+    /// turn.
     pub fn splice_large(
         &mut self,
         key: &Key<'_>,

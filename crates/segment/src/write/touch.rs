@@ -14,8 +14,8 @@ use crate::write::rewrite::Rewrite;
 use crate::write::{RETRIES, Snap};
 
 impl Store {
-    /// The item's expiry word can take the new time: not past the present one, since a segment's latest expiry must
-    /// never be passed in place, and exactly, which a segment that counts seconds may not be able to say.
+    /// Returns true if the item's expiry word can take the new time: not past the present one, since a segment's latest
+    /// expiry must never be passed in place, and exactly, which a segment that counts seconds may not be able to say.
     pub(crate) fn can_touch_in_place(&self, seen: &Seen<'_>, to: Expire, now: UnixMillis) -> bool {
         match (to, self.expire(seen)) {
             (Expire::Never, present) => present == Expire::Never,
@@ -38,7 +38,7 @@ impl Store {
     }
 }
 
-/// What is to become of all of an item but its value and its flags.
+/// The changes to all of an item except its value and its flags.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Alter {
     /// Give it this expiry.
@@ -47,13 +47,13 @@ pub(crate) struct Alter {
     pub(crate) wins: bool,
     /// If it has no META word: give it one. A right to refill needs one too.
     pub(crate) begins: bool,
-    /// What a META word that it is given says of whether it was fetched.
+    /// Fetched bit of a META word that the item is given.
     pub(crate) fetched: bool,
     /// Make its CAS token exact from now on.
     pub(crate) takes: bool,
 }
 
-/// What became of it.
+/// The state of the item afterwards.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Altered {
     pub(crate) token: u64,
@@ -78,7 +78,7 @@ impl<'l> Turn<'l> {
         self.touch_with(key, expire, true)
     }
 
-    /// Inlined, so that no item is made for a caller that only asks whether there is one.
+    /// Touches the item. Inlined, so that no item is made for a caller that only asks whether there is one.
     #[inline(always)]
     fn touch_with(&mut self, key: &Key<'_>, expire: Expire, takes: bool) -> Result<Option<Item<'l>>, OpError> {
         let Some((seen, snap)) = self.snap_at_once(key)? else { return Ok(None) };
@@ -175,7 +175,7 @@ impl<'l> Turn<'l> {
         Ok(Some(Altered { token: snap.token(), expire: touch.unwrap_or(present) }))
     }
 
-    /// The META word of an altered copy.
+    /// Returns the META word of an altered copy.
     fn altered_meta(&self, seen: &Seen<'_>, snap: &Snap, alter: Alter) -> Option<u32> {
         let won = if alter.wins { META_WON } else { 0 };
         if let Some(meta) = snap.meta(self.store, seen) {

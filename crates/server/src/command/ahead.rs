@@ -1,5 +1,5 @@
-//! What is found out about the first request of each session of a batch before any of them is served, so that their
-//! waits for memory overlap.
+//! Looks at the first request of each session of a batch before any of them is served, so that their waits for memory
+//! overlap.
 //!
 //! ```text
 //!   for each session   of     find the key in the bytes, hash it, ask for its index bucket; of a `set`, for both
@@ -13,7 +13,7 @@
 use super::{SessionState, memcache, resp};
 use segment::{Ahead, Key, KeyHash, Namespace, Turn};
 
-/// What was found out about the first request of a session.
+/// Result of the early look at the first request of a session.
 #[derive(Clone, Copy)]
 pub(crate) enum Head<'l> {
     /// A plain one that reads one key.
@@ -25,14 +25,14 @@ pub(crate) enum Head<'l> {
 /// A `set` whose index buckets were asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct NextSet {
-    /// Where it begins in the input.
+    /// Offset of the request in the input, in bytes.
     at: usize,
     key: KeyHash,
     key_len: usize,
 }
 
 impl NextSet {
-    /// Of the `set` with this key that begins at `at`.
+    /// Prefetches the index buckets of the `set` with this key that begins at `at`.
     #[inline]
     pub(super) fn ask(turn: &Turn<'_>, namespace: Namespace, at: usize, key: &[u8]) -> Self {
         let hashed = turn.key(namespace, key);
@@ -52,10 +52,10 @@ impl NextSet {
     }
 }
 
-/// What was found out about a plain request that reads one key.
+/// Result of the early look at a plain request that reads one key.
 #[derive(Clone, Copy)]
 pub(crate) struct ReadHead<'l> {
-    /// The key, but for its bytes.
+    /// The key without its bytes.
     pub(super) key: KeyHash,
     pub(super) key_len: usize,
     /// The request's bytes.

@@ -1,11 +1,11 @@
-//! What commands count: one block for each worker, written by it alone, summed on read.
+//! Counters of commands: one block for each worker, written by that worker alone, summed on read.
 
 use crate::counters::Counter;
 use std::sync::Mutex;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What one worker's commands have done since start.
+        /// Counters of one worker's commands since start.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct CommandCounters { $($(#[$doc])* pub $name: Counter,)* }
@@ -20,12 +20,12 @@ macro_rules! counters {
                 $(self.$name = self.$name.wrapping_add(block.$name.value());)*
             }
 
-            /// What has been counted since `earlier`.
+            /// Returns the counts since `earlier`.
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($name: self.$name.wrapping_sub(earlier.$name),)* }
             }
 
-            /// Every counter with its name, in order.
+            /// Calls `see` for every counter with its name, in order.
             pub fn each(&self, mut see: impl FnMut(&'static str, u64)) {
                 $(see(stringify!($name), self.$name);)*
             }
@@ -76,17 +76,17 @@ counters! {
     store_too_large,
     /// Values refused since nothing could be evicted for them.
     store_no_memory,
-    /// Clients that said who they are.
+    /// Authentication attempts that succeeded.
     auth_cmds,
-    /// Those that are not known by what they said.
+    /// Authentication attempts that failed.
     auth_errors,
     /// Commands answered with a protocol error.
     protocol_errors,
-    /// Times that a session had to let others go first.
+    /// Times that a session yielded to others.
     yields,
 }
 
-/// What commands of all workers share.
+/// State that the commands of all workers share.
 #[derive(Debug, Default)]
 pub struct CommandShared {
     /// The totals at the last `stats reset`; what is reported counts from there.

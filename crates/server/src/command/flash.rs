@@ -6,11 +6,13 @@ use segment::{FromFlash, Key, Turn, Value};
 use crate::context::State;
 use crate::out::PINNED_BYTES_MIN;
 
-/// Has `tell` write a value from flash, and the client's flags, to the output; false: the key is nowhere. What is long,
-/// or of a type that plain reads do not know, parks until it is in memory.
+/// Writes a value from flash, and the client's flags, to the output through `tell`. Returns false if the key is neither
+/// in memory nor on flash. If the value is long, or of a type that plain reads do not know, the request parks until it
+/// is in memory.
 ///
 /// # Errors
-/// The state that the request is in as long as there is nothing to tell, or no room to tell it: again in a later turn.
+/// If the value has not been read yet, or the output has no room for it: the state that the request waits in. The
+/// caller tries again in a later turn.
 pub(super) fn tell(
     turn: &mut Turn<'_>,
     key: &Key<'_>,
@@ -42,7 +44,7 @@ pub(super) fn tell(
     }
 }
 
-/// A value as the text that it is told as.
+/// Returns a value as the text that the reply contains.
 pub(super) fn text<'v>(value: Value<'v>, digits: &'v mut Option<Decimal>) -> &'v [u8] {
     match value {
         Value::Integer(number) => digits.insert(Decimal::new(number)).as_slice(),

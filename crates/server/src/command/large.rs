@@ -26,7 +26,7 @@ pub(super) const ARRIVING_BYTES_MIN: usize = 16 << 10;
 const SHORT_KEY_BYTES_MAX: usize = 250;
 /// Long keys that one worker keeps for values that are arriving.
 const LONG_KEYS_MAX: usize = 64;
-/// What ends a value.
+/// The bytes that end a value.
 const LINE_END: &[u8; 2] = b"\r\n";
 
 const _: () = assert!(LINE_END.len() <= segment::TAIL_BYTES_MAX && ARRIVALS_MAX > 0);
@@ -36,7 +36,7 @@ pub(super) struct LargeSet {
     body: Body,
     /// The part that is being received into its place in the store.
     arrival: Option<Arrival>,
-    /// Of the line end, what has not been received with the value.
+    /// Bytes of the line end that have not been received with the value.
     line_end_left: usize,
     key: HeldKey,
     namespace: Namespace,
@@ -44,7 +44,7 @@ pub(super) struct LargeSet {
 
 enum Body {
     Pieces(LargeWriter),
-    /// So many bytes, stored whole.
+    /// A value of so many bytes, stored whole.
     Whole(usize),
     /// It is stored, or given up.
     Gone,
@@ -52,7 +52,7 @@ enum Body {
 
 struct Arrival {
     arriving: Arriving,
-    /// What it counts for among the pins, in bytes.
+    /// Bytes that it counts for among the pins.
     charge: u64,
     since: Ticks,
 }
@@ -61,14 +61,15 @@ struct Arrival {
 #[expect(clippy::large_enum_variant, reason = "it lies in a connection's slot; a box would be allocated")]
 enum HeldKey {
     Short([u8; SHORT_KEY_BYTES_MAX], u8),
-    /// With what it has of the memory of clients.
+    /// With its share of client memory.
     Long(Box<[u8]>, #[expect(dead_code, reason = "it is given back with the key")] Grant),
 }
 
 const _: () = assert!(SHORT_KEY_BYTES_MAX <= u8::MAX as usize);
 
 impl HeldKey {
-    /// `None` if it is long and there are as many of those as may be, or client memory is used up.
+    /// Returns `None` if the key is long and there are already [`LONG_KEYS_MAX`] of those, or if client memory is used
+    /// up.
     fn new(bytes: &[u8], ctx: &mut WorkerContext) -> Option<Self> {
         if bytes.len() <= SHORT_KEY_BYTES_MAX {
             let mut kept = [0; SHORT_KEY_BYTES_MAX];
@@ -98,7 +99,7 @@ impl HeldKey {
     }
 }
 
-/// What came of the bytes that are there.
+/// The outcome for the bytes that are there.
 pub(super) enum Advance {
     /// `want` bytes have to be there, from the first one that is not consumed.
     Wait {
@@ -127,7 +128,7 @@ pub(super) enum Advance {
 }
 
 impl LargeSet {
-    /// A value that is written in pieces. The writer comes back if its key cannot be kept.
+    /// Returns a value that is written in pieces. Gives the writer back if its key cannot be kept.
     pub(super) fn pieces(writer: LargeWriter, key: &[u8], ctx: &mut WorkerContext) -> Result<Self, LargeWriter> {
         match HeldKey::new(key, ctx) {
             Some(key) => Ok(Self {
@@ -141,7 +142,7 @@ impl LargeSet {
         }
     }
 
-    /// A value of so many bytes that is stored whole. `None` if its key cannot be kept.
+    /// Returns a value of so many bytes that is stored whole. Returns `None` if its key cannot be kept.
     pub(super) fn whole(bytes: usize, key: &[u8], ctx: &mut WorkerContext) -> Option<Self> {
         let key = HeldKey::new(key, ctx)?;
         let namespace = ctx.namespace;
@@ -152,7 +153,7 @@ impl LargeSet {
         self.key.bytes()
     }
 
-    /// The whole value, in bytes.
+    /// Returns the length of the whole value in bytes.
     pub(super) fn bytes(&self) -> u64 {
         match &self.body {
             Body::Pieces(writer) => writer.bytes(),
@@ -161,7 +162,7 @@ impl LargeSet {
         }
     }
 
-    /// Bytes of the value that are not in the store.
+    /// Returns the bytes of the value that are not in the store.
     fn left(&self) -> u64 {
         match &self.body {
             Body::Pieces(writer) => writer.bytes() - writer.written(),
@@ -170,13 +171,13 @@ impl LargeSet {
         }
     }
 
-    /// Bytes of the value and its line end that have not been consumed.
+    /// Returns the bytes of the value and its line end that have not been consumed.
     pub(super) fn unread(&self) -> u64 {
         let received = self.arrival.as_ref().map_or(0, |arrival| arrival.arriving.received());
         self.left() + self.line_end_left as u64 - received as u64
     }
 
-    /// Bytes of the part that comes next, and of the line end behind it.
+    /// Returns the bytes of the part that comes next, and of the line end behind it.
     fn next(&self, turn: &Turn<'_>) -> (usize, usize) {
         match &self.body {
             Body::Whole(bytes) => (*bytes, self.line_end_left),
@@ -189,7 +190,7 @@ impl LargeSet {
         }
     }
 
-    /// Gives up the value, unless it is stored. Call it once, when it is done with.
+    /// Gives up the value, unless it is stored. The caller calls it once, when it is done with the value.
     pub(super) fn end(mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) {
         self.abandon(turn, ctx);
         self.key.let_go(ctx);
@@ -206,12 +207,12 @@ impl LargeSet {
         }
     }
 
-    /// Where what arrives goes; `None`: into a buffer.
+    /// Returns the memory that the rest of the part is received into; `None` if a buffer receives it.
     pub(super) fn room<'a>(&'a mut self, store: &'a Store) -> Option<&'a mut [u8]> {
         self.arrival.as_mut().map(|arrival| store.room_of(&mut arrival.arriving))
     }
 
-    /// So many bytes were received into that room.
+    /// Records that `bytes` bytes were received into that room.
     pub(super) fn receive(&mut self, bytes: usize) {
         if let Some(arrival) = &mut self.arrival {
             arrival.arriving.receive(bytes);
@@ -222,17 +223,17 @@ impl LargeSet {
         self.arrival.is_some()
     }
 
-    /// Since when the part that is not all there is received; `None` if there is no such part.
+    /// Returns when the worker began to receive the incomplete part; `None` if there is no such part.
     pub(super) fn arriving_since(&self) -> Option<Ticks> {
         self.arrival.as_ref().filter(|arrival| arrival.arriving.left() > 0).map(|arrival| arrival.since)
     }
 
-    /// How long a buffer has to be that takes over what is being received.
+    /// Returns the bytes that a buffer needs to take over the part that is being received.
     pub(super) fn part_bytes(&self) -> usize {
         self.arrival.as_ref().map_or(0, |arrival| arrival.arriving.received() + arrival.arriving.left())
     }
 
-    /// Moves what was received into a buffer, where the rest is to follow it, and says how many bytes that is.
+    /// Moves the received bytes into a buffer, where the rest is to follow, and returns how many bytes that is.
     pub(super) fn move_out(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
         let Some(arrival) = &self.arrival else { return 0 };
         let received = ctx.shared.store.received_of(&arrival.arriving);
@@ -242,8 +243,9 @@ impl LargeSet {
         bytes
     }
 
-    /// Reserves space for the part that comes next, and moves what there is of it into that: so many bytes. `None` if
-    /// it is to be received into a buffer. `put`: what a value that is stored whole is stored by.
+    /// Reserves space for the part that comes next, moves the bytes of it that are there into that space, and returns
+    /// how many bytes that is. Returns `None` if a buffer is to receive it. `put` applies to a value that is stored
+    /// whole.
     pub(super) fn begin_arrival(
         &mut self,
         turn: &mut Turn<'_>,
@@ -271,7 +273,7 @@ impl LargeSet {
         Some(rest.len())
     }
 
-    /// Takes what there is of the value that is arriving, up to the end of a part.
+    /// Takes the bytes that are there of the arriving value, up to the end of a part.
     pub(super) fn go_on(
         &mut self,
         turn: &mut Turn<'_>,
@@ -308,7 +310,7 @@ impl LargeSet {
         }
     }
 
-    /// The part that was received into its place is all there.
+    /// Ends a part that was received into its place and is complete.
     fn part_arrived(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext, line_end: usize) -> Advance {
         let Body::Pieces(writer) = &mut self.body else { return Advance::Complete { held: 0 } };
         let Some(Arrival { arriving, charge, since }) = self.arrival.take() else {
@@ -327,7 +329,7 @@ impl LargeSet {
         }
     }
 
-    /// Stores the value, of which all is there: in pieces, in its place, or at the start of `rest`.
+    /// Stores the value, which is complete: in pieces, in its place, or at the start of `rest`.
     ///
     /// # Errors
     /// If it is parked, ask again.

@@ -26,7 +26,7 @@ pub(crate) use ahead::{Head, ReadHead};
 use large::LargeSet;
 use segment::{Namespace, Store, Turn};
 
-/// What a listener's clients speak.
+/// The protocol that a listener's clients speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// memcached's, text and meta.
@@ -44,7 +44,7 @@ impl Protocol {
         }
     }
 
-    /// What a client reads that comes when there are as many as may be.
+    /// The error line sent to a client that connects when the limit on connections is reached.
     pub const fn refusal(self) -> &'static [u8] {
         match self {
             Self::Memcache => b"ERROR Too many open connections\r\n",
@@ -53,14 +53,14 @@ impl Protocol {
     }
 }
 
-/// Where a connection came in: what its client speaks, and which namespace its keys are in, to begin with.
+/// The endpoint that a connection came in at: its client's protocol, and the namespace that its keys are in at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Door {
-    /// What its client speaks.
+    /// The protocol that its client speaks.
     pub protocol: Protocol,
     /// The namespace of its listener.
     pub namespace: Namespace,
-    /// It was counted there when it came in.
+    /// True if the connection was counted in that namespace when it came in.
     pub(crate) is_counted: bool,
 }
 
@@ -78,7 +78,7 @@ impl From<Protocol> for Door {
     }
 }
 
-/// What a protocol keeps of a connection between calls.
+/// The state that a protocol retains of a connection between calls.
 pub(crate) enum SessionState {
     Memcache(memcache::SessionState),
     Resp(resp::SessionState),
@@ -92,7 +92,7 @@ impl SessionState {
         }
     }
 
-    /// What its client speaks.
+    /// The protocol that its client speaks.
     pub(crate) fn protocol(&self) -> Protocol {
         match self {
             Self::Memcache(_) => Protocol::Memcache,
@@ -109,8 +109,8 @@ impl SessionState {
         }
     }
 
-    /// Gives back what the connection holds in the store and among the watchers. Call it when it ends, until it says
-    /// true: false asks for another turn.
+    /// Releases what the connection holds in the store and among the watchers. The caller calls it when the connection
+    /// ends, until it returns true: false asks for another turn.
     pub(crate) fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) -> bool {
         ctx.turn_to(self.namespace());
         match self {
@@ -122,7 +122,7 @@ impl SessionState {
         }
     }
 
-    /// Returns the state that moves to another process, with `input`. `None`: a request is half done.
+    /// Returns the state that moves to another process, with `input`. Returns `None` if a request is half done.
     pub(crate) fn carried(&self, input: &[u8]) -> Option<Carried> {
         match self {
             Self::Memcache(state) => state.carried(input),
@@ -138,7 +138,7 @@ impl SessionState {
         }
     }
 
-    /// Restores subscriptions and transaction after a move. False: client memory is used up.
+    /// Restores subscriptions and the transaction after a move. Returns false if client memory is used up.
     pub(crate) fn take_up(&mut self, carried: &Carried, turn: &mut Turn<'_>, ctx: &mut WorkerContext) -> bool {
         match self {
             Self::Memcache(state) => state.take_up(carried, ctx),
@@ -170,7 +170,7 @@ impl SessionState {
         }
     }
 
-    /// The request at hand takes many visits.
+    /// Returns true if the current request takes many visits.
     pub(crate) fn is_long(&self) -> bool {
         match self {
             Self::Memcache(state) => state.is_long(),
@@ -178,40 +178,42 @@ impl SessionState {
         }
     }
 
-    /// A value is being received into its place in the store.
+    /// Returns true if a value is being received into its place in the store.
     #[inline]
     pub(crate) fn is_arriving(&self) -> bool {
         self.large().is_some_and(LargeSet::is_arriving)
     }
 
-    /// Since when a part of a value that is not all there is received into its place.
+    /// Returns when the worker began to receive the current part of a value into its place; `None` if no part is
+    /// incomplete.
     pub(crate) fn arriving_since(&self) -> Option<Ticks> {
         self.large().and_then(LargeSet::arriving_since)
     }
 
-    /// Where the value that is arriving is to be received.
+    /// Returns the memory in the store that the arriving value is to be received into.
     pub(crate) fn arrival_room<'a>(&'a mut self, store: &'a Store) -> Option<&'a mut [u8]> {
         self.large_mut().and_then(|large| large.room(store))
     }
 
-    /// So many bytes were received there.
+    /// Records that `bytes` bytes were received there.
     pub(crate) fn arrived(&mut self, bytes: usize) {
         if let Some(large) = self.large_mut() {
             large.receive(bytes);
         }
     }
 
-    /// How long the part that is arriving is, its line end included, in bytes.
+    /// Returns the length of the arriving part in bytes, its line end included.
     pub(crate) fn arrival_bytes(&self) -> usize {
         self.large().map_or(0, LargeSet::part_bytes)
     }
 
-    /// Has the value that is arriving go on in a buffer, into which what is there is moved: so many bytes.
+    /// Moves the received bytes of the arriving value into `buffer`, where the rest is to follow. Returns how many
+    /// bytes that is.
     pub(crate) fn move_arrival(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
         self.large_mut().map_or(0, |large| large.move_out(turn, ctx, buffer))
     }
 
-    /// True if a part of a request is consumed and the rest is still to be received.
+    /// Returns true if a part of a request is consumed and the rest is still to be received.
     pub(crate) fn is_taking_in(&self) -> bool {
         match self {
             Self::Memcache(state) => state.large().is_some(),
@@ -219,7 +221,7 @@ impl SessionState {
         }
     }
 
-    /// A request is half done: some of it is consumed, or it is under way.
+    /// Returns true if a request is half done: some of it is consumed, or it is under way.
     pub(crate) fn is_receiving(&self) -> bool {
         match self {
             Self::Memcache(state) => state.large().is_some(),
@@ -227,12 +229,12 @@ impl SessionState {
         }
     }
 
-    /// The connection is a watcher.
+    /// Returns true if the connection is a watcher.
     pub(crate) fn watches(&self) -> bool {
         matches!(self, Self::Memcache(state) if state.watches())
     }
 
-    /// There is something for it that it did not ask for.
+    /// Returns true if messages that it did not request wait to be sent to it.
     pub(crate) fn has_mail(&self) -> bool {
         match self {
             Self::Memcache(state) => state.has_mail(),
@@ -240,12 +242,12 @@ impl SessionState {
         }
     }
 
-    /// There was more of that than may wait: the connection is to be closed.
+    /// Returns true if more messages waited than may: the connection is to be closed.
     pub(crate) fn is_mail_broken(&self) -> bool {
         matches!(self, Self::Resp(state) if state.is_mail_broken())
     }
 
-    /// Moves what is next of that to the front of `into`; returns how many bytes that was.
+    /// Moves the next of these messages to the front of `into`; returns how many bytes that was.
     pub(crate) fn take_mail(&mut self, into: &mut [u8]) -> usize {
         match self {
             Self::Memcache(state) => state.take_mail(into),
@@ -253,12 +255,12 @@ impl SessionState {
         }
     }
 
-    /// A reply was put in part: nothing may come between it and the rest.
+    /// Returns true if a reply was put in part: nothing may come between it and the rest.
     pub(crate) fn is_answering(&self) -> bool {
         matches!(self, Self::Resp(state) if state.is_answering())
     }
 
-    /// Since when an answer is kept for its client outside the store, with its bytes; `None`: none is.
+    /// Returns since when a reply is held for its client outside the store, and its bytes; `None` if none is.
     pub(crate) fn reply_held(&self) -> Option<(Ticks, u64)> {
         match self {
             Self::Memcache(_) => None,
@@ -266,12 +268,12 @@ impl SessionState {
         }
     }
 
-    /// The connection is subscribed to something: it may be silent as long as it likes.
+    /// Returns true if the connection is subscribed to something: it may be silent as long as it likes.
     pub(crate) fn listens(&self) -> bool {
         matches!(self, Self::Resp(state) if state.listens())
     }
 
-    /// The last command that a client of Redis called.
+    /// Returns the last command that a Redis client called.
     pub(crate) fn last_command(&self) -> Option<&'static str> {
         match self {
             Self::Memcache(_) => None,
@@ -279,7 +281,7 @@ impl SessionState {
         }
     }
 
-    /// Its client may do next to nothing, since it is on another host and could be anyone.
+    /// Restricts its client to next to nothing, since the client is on another host and could be anyone.
     pub(crate) fn hold_off(&mut self) {
         if let Self::Resp(state) = self {
             state.hold_off();

@@ -1,13 +1,13 @@
-//! Why a read was slow: where its thread was meanwhile, by the kernel's own account of it.
+//! Finds why a read was slow: where its thread spent the time, by the kernel's own accounts.
 //!
 //! ```text
 //!   time of a read = run queue + on the CPU + off it
 //!                       │         └────┬──────┘  └ a major fault: disk, else blocked (a lock, throttled)
 //!                       │              └ reclaim: the thread itself freed memory, on the CPU or off it
-//!                       └ run queue, or steal where the hypervisor took the CPU
+//!                       └ run queue, or steal if the hypervisor took the CPU
 //! ```
-//! How long a thread freed memory is told by the delay accounting of taskstats, whoever's limit it was. That a limit
-//! was reached meanwhile says nothing of it: other threads reach it all the time.
+//! The delay accounting of taskstats reports how long a thread freed memory, whichever limit caused it. A limit that
+//! was reached meanwhile proves nothing about the thread: other threads reach it all the time.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,42 +15,43 @@ use std::path::Path;
 
 use crate::netlink::{Family, attribute, find};
 
-/// Bytes of a file that are read: more than any of them has before what is looked for.
+/// Maximum bytes read of a file: more than any of them has before the values that are needed.
 const BYTES_MAX: usize = 16 << 10;
-/// Fields of /proc/PID/stat behind the name: major faults.
+/// Field of /proc/PID/stat, counted after the name: major faults.
 const MAJOR_FAULTS: usize = 9;
-/// Of the first line of /proc/stat, behind its name: steal.
+/// Field of the first line of /proc/stat, counted after its name: steal.
 const STEAL: usize = 7;
-/// What a tick of /proc/stat is, in ns.
+/// Length of a tick of /proc/stat, in ns.
 const TICK_NS: u64 = 10_000_000;
 
-/// Of taskstats (linux/taskstats.h): the question for a thread, and where the answer has its statistics.
+/// Numbers of taskstats (linux/taskstats.h): the request for a thread, and the attributes that hold the reply's
+/// statistics.
 const GET: u8 = 1;
 const THREAD: u16 = 1;
 const OF_THREAD: u16 = 4;
 const STATISTICS: u16 = 3;
-/// Where in these the time of direct reclaim is, in ns.
+/// Offset in the statistics of the time of direct reclaim, in ns.
 const RECLAIM_AT: usize = 320;
 
-/// What held a read up most.
+/// The main cause of a slow read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// Pages had to be freed first.
+    /// The thread had to free memory first.
     Reclaim,
-    /// Pages had to be read.
+    /// Pages had to be read from a disk.
     Disk,
-    /// It was off the CPU for another reason.
+    /// The thread was off the CPU for another reason.
     Blocked,
-    /// Others had the CPU.
+    /// Other threads had the CPU.
     RunQueue,
-    /// The hypervisor had it.
+    /// The hypervisor had the CPU.
     Steal,
-    /// It was on the CPU all the while.
+    /// The thread was on the CPU all the time.
     Cpu,
 }
 
 impl Cause {
-    /// All of them with the name of their figure.
+    /// All causes with the names of their figures.
     pub const ALL: [(&'static str, Self); 6] = [
         ("slow_reclaim", Self::Reclaim),
         ("slow_disk", Self::Disk),
@@ -61,22 +62,22 @@ impl Cause {
     ];
 }
 
-/// Counters of a thread and of what is around it.
+/// Counters of a thread and of its surroundings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Time on a CPU.
+    /// Time on a CPU, in ns.
     pub run_ns: u64,
-    /// Time in a run queue.
+    /// Time in a run queue, in ns.
     pub wait_ns: u64,
-    /// Pages that were read from a disk for it.
+    /// Major faults: pages that were read from a disk for the thread.
     pub major_faults: u64,
-    /// Time in which it freed memory itself, on a CPU or off it.
+    /// Time in which the thread itself freed memory, on a CPU or off it, in ns.
     pub reclaim_ns: u64,
-    /// The hypervisor's time, in ticks of all CPUs.
+    /// Time stolen by the hypervisor, in ticks of all CPUs.
     pub steal: u64,
 }
 
-/// What a read between two readings was held up by.
+/// Returns the main cause of the delay of a read between two readings.
 pub fn cause(before: &Reading, after: &Reading, ns: u64) -> Cause {
     let (run, wait) = (after.run_ns.saturating_sub(before.run_ns), after.wait_ns.saturating_sub(before.wait_ns));
     let off = ns.saturating_sub(run + wait);
@@ -92,7 +93,7 @@ pub fn cause(before: &Reading, after: &Reading, ns: u64) -> Cause {
     }
 }
 
-/// The delays of the thread that made it.
+/// The delay accounting of the thread that created it.
 #[derive(Debug)]
 pub struct Delays {
     taskstats: Family,
@@ -100,10 +101,10 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// Of this thread.
+    /// Opens the accounting of this thread.
     ///
     /// # Errors
-    /// The kernel has no taskstats, or does not tell them to whoever is not root.
+    /// If the kernel has no taskstats, or reports them only to root.
     pub fn new() -> Result<Self, String> {
         let taskstats = Family::open("TASKSTATS").map_err(|error| format!("taskstats: {error}"))?;
         let thread = attribute(THREAD, &rustix::thread::gettid().as_raw_nonzero().get().to_ne_bytes());
@@ -112,7 +113,7 @@ impl Delays {
         Ok(delays)
     }
 
-    /// Time in direct reclaim until now.
+    /// Returns the time in direct reclaim until now, in ns.
     fn reclaim_ns(&mut self) -> std::io::Result<u64> {
         let told = self.taskstats.ask(GET, &self.thread)?;
         let statistics = find(told, OF_THREAD).and_then(|inner| find(inner, STATISTICS)).unwrap_or_default();
@@ -121,7 +122,7 @@ impl Delays {
     }
 }
 
-/// Reads the counters of the thread that made it.
+/// A reader of the counters of the thread that created it.
 #[derive(Debug)]
 pub struct Meter {
     stat: File,
@@ -132,10 +133,11 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Of this thread; with `counts_reclaim` its time in direct reclaim too, which is 0 otherwise.
+    /// Opens the counters of this thread. With `counts_reclaim` they include its time in direct reclaim, which is 0
+    /// otherwise.
     ///
     /// # Errors
-    /// What is not there.
+    /// If one of the counters is missing: which one.
     pub fn new(counts_reclaim: bool) -> Result<Self, String> {
         let open = |path: &Path| File::open(path).map_err(|error| format!("{}: {error}", path.display()));
         Ok(Self {
@@ -147,7 +149,7 @@ impl Meter {
         })
     }
 
-    /// What they are now.
+    /// Reads the counters.
     pub fn read(&mut self) -> Reading {
         let buffer = &mut self.buffer;
         let major_faults = words(text(&self.stat, buffer).rsplit(')').next().unwrap_or_default(), MAJOR_FAULTS);
@@ -220,7 +222,8 @@ mod tests {
         };
         let told = delays.taskstats.ask(GET, &delays.thread).unwrap();
         let statistics = find(find(told, OF_THREAD).unwrap(), STATISTICS).unwrap();
-        // Its number, which stands at 128 in every version: the layout is the one that is read.
+        // The thread's number stands at offset 128 in every version. If it is right, the layout is the one that this
+        // code expects.
         let id = i32::from_ne_bytes(statistics[128..132].try_into().unwrap());
         assert_eq!(id, rustix::thread::gettid().as_raw_nonzero().get());
         assert!(statistics.len() >= RECLAIM_AT + 8 && delays.reclaim_ns().is_ok());

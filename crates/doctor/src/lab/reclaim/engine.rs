@@ -1,13 +1,13 @@
-//! Three ways to keep segments of data that are read by chance and replaced one after the other.
+//! Three ways to store segments of data that are read at random and replaced one after the other.
 //!
 //! ```text
 //!   files   replace: a new file, written, mapped; the old one unmapped and deleted       its pages are the cache's
-//!   pool    replace: a file that is there and mapped, written anew                       the same pages, again
-//!   arena   replace: memory that was got at the start, written anew                      no file at all
+//!   pool    replace: an existing mapped file, rewritten                                  the same pages, again
+//!   arena   replace: memory allocated at the start, rewritten                            no file at all
 //! ```
 //!
-//! Invariants: a reader keeps the segment that it reads in place; what is replaced is used again, or deleted, only
-//! when nobody reads it any more.
+//! Invariants: a reader holds the segment that it reads. A replaced segment is reused or deleted only when no reader
+//! holds it any more.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -18,25 +18,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arena::{Cells, Order, Pages};
 use serde::{Deserialize, Serialize};
 
-/// Bytes that are written at once.
+/// Bytes written at once.
 const PIECE_BYTES: usize = 1 << 18;
 
-/// Which way.
+/// A way to store segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Engine {
     /// Files that are created and deleted.
     Files,
-    /// Files that are used again.
+    /// Files that are reused.
     Pool,
-    /// Memory.
+    /// Anonymous memory, without files.
     Arena,
 }
 
 impl Engine {
-    /// All of them by name; the one that the others are compared with first.
+    /// All engines by name. The others are compared with the first.
     pub const ALL: [(&'static str, Self); 3] = [("arena", Self::Arena), ("pool", Self::Pool), ("files", Self::Files)];
 
-    /// Its name.
+    /// Returns the engine's name.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, engine)| *engine == self).expect("all are in the list").0
     }
@@ -48,20 +48,20 @@ struct Segment {
     cells: Cells,
     /// The file behind it.
     file: Option<(File, PathBuf)>,
-    /// It goes with the segment.
+    /// True if the file is deleted with the segment.
     is_deleted_with_it: bool,
 }
 
 impl Drop for Segment {
     fn drop(&mut self) {
         if let (Some((_, path)), true) = (&self.file, self.is_deleted_with_it) {
-            // Its folder goes at the end in any case.
+            // The folder is removed at the end in any case.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// The segments in use, by place, and those that wait for use.
+/// The segments in use, by place, and the spare ones.
 pub struct Store {
     engine: Engine,
     folder: PathBuf,
@@ -77,10 +77,10 @@ fn held<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Store {
-    /// `places` segments, with `spare` more to write into while those are read.
+    /// Creates `places` segments, and `spare` more for writers while readers hold the replaced ones.
     ///
     /// # Errors
-    /// What the file system or memory answers.
+    /// If the file system or the memory allocation fails.
     pub fn make(
         engine: Engine,
         folder: &Path,
@@ -110,7 +110,7 @@ impl Store {
         Ok(store)
     }
 
-    /// A segment that was not there before, written whole.
+    /// Returns a new segment, written completely.
     fn fresh(&self) -> Result<Arc<Segment>, String> {
         let wrong = |error: std::io::Error| format!("a segment: {error}");
         if self.engine == Engine::Arena {
@@ -133,27 +133,27 @@ impl Store {
         Ok(())
     }
 
-    /// Places.
+    /// Returns the number of places.
     pub fn places(&self) -> usize {
         self.places.len()
     }
 
-    /// Bytes that a place has.
+    /// Returns the bytes of a place.
     pub fn segment_bytes(&self) -> usize {
         self.segment_bytes
     }
 
-    /// Reads the pages that touch `bytes` from `offset` on, at a place.
+    /// Reads the pages of a place that hold the `bytes` bytes from `offset` on.
     pub fn read(&self, place: usize, offset: usize, bytes: usize) -> u64 {
         let segment = Arc::clone(&held(&self.places[place]));
         let end = (offset + bytes).min(self.segment_bytes);
         (offset..end).step_by(arena::PAGE_BYTES).map(|at| u64::from(segment.cells.load(at))).sum()
     }
 
-    /// Puts new data at a place. `false` if all spare segments are still read.
+    /// Puts new data at a place. Returns `false` if readers hold all spare segments.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// If the file system returns an error.
     pub fn replace(&self, place: usize, word: u64) -> Result<bool, String> {
         let segment = if self.engine == Engine::Files {
             self.fresh()?
@@ -172,14 +172,14 @@ impl Store {
         Ok(true)
     }
 
-    /// A spare segment that nobody reads.
+    /// Takes a spare segment that no reader holds.
     fn take_spare(&self) -> Option<Arc<Segment>> {
         let mut spare = held(&self.spare);
         let at = spare.iter().position(|segment| Arc::strong_count(segment) == 1)?;
         Some(spare.remove(at))
     }
 
-    /// The part of all places' bytes that has a page mapped.
+    /// Returns the percentage of all places' bytes whose pages are mapped.
     pub fn resident_percent(&self) -> f64 {
         let bytes = |place: &Mutex<Arc<Segment>>| held(place).cells.resident_bytes().unwrap_or(0) as f64;
         let all = (self.places.len() * self.segment_bytes) as f64;

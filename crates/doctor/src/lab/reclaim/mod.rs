@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   a control group of its own, so that the host keeps its memory (or a whole guest: --whole-host)
-//!     phase:  garbage is read ── segments ── ready ── readers | writers | scan | a look at the counters each second
-//!     settings taken in turns: the three engines, or one engine under several values of a kernel's setting
+//!     phase:  garbage is read ── segments ── ready ── readers | writers | scan | the counters are read each second
+//!     settings alternate: the three engines, or one engine under several values of a kernel setting
 //! ```
 //!
-//! After the simulator of an article on stalls of a graph store (2013): 25 GB of garbage and 25 GB in use on 48 GB,
-//! files of 10 MB that are mapped, created and swapped. The sizes follow the memory that there is; what was the
-//! unevenness of its zones is here a scan of the garbage that goes on, and more in use.
+//! Modelled on the simulator of an article on stalls of a graph store (2013): 25 GB of garbage and 25 GB in use on 48
+//! GB, with files of 10 MB that are mapped, created and swapped. Here the sizes follow the available memory. In place
+//! of that host's uneven zones, the lab scans the garbage continuously and has more memory in use.
 
 mod cause;
 mod engine;
@@ -32,16 +32,17 @@ use cause::Delays;
 use watch::{Counts, Watch};
 use work::Work;
 
-/// The most that a lab takes in a group, and what it takes if nothing is said.
+/// Maximum memory that a lab takes in a group, and the default, in bytes.
 pub const MEMORY_MAX: u64 = 2 << 30;
 const MEMORY_USUAL: u64 = 512 << 20;
-/// The part of what the host has free that it takes at most.
+/// The group takes at most one part in this many of the host's available memory.
 const OF_AVAILABLE: u64 = 3;
-/// What the part takes beside its segments, at most.
+/// Maximum bytes that the part takes beside its segments.
 const PROGRAM_BYTES: u64 = 24 << 20;
-/// Less is no place to show it.
+/// Minimum memory: with less the mechanism cannot be shown.
 const MEMORY_MIN: u64 = 64 << 20;
-/// What the files take on the disk beyond garbage and active, at most: segments that are written and not yet deleted.
+/// Maximum disk space of the files, as a multiple of garbage and active. The excess is segments that are written and
+/// not yet deleted.
 const DISK_SPARE: f64 = 1.3;
 
 const FIGURES: [&str; 5] = ["read_p99_us", "read_p999_us", "p999_us", "major_faults", "workingset_refault_file"];
@@ -60,34 +61,34 @@ const HOST_FIGURES: [&str; 12] = [
     "read_p999_us",
 ];
 
-/// What is run.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Memory of the group; what is usual if it is not said.
+    /// Memory of the group in bytes; `None` means the default.
     pub memory_bytes: Option<u64>,
-    /// No group: all memory that there is. For a guest that is there for nothing else.
+    /// True to use all memory of the host, without a group. For a guest that has no other purpose.
     pub is_whole_host: bool,
-    /// Parts of the memory.
+    /// Garbage, as a share of the memory.
     pub garbage: f64,
-    /// That are in use.
+    /// Data in use, as a share of the memory.
     pub active: f64,
     /// Bytes of a segment.
     pub segment_bytes: u64,
     /// Threads that read.
     pub readers: u32,
-    /// Reads a second of each.
+    /// Reads per second of each reader.
     pub reads_per_s: u32,
-    /// Threads that replace.
+    /// Threads that replace segments.
     pub writers: u32,
-    /// What they write, together.
+    /// Bytes per second that the writers write together.
     pub write_bytes_per_s: u64,
-    /// Garbage that is read meanwhile.
+    /// Bytes per second of garbage that is read meanwhile.
     pub scan_bytes_per_s: u64,
-    /// Tell each read as the article did.
+    /// True to report each slow read, as the article did.
     pub tells_slow: bool,
-    /// The one engine; all if it is not said.
+    /// The only engine to run; `None` means all.
     pub engine: Option<Engine>,
-    /// A setting `vm.NAME`, and its values.
+    /// A setting `vm.NAME` to compare, and its values.
     pub values: Option<(String, Vec<String>)>,
 }
 
@@ -115,7 +116,7 @@ impl Default for Shape {
 struct Setting {
     name: String,
     engine: Engine,
-    /// What the kernel's setting is meanwhile.
+    /// The value of the kernel setting during its phases.
     value: Option<String>,
 }
 
@@ -134,7 +135,7 @@ fn settings(shape: &Shape) -> Vec<Setting> {
     }
 }
 
-/// The file of `vm.NAME`.
+/// Returns the file of `vm.NAME`.
 fn file_of(name: &str) -> Result<PathBuf, Unable> {
     let name =
         name.strip_prefix("vm.").filter(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
@@ -142,7 +143,7 @@ fn file_of(name: &str) -> Result<PathBuf, Unable> {
     path.ok_or_else(|| Unable::Host("--compare takes a setting of this kernel, as vm.zone_reclaim_mode=0,1".to_owned()))
 }
 
-/// Memory that the lab is about: the group's limit, or the host's.
+/// Returns the memory that the lab uses: the group's limit, or the host's memory.
 fn memory(shape: &Shape) -> Result<u64, Unable> {
     let meminfo = read_at("/proc/meminfo".as_ref(), "/proc/meminfo").unwrap_or_default();
     let kib = |key| field(&meminfo, key).unwrap_or(0).unsigned_abs() << 10;
@@ -158,7 +159,7 @@ fn memory(shape: &Shape) -> Result<u64, Unable> {
     Ok(bytes)
 }
 
-/// Whether the lab's files have room.
+/// Checks that the disk has room for the lab's files.
 fn check_room(scene: &Scene<'_>, bytes: f64) -> Result<(), Unable> {
     let folder = scene.ledger.folder();
     let told = rustix::fs::statvfs(folder).map_err(|error| Unable::Failed(format!("{}: {error}", folder.display())))?;
@@ -173,7 +174,8 @@ fn check_room(scene: &Scene<'_>, bytes: f64) -> Result<(), Unable> {
     Ok(())
 }
 
-/// Whether an arena has room in the group: it can not be dropped as files' pages can, so the kernel would end the part.
+/// Checks that an arena has room in the group. Unlike files' pages it cannot be dropped, so the kernel would kill the
+/// part.
 fn check_arena(shape: &Shape, settings: &[Setting], memory: u64, active: usize) -> Result<(), Unable> {
     let spare = work::SPARE + shape.writers as usize;
     let needed = (active + spare) as u64 * shape.segment_bytes + PROGRAM_BYTES;
@@ -185,19 +187,20 @@ fn check_arena(shape: &Shape, settings: &[Setting], memory: u64, active: usize) 
     Err(Unable::Host(why))
 }
 
-/// What all phases have in common.
+/// The parameters and files that all phases share.
 struct Bench {
     shape: Shape,
     memory: u64,
     garbage: usize,
     active: usize,
-    /// The file of the setting that is compared.
+    /// The file of the setting that is compared, if one is.
     file: Option<PathBuf>,
-    /// Why the time in which threads free memory is not told.
+    /// The reason why the time in which threads free memory is not reported, if it is not.
     no_reclaim: Option<String>,
 }
 
-/// Has the kernel account for the time in which threads free memory, until the lab's end; why not, if not.
+/// Makes the kernel account for the time in which threads free memory, until the lab's end. Returns the reason if it
+/// cannot.
 fn account(scene: &mut Scene<'_>) -> Result<Option<String>, Unable> {
     let path = PathBuf::from(ACCOUNTING);
     let old = match read_at(&path, ACCOUNTING) {
@@ -238,7 +241,7 @@ impl Bench {
         Ok(Self { shape, memory, garbage, active, file, no_reclaim })
     }
 
-    /// A phase: in a group of its own, since what an earlier one left in the cache would be counted there.
+    /// Runs a phase in a group of its own. In a shared group the cache of an earlier phase would be counted.
     fn phase(&self, scene: &mut Scene<'_>, setting: &Setting, round: u32, watch: &mut Watch) -> Result<Phase, Unable> {
         if let (Some(path), Some(value)) = (&self.file, &setting.value) {
             fs::write(path, value).map_err(|error| Unable::Host(format!("{}: {error}", path.display())))?;
@@ -299,11 +302,11 @@ pub(super) fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
     Ok(outcome)
 }
 
-/// Says what was shown, and what a reader has to know.
+/// Writes the headline, and the notes that a reader has to know.
 fn conclude(outcome: &mut Outcome, bench: &Bench) {
     let last = outcome.settings.len() - 1;
     let is_engines = bench.file.is_none();
-    // Of engines the last is what costs; of a setting's values any may be.
+    // Among engines the last is the one that costs. Among a setting's values it may be any.
     let clear: Vec<String> = outcome
         .compared
         .iter()

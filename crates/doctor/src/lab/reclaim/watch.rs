@@ -1,4 +1,4 @@
-//! What the kernel counts of memory while a lab runs: each second for the charts, over a phase for its figures.
+//! Watches the kernel's memory counters while a lab runs: each second for the charts, over a phase for its figures.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::super::group::Group;
 use super::super::outcome::Timeline;
 use crate::host::{field, read_at};
 
-/// Counters of /proc/vmstat that a phase's growth is kept of.
+/// Counters of /proc/vmstat whose growth over a phase is recorded.
 pub const COUNTERS: [&str; 35] = [
     "pgscan_direct",
     "pgscan_kswapd",
@@ -45,7 +45,7 @@ pub const COUNTERS: [&str; 35] = [
     "drop_pagecache",
 ];
 
-/// Lines of charts that a counter's growth a second makes.
+/// Lines of charts that show the growth of a counter per second.
 const RATES: [(&str, &str); 10] = [
     ("pages scanned/direct", "pgscan_direct"),
     ("pages scanned/kswapd", "pgscan_kswapd"),
@@ -59,22 +59,23 @@ const RATES: [(&str, &str); 10] = [
     ("limit reached", "limit_reached"),
 ];
 
-/// What a node's own files tell beyond that: where memory was had, and where it was wanted.
+/// Additional counters from a node's own files: where memory was allocated, and where it was wanted.
 const NODE_COUNTERS: [&str; 6] =
     ["numa_hit", "numa_miss", "numa_foreign", "interleave_hit", "local_node", "other_node"];
-/// Lines of charts of what a node has.
+/// Lines of charts that show a node's levels.
 const NODE_LEVELS: [(&str, &str); 3] = [
     ("free memory by node", "MemFree"),
     ("active file pages by node", "Active(file)"),
     ("inactive file pages by node", "Inactive(file)"),
 ];
-/// Where the nodes are.
+/// The folder of the memory nodes.
 const NODES: &str = "/sys/devices/system/node";
 
-/// Bytes of a page, in which /proc/zoneinfo counts.
+/// KiB of a page, the unit in which /proc/zoneinfo counts.
 const PAGE_KIB: f64 = 4.0;
 
-/// Counters by name: the host's as /proc/vmstat calls them, a node's behind `node0_`, the group's behind `group_`.
+/// Counters by name: the host's as in /proc/vmstat, a node's with the prefix `node0_`, the group's with the prefix
+/// `group_`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts(BTreeMap<String, f64>);
 
@@ -82,7 +83,7 @@ fn text(path: &str) -> String {
     read_at(path.as_ref(), path).unwrap_or_default()
 }
 
-/// The nodes, if there are several: of one all that is told of it is the host's.
+/// Returns the nodes, if there are several. The counters of a single node are the host's.
 fn nodes() -> Vec<String> {
     let is_node = |name: &String| name.strip_prefix("node").is_some_and(|digits| digits.parse::<u32>().is_ok());
     let entries = std::fs::read_dir(NODES).into_iter().flatten().filter_map(Result::ok);
@@ -93,7 +94,7 @@ fn nodes() -> Vec<String> {
 }
 
 impl Counts {
-    /// What they are now.
+    /// Reads the current counters.
     pub fn now(group: Option<&Group>) -> Self {
         let mut counts = Self::default();
         counts.take("", &COUNTERS, &text("/proc/vmstat"));
@@ -109,19 +110,19 @@ impl Counts {
         counts
     }
 
-    /// Takes those of the keys that a text has.
+    /// Stores the values of those keys that a text contains.
     fn take(&mut self, start: &str, keys: &[&str], text: &str) {
         self.0.extend(keys.iter().filter_map(|key| Some((format!("{start}{key}"), field(text, key)? as f64))));
     }
 
-    /// How much each has grown since.
+    /// Returns the growth of each counter since `before`.
     pub fn since(&self, before: &Self) -> BTreeMap<String, f64> {
         let grown = |(key, now): (&String, &f64)| Some((key.clone(), now - before.0.get(key)?));
         self.0.iter().filter_map(grown).collect()
     }
 }
 
-/// Pages over all zones: free, and the low mark; `/proc/zoneinfo` has both of each zone.
+/// Returns the pages over all zones: free, and the low mark. `/proc/zoneinfo` has both for each zone.
 fn free_and_low(zoneinfo: &str) -> (f64, f64) {
     let sum = |key: &str| -> f64 {
         let numbers = zoneinfo.lines().filter_map(|line| {
@@ -133,19 +134,19 @@ fn free_and_low(zoneinfo: &str) -> (f64, f64) {
     (sum("free "), sum("low "))
 }
 
-/// A line of a node's meminfo: `Node 0 MemFree:  123 kB`.
+/// Returns a value from a line of a node's meminfo: `Node 0 MemFree:  123 kB`.
 fn of_node(meminfo: &str, key: &str) -> Option<f64> {
     let line = |line: &str| line.trim().splitn(3, ' ').nth(2).and_then(|rest| field(rest, key));
     meminfo.lines().find_map(line).map(|kib| kib as f64)
 }
 
-/// The time that something waited, in us, since the start of the host.
+/// Returns the time that something waited since the host's boot, in us.
 fn lost_us(pressure: &str) -> Option<f64> {
     let some = pressure.lines().find(|line| line.starts_with("some "))?;
     some.rsplit_once("total=")?.1.parse().ok()
 }
 
-/// What is seen over time.
+/// The figures over time.
 #[derive(Debug, Default)]
 pub struct Watch {
     lines: BTreeMap<String, Timeline>,
@@ -158,7 +159,7 @@ impl Watch {
         self.lines.entry(name.to_owned()).or_insert_with(fresh).points.push((at_s, value));
     }
 
-    /// Called often, it looks once a second.
+    /// Reads the counters once a second, however often it is called.
     pub fn tick(&mut self, now_s: f64, group: Option<&Group>) {
         if self.last.as_ref().is_some_and(|(at_s, ..)| now_s - at_s < 1.0) {
             return;
@@ -186,7 +187,7 @@ impl Watch {
         self.last = Some((now_s, counts, sums));
     }
 
-    /// What is there, rather than what has grown.
+    /// Records levels, as opposed to growth.
     fn levels(&mut self, now_s: f64, group: Option<&Group>) {
         let (free, low) = free_and_low(&text("/proc/zoneinfo"));
         self.point("free memory/free", "MiB", now_s, free * PAGE_KIB / 1024.0);
@@ -210,7 +211,7 @@ impl Watch {
         }
     }
 
-    /// All that was seen; what was 0 all the while says nothing, and is left out.
+    /// Returns all timelines. A line that was always 0 is left out, since it shows nothing.
     pub fn timelines(self) -> Vec<Timeline> {
         self.lines.into_values().filter(|line| line.points.iter().any(|point| point.1 != 0.0)).collect()
     }

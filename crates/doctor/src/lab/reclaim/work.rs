@@ -1,9 +1,9 @@
-//! The part that reads and replaces segments, in the memory that it is given.
+//! The part that reads and replaces segments within a limited memory.
 //!
 //! ```text
-//!   garbage: map every file, read it, unmap it    the cache is full of what nobody wants any more
+//!   garbage: map every file, read it, unmap it    the cache is full of data that is not needed any more
 //!   active:  segments of an engine                together more than fits
-//!   ready ── readers: a piece by chance, timed        writers: replace one by chance        scan: the garbage again
+//!   ready ── readers: a random piece, timed       writers: replace a random one         scan: the garbage again
 //! ```
 
 use std::collections::BTreeMap;
@@ -23,54 +23,54 @@ use super::engine::{Engine, Store};
 use crate::lab::part::{Done, note, ready};
 use crate::lab::tally::Tally;
 
-/// Bytes that a read touches.
+/// Bytes that one read touches.
 const READ_BYTES: usize = 64 << 10;
-/// From here on a read is slow, and has a cause.
+/// From this time on a read is slow, and its cause is recorded.
 const SLOW: Duration = Duration::from_millis(1);
-/// From here on the article printed it.
+/// The time from which on the article printed a read.
 const ARTICLE: Duration = Duration::from_millis(100);
-/// Notes of slow reads, of a reader, at most.
+/// Maximum number of notes about slow reads, per reader.
 const NOTES_MAX: u64 = 1000;
-/// Segments beyond those in use that a writer has to write into.
+/// Spare segments, beyond those in use, into which writers write.
 pub const SPARE: usize = 2;
 
-/// What it does.
+/// The parameters of the part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Work {
-    /// Where its files are.
+    /// The folder of its files.
     pub folder: PathBuf,
-    /// How segments are kept.
+    /// The way in which segments are stored.
     pub engine: Engine,
     /// Bytes of a segment, a multiple of a page.
     pub segment_bytes: usize,
-    /// Files that fill the cache.
+    /// Number of files that fill the cache.
     pub garbage: usize,
-    /// Segments in use.
+    /// Number of segments in use.
     pub active: usize,
     /// Threads that read.
     pub readers: u32,
-    /// Reads a second of each.
+    /// Reads per second of each reader.
     pub reads_per_s: u32,
-    /// Threads that replace.
+    /// Threads that replace segments.
     pub writers: u32,
-    /// What they write, together.
+    /// Bytes per second that the writers write together.
     pub write_bytes_per_s: u64,
-    /// Garbage that is read meanwhile, as a backup does.
+    /// Bytes per second of garbage that is read meanwhile, as a backup would.
     pub scan_bytes_per_s: u64,
-    /// The kernel accounts for the time in which threads free memory.
+    /// True if the kernel accounts for the time in which threads free memory.
     pub counts_reclaim: bool,
-    /// Tell each read that took as long as the article printed.
+    /// True to report each read that took as long as those that the article printed.
     pub tells_slow: bool,
-    /// How long.
+    /// Time for which the part works.
     pub time: Duration,
-    /// What chance begins with.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
-/// Makes the files that fill the cache, once for all phases.
+/// Creates the files that fill the cache, once for all phases.
 ///
 /// # Errors
-/// What the file system answers.
+/// If the file system returns an error.
 pub fn make_garbage(folder: &Path, files: usize, bytes: usize) -> Result<(), String> {
     let piece = vec![0x5a; bytes];
     for n in 0..files {
@@ -82,7 +82,7 @@ pub fn make_garbage(folder: &Path, files: usize, bytes: usize) -> Result<(), Str
     Ok(())
 }
 
-/// Fills the cache, with what another phase left of it dropped before.
+/// Fills the cache, after dropping what another phase left of it.
 fn read_garbage(work: &Work) -> Result<(), String> {
     let wrong = |error: std::io::Error| format!("garbage: {error}");
     let open = |n: usize| File::open(work.folder.join(format!("garbage-{n}")));
@@ -98,24 +98,24 @@ fn read_garbage(work: &Work) -> Result<(), String> {
     Ok(())
 }
 
-/// What a reader has seen.
+/// The results of a reader.
 #[derive(Default)]
 struct Seen {
-    /// From when a read was due.
+    /// Times of reads from the instant at which each was due.
     tally: Tally,
-    /// From when it began.
+    /// Times of reads from the instant at which each began.
     service: Tally,
     causes: BTreeMap<Cause, u64>,
     major_faults: u64,
     reclaim_ns: u64,
-    /// Reads that were due and had not begun when the time was over.
+    /// Reads that were due and had not begun when the phase ended.
     late: u64,
 }
 
-/// Works.
+/// Reads and replaces segments until the time is over.
 ///
 /// # Errors
-/// What the file system or memory answers.
+/// If the file system or the memory allocation fails.
 pub fn work(work: &Work) -> Result<Done, String> {
     read_garbage(work)?;
     let spare = work.writers as usize + SPARE;
@@ -193,7 +193,8 @@ fn read(work: &Work, store: &Store, begun: Instant, reader: u64) -> Result<Seen,
         let offset = prng.below((store.segment_bytes() / PAGE_BYTES) as u64) as usize * PAGE_BYTES;
         let now = begun.elapsed();
         if now >= work.time {
-            // It has waited for so long already, and would for longer: a phase ends however far behind a reader is.
+            // This read has waited for so long already, and would wait longer. A phase ends however far behind a reader
+            // is.
             seen.late += 1;
             seen.tally.record((now - due).as_nanos() as u64);
             continue;
@@ -212,7 +213,7 @@ fn read(work: &Work, store: &Store, begun: Instant, reader: u64) -> Result<Seen,
                 note(format!("a read took {:.0} ms: {cause:?}", took.as_secs_f64() * 1e3));
             }
         }
-        // From when it was due: a read that waits for the one before it waits for the same cause.
+        // The time counts from when the read was due: a read that waits for the one before it waits for the same cause.
         seen.tally.record(begun.elapsed().saturating_sub(due).as_nanos() as u64);
     }
     let last = meter.read();
@@ -236,7 +237,7 @@ fn write(work: &Work, store: &Store, begun: Instant, writer: u32, written: &Atom
     Ok(())
 }
 
-/// Reads the garbage file by file, from the beginning when all were read.
+/// Reads the garbage file by file, and starts again after the last.
 fn scan(work: &Work, begun: Instant) -> Result<(), String> {
     if work.scan_bytes_per_s == 0 || work.garbage == 0 {
         return Ok(());
@@ -287,7 +288,7 @@ mod tests {
             return;
         }
         let done = work(&one).expect("it works");
-        // Also those that a busy machine came to too late are counted.
+        // Reads that a busy machine came to too late count too.
         let reads = Tally::from(done.times).count();
         assert!((300..900).contains(&reads), "{reads}");
         assert_eq!(done.counts.contains_key("slow_reclaim"), one.counts_reclaim, "{:?}", done.counts);
@@ -319,7 +320,7 @@ mod tests {
             time,
             seed: 9,
         };
-        // It begins when all the time is over: no read is made, and each that was due has waited.
+        // The reader begins when all the time is over: it makes no read, and each read that was due has waited.
         let begun = Instant::now().checked_sub(2 * time).expect("the machine is up for longer than that");
         let Ok(seen) = read(&work, &store, begun, 0) else {
             eprintln!("skipped: this kernel does not tell threads' times");

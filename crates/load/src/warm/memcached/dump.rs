@@ -13,7 +13,7 @@ pub(in crate::warm) struct Listed {
     pub key: Vec<u8>,
     /// Bytes that the server keeps for the item, 0 if it does not say.
     pub bytes: u32,
-    /// When it expires: seconds since 1970 by the server's clock; `None`: never, or not said.
+    /// Time at which it expires: seconds since 1970 by the server's clock; `None`: never, or not said.
     pub expire_at_s: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ impl Memcached {
         Err(Trouble::Refused("it knows no way to walk over all of its items (lru_crawler metadump all)".to_owned()))
     }
 
-    /// Whether the server knows the walk.
+    /// Returns whether the server knows the walk.
     fn listing(&mut self, each: &mut impl FnMut(&Listed) -> Result<(), Trouble>) -> Result<bool, Trouble> {
         enum Next {
             More,

@@ -152,7 +152,7 @@ fn refused(error: ServerError<'_>) -> Trouble {
     Trouble::Refused(format!("it refuses: {line}{remedy}"))
 }
 
-/// What a server said, in a message.
+/// Returns a server's words as text for a message.
 fn text(bytes: &[u8]) -> String {
     const BYTES_MAX: usize = 120;
     bytes[..bytes.len().min(BYTES_MAX)].escape_ascii().to_string()

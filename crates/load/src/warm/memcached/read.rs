@@ -7,11 +7,12 @@ use super::{Memcached, refused, text};
 use crate::warm::item::{Found, Item, Value};
 use crate::warm::link::Trouble;
 
-/// Expiries that two ways to ask tell this far apart are the same: both count whole seconds.
+/// Expiries that two kinds of request report this far apart, in milliseconds, are the same: both count whole seconds.
 const SAME_MS: u64 = 2_000;
 
 impl Memcached {
-    /// Reads `keys`, each with the expiry that a dump told, in one exchange. Items are not counted as used by it.
+    /// Reads `keys`, each with the expiry that a dump reported, in one exchange. This read does not count as a use of
+    /// the items.
     pub fn read<'k>(
         &mut self,
         keys: impl Iterator<Item = (&'k [u8], Option<u64>)> + Clone,
@@ -43,7 +44,7 @@ impl Memcached {
         Ok(found)
     }
 
-    /// The same in the older commands.
+    /// Reads `keys` as [`Self::read`] does, with the older commands.
     fn read_text<'k>(
         &mut self,
         keys: impl Iterator<Item = (&'k [u8], Option<u64>)> + Clone,
@@ -85,8 +86,8 @@ fn by_own_clock(told_s: u64, skew_s: i64) -> UnixMillis {
     UnixMillis::from_secs(told_s.saturating_add_signed(-skew_s))
 }
 
-/// When an item expires that had `ttl_s` left some time after `sent`, and how much later that may be. What the dump
-/// told is exact, unless the item was touched since.
+/// Returns the expiry of an item that had `ttl_s` left some time after `sent`, and how much later it may be. The expiry
+/// that the dump reported is exact, unless the item was touched since.
 fn expiry(sent: UnixMillis, ttl_s: u64, told_s: Option<u64>, skew_s: i64) -> (UnixMillis, u64) {
     let slack_ms = UnixMillis::now().ms_since(sent);
     let read = sent.plus_ms(ttl_s.saturating_mul(1000));

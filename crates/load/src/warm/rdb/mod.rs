@@ -56,11 +56,11 @@ mod op {
 pub struct Damage {
     /// Bytes from the start of the file.
     pub offset: u64,
-    /// What is wrong there.
+    /// Kind of the damage.
     pub what: What,
 }
 
-/// What is wrong.
+/// Kind of damage.
 #[derive(Debug)]
 pub enum What {
     /// The file ends within something.
@@ -83,7 +83,7 @@ impl fmt::Display for Damage {
 
 impl std::error::Error for Damage {}
 
-/// What a key holds.
+/// Content of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// A string.
@@ -102,13 +102,13 @@ pub struct Entry {
     pub db: u32,
     /// The key.
     pub key: Vec<u8>,
-    /// When it expires.
+    /// Time at which the key expires.
     pub expire_at: Option<UnixMillis>,
-    /// What it holds.
+    /// Content of the key.
     pub content: Content,
 }
 
-/// Where between two entries a reader is: enough to go on from there in another process.
+/// Position of a reader between two entries: enough to resume from there in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Mark {
     /// Bytes from the start of the file.
@@ -145,7 +145,7 @@ impl<R: Read> Reader<R> {
         Self { input: Input::new(input, mark.offset), db: mark.db, version: mark.version, ended: false }
     }
 
-    /// Where it is. The next entry begins here.
+    /// Returns the reader's position. The next entry begins here.
     pub const fn mark(&self) -> Mark {
         Mark { offset: self.input.offset(), db: self.db, version: self.version }
     }
@@ -183,7 +183,7 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// What stands between entries and is not of use here.
+    /// Skips a record between entries that is not needed here.
     fn pass_over(&mut self, code: u8) -> Result<(), Damage> {
         let lengths = |input: &mut Input<R>, count: u32| -> Result<(), Damage> {
             (0..count).try_for_each(|_| input.length().map(drop))

@@ -22,7 +22,7 @@ impl<'b> Cursor<'b> {
         Some(self.take(bytes)?.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
     }
 
-    /// The same with a sign.
+    /// Reads a signed number of this many bytes.
     fn signed(&mut self, bytes: usize) -> Option<i64> {
         let unused = 64 - 8 * bytes as u32;
         Some((self.unsigned(bytes)? << unused) as i64 >> unused)

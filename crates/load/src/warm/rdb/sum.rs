@@ -13,7 +13,7 @@ const VERSION_MIN: u32 = 5;
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// What is known of a file whose bytes were all read.
+/// Facts about a file whose bytes were all read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
     /// Its version.

@@ -5,7 +5,7 @@ use std::io::Read;
 use super::input::Input;
 use super::{Content, Damage, malformed, packed};
 
-/// How a type's bytes are laid out.
+/// Layout of a type's bytes.
 #[derive(Clone, Copy)]
 enum Layout {
     /// One string.

@@ -26,13 +26,14 @@ pub(super) struct Redis {
     login: Option<Login>,
     name: String,
     db: u32,
-    /// What tells this run of the server from others, for cursors mean something to it alone; empty if it does not say.
+    /// Identifier of this run of the server, because cursors are valid in one run only; empty if the server reports
+    /// none.
     pub run_id: String,
     /// Keys in the database when the connection was first made, 0 if it does not say.
     pub keys: u64,
     /// It takes absolute expiries with `SET`.
     has_set_at: bool,
-    /// It tells absolute expiries.
+    /// It reports absolute expiries.
     has_expire_time: bool,
     /// It renames a key to a name that is free.
     has_rename: bool,
@@ -165,7 +166,7 @@ impl Side for Redis {
     }
 }
 
-/// What `SCAN` and its like answer: a cursor and elements.
+/// Parses an answer of `SCAN` and similar commands: a cursor and elements.
 fn page(answer: &Value<'_>) -> Option<(u64, Vec<Vec<u8>>)> {
     let mut parts = answer.items();
     let cursor = std::str::from_utf8(parts.next()?.text()?).ok()?.parse().ok()?;
@@ -173,7 +174,7 @@ fn page(answer: &Value<'_>) -> Option<(u64, Vec<Vec<u8>>)> {
     Some((cursor, keys))
 }
 
-/// What `TIME` answers: seconds and microseconds.
+/// Converts an answer of `TIME`, which is seconds and microseconds, to milliseconds.
 fn time_ms(answer: &Value<'_>) -> Option<i64> {
     let mut parts = answer.items().map(|part| std::str::from_utf8(part.text()?).ok()?.parse::<i64>().ok());
     Some(parts.next()?? * 1000 + parts.next()?? / 1000)
@@ -184,7 +185,7 @@ fn odd(verb: &str) -> Trouble {
     Trouble::Refused(format!("it answers {verb} with something else"))
 }
 
-/// What an error means for the connection, and what helps where that is known.
+/// Returns what an error means for the connection, with a remedy if one is known.
 fn trouble(error: &[u8]) -> Trouble {
     let words = text(error);
     if error.starts_with(b"LOADING") || error.starts_with(b"BUSY ") || error.starts_with(b"MASTERDOWN") {
@@ -198,7 +199,7 @@ fn trouble(error: &[u8]) -> Trouble {
     Trouble::Refused(format!("it refuses: {words}{remedy}"))
 }
 
-/// What a server said, in a message.
+/// Returns a server's words as text for a message.
 fn text(bytes: &[u8]) -> String {
     const BYTES_MAX: usize = 120;
     bytes[..bytes.len().min(BYTES_MAX)].escape_ascii().to_string()

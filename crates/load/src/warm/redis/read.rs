@@ -18,7 +18,7 @@ use crate::warm::link::Trouble;
 /// A hash with more fields is read page by page, so that the server is never kept long.
 const FIELDS_AT_ONCE_MAX: i64 = 1_000;
 
-/// What the reader has a use for.
+/// Kinds of values that the reader can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::warm) struct Wanted {
     /// Hashes.
@@ -43,7 +43,7 @@ pub(in crate::warm) enum Others {
 /// Bytes that a field of a hash is taken for where the server does not say.
 const FIELD_BYTES: u64 = 256;
 
-/// When a key expires, and how much later that may be, in milliseconds.
+/// Time at which a key expires, and how much later that may be, in milliseconds.
 type Expiry = Option<(UnixMillis, u64)>;
 
 /// A key that holds no string.
@@ -54,7 +54,7 @@ struct Kept {
     bytes: u64,
 }
 
-/// What is known of a key before its value is read.
+/// Facts about a key that are known before its value is read.
 enum Known {
     /// A string of so many bytes, or nothing at all.
     String(u64),
@@ -159,7 +159,7 @@ impl Redis {
         self.put(&[if self.has_expire_time { b"PEXPIRETIME" } else { b"PTTL" }, key]);
     }
 
-    /// What [`Self::put_expiry`], which was sent at `sent`, is answered with, by this host's clock.
+    /// Reads the answer to [`Self::put_expiry`], which was sent at `sent`. The result is by this host's clock.
     fn expiry(&mut self, sent: UnixMillis) -> Result<Expiry, Trouble> {
         let (is_instant, skew_ms) = (self.has_expire_time, self.skew_ms);
         self.answer(|answer| match answer {
@@ -257,7 +257,7 @@ impl Redis {
     }
 }
 
-/// How a key that holds no string is read.
+/// Way in which a key that holds no string is read.
 enum Way {
     Whole,
     Pages,
@@ -270,7 +270,7 @@ enum Way {
 fn way(kept: &Kept, wanted: Wanted) -> Way {
     match (kept.kind.as_str(), wanted.others) {
         ("none", _) => Way::None,
-        // It was deleted and made anew as a string just now.
+        // The key was deleted and recreated as a string just now.
         ("string", _) => Way::Unfit("its type changed while it was read".to_owned()),
         ("hash", _) if !wanted.hashes => Way::Unfit("hash: the target knows strings only".to_owned()),
         ("hash", _) if kept.fields <= FIELDS_AT_ONCE_MAX => Way::Whole,
@@ -287,7 +287,7 @@ fn item(key: &[u8], value: Value, expiry: Expiry) -> Found {
     Found::Item(Item { key: key.to_vec(), value, client_flags: 0, expire_at, expire_slack_ms })
 }
 
-/// What `HGETALL` answers; `None` if the hash is gone.
+/// Returns the hash in an answer to `HGETALL`; `None` if the hash is gone.
 fn hash(answer: &Answer<'_>) -> Option<Value> {
     let mut elements = Vec::new();
     listed(answer, &mut elements)?;

@@ -21,10 +21,10 @@ use crate::warm::target::Stored;
 const BUILT: &[u8] = b"gannet:warm:";
 /// Fields in one `HSET`.
 const FIELDS_AT_ONCE_MAX: usize = 1_000;
-/// How long what was left half-built by a connection that broke is kept.
+/// Lifetime in milliseconds of a half-built key that a broken connection left behind.
 const LEFT_MS: u64 = 600_000;
 
-/// How many answers a key's requests have, and which of them says what became of it.
+/// Number of answers to a key's requests, and the answer that reports the key's outcome.
 struct Sent {
     at: usize,
     answers: usize,
@@ -67,7 +67,7 @@ impl Redis {
         for Sent { at, answers, telling } in sent {
             for answer in 0..answers {
                 let told = self.answer(|answer| told(&answer))?;
-                // What was refused before the telling answer can not have become whole by it.
+                // If a request was refused before the deciding answer, that answer cannot have made the key whole.
                 if answer == telling || matches!(told, Stored::Refused(_)) {
                     outcomes[at].get_or_insert(told);
                 }
@@ -138,7 +138,7 @@ impl Redis {
         let built = [BUILT, &item.key].concat();
         self.put(&[b"DEL", &built]);
         let mut answers = 1 + self.put_pages(&built, fields);
-        // Until it has its name it goes by itself, should nobody come back for it.
+        // Until the key has its name it expires by itself, in case no process resumes the copy.
         let left = UnixMillis::now().plus_ms(LEFT_MS);
         let at = self.at(item.expire_at.unwrap_or(left));
         CommandLine::new(self.link.out(), 3).arg(b"PEXPIREAT").arg(&built).number(at);
@@ -177,12 +177,12 @@ impl Redis {
             CommandLine::new(self.link.out(), 3).arg(b"PEXPIREAT").arg(&item.key).number(at);
             answers += 1;
         }
-        // The first field tells whether the hash was there, and the number of new ones says the same of overwriting.
+        // The first field shows whether the hash was there. With overwriting, the number of new fields shows the same.
         (answers, usize::from(overwrite))
     }
 }
 
-/// What one answer says.
+/// Returns the outcome that one answer reports.
 fn told(answer: &Answer<'_>) -> Result<Stored, Trouble> {
     Ok(match answer {
         Answer::Null | Answer::Int(0) => Stored::There,

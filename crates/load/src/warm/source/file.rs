@@ -27,7 +27,7 @@ pub(in crate::warm) struct Entries {
     sum: Option<u64>,
     /// Behind the last entry that was read.
     mark: Mark,
-    /// Why reading ended: told when what was read before is taken.
+    /// Reason why reading ended. It is reported when what was read before is taken.
     fault: Option<Fault>,
 }
 
@@ -100,7 +100,7 @@ impl Entries {
                 taken
             });
             if entry.is_err() && taken {
-                // Its value can not be read, so it is no key of what can be.
+                // Its value cannot be read, so it does not count among the readable keys.
                 counts.seen -= 1;
             }
             let entry = match entry {

@@ -24,7 +24,7 @@ pub(in crate::warm) struct Keys {
     bytes: u64,
 }
 
-/// Where the list is kept beside a journal.
+/// Returns the path of the list that is kept beside a journal.
 fn list_path(job: &Job) -> Option<PathBuf> {
     let journal = job.journal.as_ref()?;
     let mut name = journal.clone().into_os_string();

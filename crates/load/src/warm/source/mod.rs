@@ -36,7 +36,7 @@ pub(super) enum Position {
     },
     /// In the walk over a Redis server's keys.
     Cursor {
-        /// What `SCAN` goes on from.
+        /// Cursor from which `SCAN` goes on.
         cursor: u64,
         /// The walk is over.
         is_over: bool,
@@ -45,7 +45,7 @@ pub(super) enum Position {
     },
     /// In a file.
     File {
-        /// Where.
+        /// Position in the file.
         mark: Mark,
         /// The file's length and checksum, by which it is known again.
         bytes: u64,
@@ -54,7 +54,7 @@ pub(super) enum Position {
     },
 }
 
-/// What is asked of a source.
+/// Options of a read from a source.
 pub(super) struct Ask<'a> {
     /// Keys that are copied.
     pub choice: &'a Choice,
@@ -64,14 +64,14 @@ pub(super) struct Ask<'a> {
     pub keys_max: usize,
     /// Bytes in a batch, one larger item aside.
     pub bytes_max: u64,
-    /// Who gets them.
+    /// Target that gets the items.
     pub target: &'a Target,
     /// They are compared with what the target has, not stored.
     pub to_compare: bool,
 }
 
 impl Ask<'_> {
-    /// Whether `key` is looked at; what is not is counted.
+    /// Returns whether `key` is looked at. Keys that are not are counted.
     fn takes(&self, key: &[u8], counts: &mut Counts) -> bool {
         if !self.sample.takes(key) {
             return false;
@@ -89,7 +89,7 @@ impl Ask<'_> {
     }
 }
 
-/// Where items come from.
+/// Source of items.
 pub(super) enum Source {
     Memcached(memcached::Keys),
     Redis(redis::Walk),
@@ -118,7 +118,7 @@ impl Source {
         }
     }
 
-    /// Where it is; `None` in the middle of what can not be gone on from.
+    /// Returns the current position; `None` in the middle of a part from which a copy cannot resume.
     pub fn position(&self) -> Option<Position> {
         match self {
             Self::Memcached(keys) => Some(keys.position()),
@@ -157,7 +157,7 @@ impl Source {
         }
     }
 
-    /// It tells when an item expires to the second only.
+    /// Returns whether the source reports expiries to the second only.
     pub const fn counts_seconds(&self) -> bool {
         matches!(self, Self::Memcached(_))
     }

@@ -43,7 +43,7 @@ impl Lengths {
         }
     }
 
-    /// The same for every word.
+    /// Returns the length if it is fixed, so that every word has it.
     pub fn fixed(&self) -> Option<u64> {
         if let Kind::Fixed(bytes) = self.0 { Some(bytes) } else { None }
     }

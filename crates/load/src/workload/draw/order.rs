@@ -3,7 +3,7 @@
 //! Numbers from 0 below the space's count are its keys. Where popularity goes by rank, ranks are scattered over the
 //! numbers, so that popular keys do not lie beside each other in a store that was filled in order.
 //!
-//! A request for several keys is one number, its base, from which [`Chooser::nth`] tells every key: what an answer is
+//! A request for several keys is one number, its base, from which [`Chooser::nth`] derives every key: what an answer is
 //! to be compared with needs no memory.
 
 use base::prng::{Prng, split_mix};
@@ -46,8 +46,8 @@ impl Part {
     /// No numbers at all.
     pub const EMPTY: Self = Self { first: 0, stride: 1, count: 0 };
 
-    /// What thread `thread` of `threads` takes of `count` numbers. With more threads than numbers, some
-    /// share one: none has nothing.
+    /// Returns the part of `count` numbers that thread `thread` of `threads` takes. With more threads than numbers,
+    /// some threads share one number: no thread is left without.
     pub fn new(count: u64, thread: u64, threads: u64) -> Self {
         let first = thread % threads.min(count);
         Self { first, stride: threads, count: (count - first).div_ceil(threads) }
@@ -110,7 +110,7 @@ impl Chooser {
         }
     }
 
-    /// A number from which [`Chooser::nth`] tells `many` keys.
+    /// Draws a number from which [`Chooser::nth`] derives `many` keys.
     pub fn draw_many(&mut self, prng: &mut Prng, many: u64) -> u64 {
         match &mut self.kind {
             Kind::Sequential { next } => {
@@ -193,7 +193,7 @@ impl Scatter {
         Self { bound, mask: if bits == 64 { u64::MAX } else { (1 << bits) - 1 }, shift: bits.div_ceil(2).max(1) }
     }
 
-    /// Where `number`, which is below the bound, goes: below the bound, and no other number goes there.
+    /// Returns the place of `number`. Both are below the bound, and no other number has the same place.
     #[inline]
     pub fn place(self, mut number: u64) -> u64 {
         loop {

@@ -18,9 +18,9 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Why a file is no distribution.
 #[derive(Debug)]
 pub struct Wrong {
-    /// What is wrong, with the file and the line.
+    /// Description of the fault, with the file and the line.
     pub what: String,
-    /// What to do.
+    /// Remedy for the fault.
     pub remedy: String,
 }
 

@@ -69,7 +69,7 @@ impl Workload {
     }
 }
 
-/// What the file at `path` holds, or what is wrong with it and what to do.
+/// Returns the text of the file at `path`, or what is wrong with it and what to do.
 pub(crate) fn text_of(path: &Path, bytes_max: u64) -> Result<String, (String, &'static str)> {
     let remedy = "name a file that is there and may be read";
     let file = std::fs::File::open(path).map_err(|error| (format!("the file can not be opened ({error})"), remedy))?;

@@ -1,7 +1,7 @@
 //! Reads tables of a TOML document: every fault at once, each with its line, what is wrong and what to do.
 //!
-//! A [`Section`] notes which keys were asked for; [`Reader::end`] then finds those that nobody asked for. The place of
-//! every value is kept under its path, so that faults which are found later get their line too.
+//! A [`Section`] notes which keys were requested; [`Reader::end`] then finds those that were not. The place of every
+//! value is kept under its path, so that faults which are found later get their line too.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -43,7 +43,7 @@ impl<'d, 't> Section<'d, 't> {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// Whether it has `key`, which is thereby asked for.
+    /// Returns whether the section has `key`, and notes it as requested.
     pub fn has(&mut self, key: &'static str) -> bool {
         self.asked.push(key);
         self.table.get(key).is_some()
@@ -114,7 +114,7 @@ impl<'t> Reader<'t> {
         faults
     }
 
-    /// Whether anything was wrong.
+    /// Returns whether any fault was found.
     pub fn has_faults(&self) -> bool {
         !self.faults.is_empty()
     }
@@ -352,7 +352,7 @@ impl<'t> Reader<'t> {
         Some(entries)
     }
 
-    /// Notes the keys of `section` that nobody asked for.
+    /// Notes the keys of `section` that were never requested.
     pub fn end(&mut self, mut section: Section<'_, 't>) {
         section.asked.dedup();
         for (key, _) in section.table.iter() {

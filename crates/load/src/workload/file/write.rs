@@ -10,10 +10,10 @@ use crate::tls;
 use crate::workload::model::{Arrivals, Command, KeySpace, Order, Pace, Placement, Sizes, Step, Verb, Workload};
 use crate::workload::units::Share;
 
-/// Where the text has the password looked for.
+/// Environment variable to which the text refers for the password.
 pub const PASSWORD_VARIABLE: &str = "GANNET_LOAD_PASSWORD";
 
-/// What is done with a password.
+/// Treatment of a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Password {
     /// It is written, for whom it is meant.

@@ -1,8 +1,8 @@
-//! Meta's caches: popularity by groups of keys, sizes of keys and values, and the share of reads for keys that nobody
-//! asks for again.
+//! Meta's caches: popularity by groups of keys, sizes of keys and values, and the share of reads for keys that are not
+//! requested again.
 //!
-//! The keys are those of the popularity file. They are read look-aside. A key of fewer bytes than all of them need to
-//! be told apart is made that long, and one is not longer than memcached takes.
+//! The keys are those of the popularity file. They are read look-aside. A key that is too short to be distinguished
+//! from all the others is lengthened as far as needed. No key is longer than memcached accepts.
 
 use super::super::file::distribution;
 use super::super::key;

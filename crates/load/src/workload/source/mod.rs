@@ -44,7 +44,7 @@ const FIELD_SHIFT: u32 = 48;
 /// Bytes of an error's words that are kept.
 const SAID_BYTES_MAX: usize = 320;
 
-/// What was counted beyond the figures of each request.
+/// Counts beyond the figures of each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Keys that reads found.
@@ -61,13 +61,14 @@ pub struct Tally {
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     route: usize,
-    /// The key's number; of several keys the base that tells them; of a hash with the first field's number above it.
+    /// The key's number; of several keys the base from which they are derived; of a hash with the first field's number
+    /// above it.
     key: u64,
     /// The token that a swap compares.
     token: u64,
 }
 
-/// What answers call for.
+/// Follow-up requests that answers call for.
 #[derive(Debug)]
 struct Follow {
     queue: VecDeque<Plan>,
@@ -164,7 +165,7 @@ impl Source {
         }
     }
 
-    /// What was counted beyond the figures of each request.
+    /// Returns the counts beyond the figures of each request.
     pub const fn tally(&self) -> Tally {
         self.follow.tally
     }
@@ -190,7 +191,7 @@ impl Source {
         Plan { route: at, key, token: 0 }
     }
 
-    /// What an error calls for that says which node has the key: the request goes there, where it is a target.
+    /// Handles an error that names the node which has the key: the request goes there if the node is a target.
     fn elsewhere(&mut self, pending: &mut Pending) -> Option<Progress> {
         let redirect = protocol::resp::client::Redirect::new(&self.follow.said)?;
         let target = self.ring.node(redirect.host, redirect.port)?;
@@ -245,7 +246,7 @@ struct Draft<'d> {
     route: &'d Route,
     space: &'d Space,
     plan: Plan,
-    /// What a value that it stores is marked with.
+    /// Version with which a stored value is marked.
     version: u64,
     /// Room for a key's text.
     key: &'d mut Vec<u8>,
@@ -405,7 +406,7 @@ struct Reading<'r> {
 }
 
 impl Reading<'_> {
-    /// The server told of an error, with `words`.
+    /// Notes that the server reported an error, with `words`.
     fn failed(&mut self, words: &[u8]) {
         self.state.failed();
         let said = &mut self.follow.said;

@@ -10,7 +10,7 @@ use crate::traffic::{Outcome, Pending, Progress};
 
 const ROUTE_BITS: u32 = 12;
 const INDEX_BITS: u32 = 14;
-/// The most parts of an answer that are told apart.
+/// The most parts of an answer that are counted separately.
 pub const INDEX_MAX: u32 = (1 << INDEX_BITS) - 1;
 const REST_BITS: u32 = 40;
 const REST_MAX: u64 = (1 << REST_BITS) - 1;
@@ -21,7 +21,7 @@ const HEAD: u32 = 1 << 26;
 const WRONG: u32 = 1 << 27;
 /// A key was not there.
 const MISSED: u32 = 1 << 28;
-/// The server told of an error.
+/// The server reported an error.
 const FAILED: u32 = 1 << 29;
 /// The rest of the present value is not compared.
 const SKIP: u32 = 1 << 30;
@@ -75,7 +75,7 @@ impl State {
         self.flags = (self.flags & !(HEAD | SKIP)) | if verify { HEAD } else { SKIP };
     }
 
-    /// Whether the present value is compared.
+    /// Returns whether the present value is compared.
     #[inline]
     pub fn compares(&self) -> bool {
         self.flags & SKIP == 0
@@ -116,12 +116,12 @@ impl State {
         self.flags |= MISSED;
     }
 
-    /// The server told of an error.
+    /// Notes that the server reported an error.
     pub fn failed(&mut self) {
         self.flags |= FAILED;
     }
 
-    /// What is filed when the answer is whole.
+    /// Returns the progress of a request whose answer is whole.
     pub fn done(&self, value_bytes: u64) -> Progress {
         let has = |flag| self.flags & flag != 0;
         let outcome = match () {
@@ -149,7 +149,7 @@ impl State {
         self.flags &= !ASKED;
     }
 
-    /// The answer begins anew, since the request is sent again.
+    /// Resets the progress of the answer, since the request is sent again.
     pub fn forget_answer(&mut self) {
         (self.index, self.cursor, self.rest) = (0, 0, 0);
         self.flags &= ASKED;
@@ -160,7 +160,7 @@ impl State {
         self.flags & MISSED != 0
     }
 
-    /// The server told of an error.
+    /// Returns whether the server reported an error.
     pub fn has_failed(&self) -> bool {
         self.flags & FAILED != 0
     }

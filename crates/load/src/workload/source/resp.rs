@@ -237,7 +237,7 @@ impl Reading<'_> {
         self.state.index = self.state.index.saturating_add(1).min(super::progress::INDEX_MAX);
     }
 
-    /// What an answer begins with.
+    /// Handles the head with which an answer begins.
     fn first(&mut self, verb: Verb, head: Head<'_>) -> Result<(), &'static str> {
         let many = verb == Verb::Get && self.route.keys > 1;
         let number = self.pending.key & ((1 << FIELD_SHIFT) - 1);
@@ -295,7 +295,7 @@ impl Reading<'_> {
         }
     }
 
-    /// What the present value is to be marked with.
+    /// Returns the mark that the present value must have.
     fn mark(&self, verb: Option<Verb>) -> u64 {
         let number = self.pending.key & ((1 << FIELD_SHIFT) - 1);
         let field = (self.pending.key >> FIELD_SHIFT) as u32;

@@ -17,17 +17,17 @@ pub struct Route {
     pub keys: u32,
     /// Fields that a hash verb names; 0: all.
     pub fields: u32,
-    /// What a RESP counter goes up or down by.
+    /// Amount by which a RESP counter goes up or down.
     pub delta: u64,
-    /// What is sent.
+    /// Form in which the request is sent.
     pub wire: Wire,
-    /// What answers it, where memcached's words do.
+    /// Kind of answer, if memcached's words answer it.
     pub expect: Expect,
     /// A key that was not there is stored.
     pub fills: bool,
     /// The key's whole value is stored: a new key where the order has new ones.
     pub stores: bool,
-    /// What changes a key that was read: a store with its token, a change of a hash.
+    /// Route of the change to a key that was read: a store with its token, a change of a hash.
     pub swap: Option<usize>,
     /// The change follows whether the key was there or not, and needs no token.
     pub swaps_always: bool,
@@ -43,14 +43,14 @@ pub enum Wire {
     },
     /// `set` and its kin; with `compare` it is `cas`.
     Store {
-        /// What is done about the item that is there.
+        /// Treatment of an item that is already there.
         mode: StoreMode,
         /// Only with the token that was read.
         compare: bool,
     },
     /// `incr` and `decr`.
     Arith {
-        /// How much.
+        /// Amount of the change.
         delta: u64,
         /// Down instead of up.
         decrement: bool,
@@ -103,7 +103,8 @@ fn flags(text: &str) -> Flags {
     text.split_ascii_whitespace().map(|flag| (flag.as_bytes()[0], flag.as_bytes()[1..].into())).collect()
 }
 
-/// What answers a raw line of memcached's, by its first words; `None` if no line tells when the answer is whole.
+/// Returns the kind of answer to a raw line of memcached's, by its first words. Returns `None` if no line shows when
+/// the answer is whole.
 pub fn expect_of(line: &str) -> Option<Expect> {
     let mut words = line.split_ascii_whitespace();
     let first = words.next()?;
@@ -151,7 +152,7 @@ pub struct Routes {
     pub weights: Vec<f64>,
     /// Of each space, the route that stores a key which was missed.
     pub fill: Vec<usize>,
-    /// What a new connection says, in order.
+    /// Routes of the requests that a new connection sends first, in order.
     pub greet: Vec<usize>,
     /// The names.
     pub names: Names,

@@ -17,13 +17,13 @@ use super::route::{Route, Wire};
 /// memcached takes longer times to live than this for instants.
 const RELATIVE_S_MAX: u64 = 30 * 86_400;
 
-/// What a counter begins with.
+/// Initial value of a counter.
 const COUNTER: &[u8] = b"0";
 
 /// A key space of one thread.
 #[derive(Debug)]
 pub struct Space {
-    /// How keys are spelled.
+    /// Spelling of the keys.
     pub text: KeyText,
     /// The bodies of values.
     pub values: Arc<Values>,
@@ -112,7 +112,7 @@ impl Space {
         }
     }
 
-    /// What a value is marked with.
+    /// Returns the mark of a value.
     pub fn mark(&self, number: u64, field: u32) -> u64 {
         let mark = self.text.mark(number);
         if self.is_hash { split_mix(mark ^ u64::from(field)) } else { mark }

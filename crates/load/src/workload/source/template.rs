@@ -48,7 +48,7 @@ impl Template {
         }
     }
 
-    /// Whether it has a place for a value.
+    /// Returns whether the template has a place for a value.
     pub fn has_data(&self) -> bool {
         self.parts.contains(&Part::Data)
     }

@@ -12,7 +12,7 @@ pub struct Decoder {
     rest: u64,
 }
 
-/// What came next.
+/// The next part of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'b> {
     /// A reply line. Where it announces a value, its pieces and [`Event::ValueEnd`] follow.
@@ -26,7 +26,7 @@ pub enum Event<'b> {
 /// One step of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<'b> {
-    /// What came.
+    /// The part that was read.
     pub event: Event<'b>,
     /// Bytes of the buffer that are used up: at least 1.
     pub consumed: usize,
@@ -44,13 +44,13 @@ impl Decoder {
         Self { expect, rest: 0 }
     }
 
-    /// Where a decoder was whose [`Decoder::rest`] this is.
+    /// Returns a decoder in the state whose [`Decoder::rest`] this is.
     #[inline]
     pub const fn resume(expect: Expect, rest: u64) -> Self {
         Self { expect, rest }
     }
 
-    /// What is expected.
+    /// Returns the kind of answer that is expected.
     #[inline]
     pub const fn expect(&self) -> Expect {
         self.expect
@@ -120,7 +120,7 @@ impl Decoder {
 pub struct Hit<'b> {
     /// The key.
     pub key: &'b [u8],
-    /// What the client stored with the value.
+    /// The flags that the client stored with the value.
     pub client_flags: u32,
     /// The value.
     pub value: &'b [u8],

@@ -1,4 +1,4 @@
-//! What dumps and `me` tell of items.
+//! The facts of items in dumps and in replies to `me`.
 
 use super::garbage::Garbage;
 use crate::memcache::key::{KEY_BASE64_BYTES_MAX, KEY_BYTES_MAX, KeyScratch, MetaKey};

@@ -123,7 +123,7 @@ fn put_number(place: &mut [u8], value: u64, digits: usize) -> &mut [u8] {
     rest
 }
 
-/// What is behind the key of a storage command, in any form.
+/// Writes the words behind the key of a storage command, in any form.
 fn store_words(sink: &mut impl Sink, store: &Store<'_>) {
     sink.put(b" ");
     put_u64(sink, store.client_flags.into());

@@ -2,7 +2,7 @@
 
 use super::reply::{MetaCode, Reply};
 
-/// What answers a request, and where its answer ends.
+/// The replies that answer a request, and the reply that ends its answer.
 ///
 /// | expected | replies before the last | last reply |
 /// |---|---|---|
@@ -52,7 +52,7 @@ pub enum Expect {
     Mgdump,
 }
 
-/// Where in an answer a reply stands.
+/// The place of a reply in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// More of the answer follows.
@@ -86,7 +86,7 @@ impl Expect {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Where in the answer `reply` stands.
+    /// Returns the place of `reply` in the answer.
     #[inline]
     pub fn place(self, reply: &Reply<'_>) -> Place {
         use Place::{Before, Foreign, Last};

@@ -31,7 +31,7 @@ impl Garbage {
         Self::Unexpected,
     ];
 
-    /// The same in words.
+    /// Returns a description in words.
     pub const fn text(self) -> &'static str {
         match self {
             Self::LineTooLong => "a reply line without an end in 4096 bytes",

@@ -12,14 +12,14 @@ use crate::number::{parse_u32, parse_u64};
 /// The longest reply line that is read, its end included.
 pub const REPLY_LINE_BYTES_MAX: usize = 4096;
 
-/// What a receive buffer begins with.
+/// The beginning of a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'b> {
     /// Not a whole line yet.
     Incomplete,
     /// A reply line. The value of one that announces a value follows behind `consumed`.
     Reply {
-        /// What the line says.
+        /// The reply in the line.
         reply: Reply<'b>,
         /// Its bytes, its end included.
         consumed: usize,
@@ -68,14 +68,14 @@ pub enum Reply<'b> {
     Meta {
         /// Which.
         code: MetaCode,
-        /// What was asked for.
+        /// The facts that the request asked for.
         flags: MetaFlags<'b>,
     },
     /// `VA`: a value of `len` bytes follows.
     MetaValue {
         /// Bytes of the value, without its line end.
         len: u32,
-        /// What was asked for.
+        /// The facts that the request asked for.
         flags: MetaFlags<'b>,
     },
     /// `MN`.
@@ -100,7 +100,7 @@ pub enum Reply<'b> {
 pub struct ValueHeader<'b> {
     /// The key.
     pub key: &'b [u8],
-    /// What the client stored with the value.
+    /// The flags that the client stored with the value.
     pub client_flags: u32,
     /// Bytes of the value, without its line end.
     pub len: u32,
@@ -108,7 +108,7 @@ pub struct ValueHeader<'b> {
     pub cas: Option<u64>,
 }
 
-/// What a meta reply without a value says.
+/// The outcome that a meta reply without a value reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MetaCode {
     /// `HD`: done, or found without its value asked for.
@@ -249,14 +249,14 @@ pub(super) fn plain_value(buf: &[u8]) -> Option<(ValueHeader<'_>, usize)> {
     Some((ValueHeader { key, client_flags, len, cas: None }, buf.len() - rest.len()))
 }
 
-/// What is behind the code of a meta reply.
+/// Reads the rest of a meta reply, behind its code.
 #[inline(always)]
 fn plain_meta(code: MetaCode, behind: &[u8]) -> Option<(Reply<'_>, usize)> {
     let (flags, taken) = plain_flags(behind)?;
     Some((Reply::Meta { code, flags }, 2 + taken))
 }
 
-/// What is behind the code of a meta reply with a value, in a buffer of `buf_len` bytes.
+/// Reads the rest of a meta reply with a value, behind its code, in a buffer of `buf_len` bytes.
 #[inline(always)]
 fn plain_meta_value(buf_len: usize, behind: &[u8]) -> Option<(Reply<'_>, usize)> {
     let (len, behind) = plain_number(behind)?;
@@ -302,7 +302,7 @@ pub(super) fn reply_line(buf: &[u8]) -> Parsed<'_> {
     }
 }
 
-/// What a line without its end says.
+/// Reads the reply in a line without its end.
 fn line(text: &[u8]) -> Result<Reply<'_>, Garbage> {
     let (word, rest) = match text.iter().position(|byte| *byte == b' ') {
         Some(at) => (&text[..at], Some(&text[at + 1..])),

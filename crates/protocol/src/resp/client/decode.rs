@@ -4,10 +4,11 @@ use super::garbage::Garbage;
 use super::head::{self, Head, ParsedHead, VALUES_MAX};
 use crate::resp::number;
 
-/// Reads one reply. It is how many replies within it, itself included, are still to come, and how much of a string.
+/// Reads one reply. Its state is the number of replies within it, itself included, that are still to come, and the part
+/// of a string that is.
 ///
-/// A message out of band ([`Head::Push`]) may come where a reply is awaited. It is read as a reply of its own: who sees
-/// one begin knows that the request's reply is still to come, and begins a decoder anew.
+/// A message out of band ([`Head::Push`]) may come where a reply is awaited. It is read as a reply of its own. A caller
+/// that sees one begin knows that the request's reply is still to come, and begins a new decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoder {
     /// Replies still to come; 0 when the reply is whole.
@@ -18,7 +19,7 @@ pub struct Decoder {
     rest: u64,
 }
 
-/// What came next.
+/// The next part of a reply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'b> {
     /// The head of a reply. Where it announces a string, its pieces and [`Event::BulkEnd`] follow; where it announces
@@ -33,7 +34,7 @@ pub enum Event<'b> {
 /// One step of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step<'b> {
-    /// What came.
+    /// The part that was read.
     pub event: Event<'b>,
     /// Bytes of the buffer that are used up: at least 1.
     pub consumed: usize,

@@ -46,7 +46,7 @@ impl Garbage {
         Self::Verbatim,
     ];
 
-    /// The same in words.
+    /// Returns a description in words.
     pub const fn text(self) -> &'static str {
         match self {
             Self::UnknownType => "a reply that begins with the byte of no RESP type",

@@ -6,7 +6,7 @@ use crate::resp::number::{self, Line};
 /// The most replies within one, those within them included, that are outstanding at a time.
 pub const VALUES_MAX: u32 = (1 << 31) - 1;
 
-/// What a reply begins with.
+/// The beginning of a reply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Head<'b> {
     /// A simple string.
@@ -62,7 +62,7 @@ impl Head<'_> {
     }
 }
 
-/// What a receive buffer begins with.
+/// The beginning of a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParsedHead<'b> {
     /// Not a whole line yet.

@@ -54,7 +54,7 @@ impl<'b> Value<'b> {
         }
     }
 
-    /// What is within an array, map, set or message: nothing in anything else.
+    /// Returns the replies within an array, map, set or message; anything else has none.
     pub const fn items(&self) -> Items<'b> {
         match self {
             Self::Array(items) | Self::Map(items) | Self::Set(items) | Self::Push(items) => *items,
@@ -90,7 +90,7 @@ impl<'b> Iterator for Items<'b> {
 
 impl ExactSizeIterator for Items<'_> {}
 
-/// What a receive buffer begins with.
+/// The beginning of a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParsedValue<'b> {
     /// Not a whole reply yet.
@@ -123,7 +123,7 @@ struct Level {
     attribute: bool,
 }
 
-/// How many bytes the reply at the start of `buf` has, after checking all of it. `None`: not all there.
+/// Returns the length in bytes of the reply at the start of `buf`, after checking all of it. `None`: not all there.
 fn extent(buf: &[u8]) -> Result<Option<usize>, Garbage> {
     let mut levels = [Level { left: 0, attribute: false }; DEPTH_MAX + 1];
     let (mut depth, mut at, mut left_in_all) = (0, 0, 1);
@@ -179,7 +179,7 @@ fn extent(buf: &[u8]) -> Result<Option<usize>, Garbage> {
     }
 }
 
-/// Where a string of `len` bytes and its line end are over. `None`: not all there.
+/// Returns the end of a string of `len` bytes and its line end. `None`: not all there.
 fn string_end(buf: &[u8], len: usize) -> Result<Option<usize>, Garbage> {
     match buf.get(len..) {
         None | Some([] | [b'\r']) => Ok(None),
@@ -231,7 +231,7 @@ fn read(buf: &[u8]) -> (Value<'_>, usize) {
     }
 }
 
-/// How many bytes `left` checked replies have.
+/// Returns the length in bytes of `left` checked replies.
 fn skip(buf: &[u8], mut left: u64) -> usize {
     let mut at = 0;
     while left > 0 {

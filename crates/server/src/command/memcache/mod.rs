@@ -48,8 +48,8 @@ use super::large::LargeSet;
 
 pub use stats::command_totals;
 
-/// The version that clients are told: the memcached whose protocol this is, then our own. Clients and tools compare the
-/// three numbers to decide which commands they may send and how strict a server is.
+/// The version that the server reports to clients: the memcached whose protocol this is, then our own. Clients and
+/// tools compare the three numbers to decide which commands they may send and how strict a server is.
 pub const VERSION: &str = concat!("1.6.45-gannet-", env!("CARGO_PKG_VERSION"));
 
 /// Room for the longest reply that is one line, and for the end of a retrieval behind it, in bytes.
@@ -59,16 +59,16 @@ const _: () = assert!(reply::META_LINE_BYTES_MAX + 32 <= LINE_ROOM);
 const _: () = assert!(reply::ITEM_FACTS_BYTES_MAX + 32 <= LINE_ROOM);
 const _: () = assert!(reply::VALUE_HEADER_BYTES_MAX + 32 <= LINE_ROOM);
 
-/// What the protocol keeps of a connection between calls.
+/// The state that the protocol retains of a connection between calls.
 #[derive(Default)]
 pub struct SessionState {
-    /// Where the key of its request is.
+    /// Namespace of the key of its request.
     pub(super) namespace: Namespace,
-    /// Where its listener's are.
+    /// Namespace of its listener.
     home: Namespace,
-    /// What has to be looked at before its requests are done, as in [`WorkerContext::guards`].
+    /// Checks to make before its requests are done, as bits of [`WorkerContext::guards`].
     guards: u32,
-    /// The request at hand counts among the operations of a second already.
+    /// True if the current request is already counted among the operations of a second.
     is_paid: bool,
     /// Bytes of input that belong to a request that was refused; without end in a watcher.
     swallow: u64,
@@ -89,12 +89,13 @@ pub struct SessionState {
 }
 
 impl SessionState {
-    /// That of a new connection.
+    /// Returns the state of a new connection.
     pub(super) fn of(namespace: Namespace) -> Self {
         Self { namespace, home: namespace, guards: Self::guards_of(namespace), ..Self::default() }
     }
 
-    /// Gives back what the connection holds in the store and among the watchers. Call it once, when it ends.
+    /// Releases what the connection holds in the store and among the watchers. The caller calls it once, when the
+    /// connection ends.
     pub fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) {
         if let Some(storing) = self.large.take() {
             storing.large.end(turn, ctx);
@@ -108,12 +109,12 @@ impl SessionState {
         self.large.as_ref().map(|storing| &storing.large)
     }
 
-    /// The same, to receive into.
+    /// Returns the value that is arriving, to receive into.
     pub(super) fn large_mut(&mut self) -> Option<&mut LargeSet> {
         self.large.as_mut().map(|storing| &mut storing.large)
     }
 
-    /// True if the input begins with a request, or with a retrieval that is answered in part.
+    /// Returns true if the input begins with a request, or with a retrieval that is answered in part.
     fn is_between_requests(&self) -> bool {
         (self.swallow == 0 || self.watching.is_some())
             && self.lines_done == 0
@@ -147,7 +148,7 @@ impl SessionState {
         self.known = carried.known;
     }
 
-    /// Restores `watch`. False: there are as many watchers as allowed.
+    /// Restores `watch`. Returns false if there are already as many watchers as allowed.
     pub(super) fn take_up(&mut self, carried: &Carried, ctx: &WorkerContext) -> bool {
         if carried.watches != 0 {
             self.watching = Hub::watch_again(&ctx.shared.watch, carried.watches, ctx.worker, ctx.watch.connection);
@@ -156,22 +157,22 @@ impl SessionState {
         carried.watches == 0 || self.watching.is_some()
     }
 
-    /// There are lines for this watcher.
+    /// Returns true if lines wait for this watcher.
     pub(crate) fn has_mail(&self) -> bool {
         self.watching.as_ref().is_some_and(Watching::is_waiting)
     }
 
-    /// Moves what is next of them to the front of `into`; returns how many bytes that was.
+    /// Moves the next of them to the front of `into`; returns how many bytes that was.
     pub(crate) fn take_mail(&self, into: &mut [u8]) -> usize {
         self.watching.as_ref().map_or(0, |watching| watching.take(into))
     }
 
-    /// The request at hand was answered in part.
+    /// Returns true if the current request was answered in part.
     pub(crate) fn is_long(&self) -> bool {
         self.retrieval.is_some() || self.lines_done > 0 || self.dump.is_some()
     }
 
-    /// The connection is a watcher.
+    /// Returns true if the connection is a watcher.
     pub(crate) fn watches(&self) -> bool {
         self.watching.is_some()
     }
@@ -229,7 +230,7 @@ struct Call<'c, 'l> {
     buf: &'c [u8],
     /// Bytes of `buf` consumed.
     at: usize,
-    /// Where the line of the request at hand begins.
+    /// Offset of the line of the current request, in bytes.
     line_at: usize,
     out: &'c mut OutBuffer,
     session: &'c mut SessionState,
@@ -238,7 +239,7 @@ struct Call<'c, 'l> {
     ops: usize,
     /// Each request is looked at before it is done: [`guarded`].
     guarded: bool,
-    /// How many keys are looked up together.
+    /// Most keys that are looked up together.
     run_max: usize,
     /// The `set` that comes next, if there is one.
     next_set: Option<NextSet>,
@@ -343,7 +344,7 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// The same for a meta command.
+    /// Looks at the key of a meta command if it is sampled, before anything is done to it.
     #[inline(always)]
     fn sample_meta(&mut self, meta: &Meta<'c>, is_read: bool) {
         if self.ctx.sampler.takes(1) {
@@ -360,7 +361,7 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// What has not been consumed.
+    /// Returns the input that has not been consumed.
     fn rest(&self) -> &'c [u8] {
         &self.buf[self.at..]
     }
@@ -388,7 +389,7 @@ impl<'c> Call<'c, '_> {
         Ok(())
     }
 
-    /// A command that the server was told to refuse.
+    /// Refuses a command that the configuration disables.
     #[cold]
     fn refused(&mut self, error: Error, quiet: bool, consumed: usize) -> Step {
         self.answer(if quiet { b"" } else { error.wire() }, consumed)

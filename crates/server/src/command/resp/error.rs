@@ -146,7 +146,7 @@ pub(super) enum Fault {
     NoKey,
     /// Source and target are one key.
     SameKey,
-    /// More keys match than one answer tells.
+    /// More keys match than one reply lists.
     TooManyKeys,
     /// An answer that is longer than is kept until its client takes it.
     KeysTooLong,
@@ -155,7 +155,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// The error line, in parts.
+    /// Returns the error line, in parts.
     fn parts(self) -> [&'static str; 3] {
         let whole = match self {
             Self::Arity(name) => return ["ERR wrong number of arguments for '", name, "' command"],
@@ -286,7 +286,8 @@ pub(super) type Line = Fixed<512>;
 const SHOWN_MAX: usize = 128;
 /// Bytes around a word that an error repeats.
 const QUOTES_BYTES: usize = 3;
-/// Where the repeated words of a request end at most in the line of [`unknown`]: what may follow them fits behind.
+/// Offset at which the repeated words of a request end at most in the line of [`unknown`]: what may follow them still
+/// fits.
 const ARGS_END_MAX: usize = 384;
 
 /// Puts what is shown of a word: at most `most` bytes, with a space in place of what would end the line.
@@ -300,8 +301,8 @@ pub(super) fn shown(line: &mut Line, word: &[u8], most: usize) {
 /// 90,000 instructions (case `resp-unknown` of `xtask gate`).
 pub const UNKNOWN_OPS: usize = 24;
 
-/// Answers a command that there is not: names the nearest one, where one is near, and says why one of Redis is not
-/// answered.
+/// Answers an unknown command: names the nearest command, if one is near, and for a command of Redis says why the
+/// server does not have it.
 #[cold]
 pub(super) fn unknown(out: &mut OutBuffer, name: &[u8], args: Args<'_>) {
     let mut line = Line::new();
@@ -385,7 +386,7 @@ mod tests {
     use crate::command::resp::support::ABSENT;
     use protocol::resp::{Limits, Parsed, Parser};
 
-    /// What [`unknown`] answers to a request of these words.
+    /// Returns the length of the reply of [`unknown`] to a request of these words.
     fn answered(words: &[&[u8]]) -> usize {
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
         words.iter().for_each(|word| reply::bulk(&mut bytes, word));

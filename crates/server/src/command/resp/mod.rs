@@ -91,14 +91,14 @@ enum Answers {
     None,
 }
 
-/// What the protocol keeps of a connection between calls.
+/// The state that the protocol retains of a connection between calls.
 #[derive(Default)]
 pub struct SessionState {
-    /// Where its keys are.
+    /// Namespace of its keys.
     pub(super) namespace: Namespace,
-    /// Where its listener's are.
+    /// Namespace of its listener.
     home: Namespace,
-    /// The request at hand counts among the operations of a second already.
+    /// True if the current request is already counted among the operations of a second.
     is_paid: bool,
     parser: Parser,
     version: Version,
@@ -107,7 +107,7 @@ pub struct SessionState {
     known: bool,
     /// Keys or lines of the request at hand that are answered.
     done: u32,
-    /// How many arguments of the request at hand were passed, and how many bytes these take: see [`Call::behind`].
+    /// Arguments of the current request that were passed, and the bytes that these take: see [`Call::behind`].
     passed: (u32, usize),
     /// What the answered ones come to.
     sum: i64,
@@ -115,17 +115,17 @@ pub struct SessionState {
     copying: Option<told::Copying>,
     /// Those that are subscribed know of the change.
     is_published: bool,
-    /// When a request was begun that may take several visits.
+    /// Time at which a request was begun that may take several visits.
     moment: Moment,
     /// All that the request at hand is to store was looked at, and none of it is too long.
     fits: bool,
-    /// What is read changes so often that its key is to be claimed.
+    /// True if the value being read changes so often that its key is to be claimed.
     wants_claim: bool,
-    /// Who its client is.
+    /// The user that its client acts as.
     who: acl::Who,
-    /// How often users had been changed when that was looked at last.
+    /// Count of changes to the users at the last check of `who`.
     seen_changes: u64,
-    /// The same when its client was found to be free to do everything; 0: it was not.
+    /// Count of changes to the users when its client was found to be free to do everything; 0: it was not.
     free_at: u64,
     /// A request of which some is consumed.
     long: Option<Long>,
@@ -135,11 +135,11 @@ pub struct SessionState {
     held_off: bool,
     /// Until when `DEBUG SLEEP` takes, in Unix ms; 0: it is not called.
     sleeps_until_ms: u64,
-    /// What it is sent beside replies, if there is such a thing.
+    /// Messages that the client is sent besides replies, if any.
     aside: Option<Box<Aside>>,
-    /// What is watched and queued.
+    /// Keys that are watched and commands that are queued.
     transaction: Option<Box<transaction::Transaction>>,
-    /// What is executed, before any other request.
+    /// The transaction that is executed, before any other request.
     under_way: Option<Box<transaction::Transaction>>,
     /// A copy of a value in many parts that is under way.
     copy: Option<Box<segment::PartsCopy>>,
@@ -336,17 +336,17 @@ impl<'c> Call<'c, '_> {
         Limits { request_bytes_max: self.ctx.request_bytes_max, long_bytes_min, ..limits }
     }
 
-    /// The same for a request that is waited for, as far as there is a buffer for it.
+    /// Returns the limits for a request that the session waits for, as far as there is a buffer for it.
     fn waiting_limits(&self) -> Limits {
         Limits { long_bytes_min: u32::MAX, ..self.limits() }
     }
 
-    /// What has not been consumed.
+    /// Returns the input that has not been consumed.
     fn rest(&self) -> &'c [u8] {
         &self.buf[self.at..]
     }
 
-    /// Plain requests may be answered in runs: nobody is told of each, and none is refused.
+    /// Returns true if plain requests may be answered in runs: no monitor is sent each of them, and none is refused.
     #[inline(always)]
     fn runs_plain(&self) -> bool {
         let restrained = self.ctx.restrained || self.session.held_off;
@@ -354,14 +354,14 @@ impl<'c> Call<'c, '_> {
         free && !self.is_stranger() && !self.ctx.watch.watched.tells_commands()
     }
 
-    /// Nothing restrains this client but that there are users with fewer rights than its own.
+    /// Returns true if the only restraint is that there are users with fewer rights than this client's.
     #[cold]
     fn is_free(&self) -> bool {
         let others = self.ctx.pause != Pause::None || !self.ctx.shared.config.disabled.is_empty();
         !others && !self.session.held_off && self.session.free_at == self.ctx.user_changes
     }
 
-    /// This connection's client has to say who it is.
+    /// Returns true if this connection's client has to authenticate first.
     fn is_stranger(&self) -> bool {
         !self.session.known && self.ctx.asks
     }
@@ -437,7 +437,7 @@ impl<'c> Call<'c, '_> {
             }
         };
         let quits = matches!(ran, Err(Stop::Quit));
-        // It is counted and told when it is executed.
+        // It is counted and reported when it is executed.
         let queued = matches!(ran, Err(Stop::Queued));
         match ran {
             Ok(()) | Err(Stop::Quit | Stop::Queued) => {}
@@ -451,7 +451,7 @@ impl<'c> Call<'c, '_> {
             }
             Err(Stop::State(state)) => {
                 if self.session.done == 0 || answers != Answers::All {
-                    // It begins anew, or nobody wants what it has said so far.
+                    // It starts over, or the client does not want the reply so far.
                     self.out.truncate(mark);
                 }
                 return Err(state);
@@ -479,7 +479,7 @@ impl<'c> Call<'c, '_> {
         self.session.last = entry.map_or("", |entry| entry.name);
         let line = &self.buf[self.at..];
         self.at += consumed;
-        // A secret may stand in what a stranger sends.
+        // The request of an unauthenticated client may contain a secret.
         let secret = entry.is_some_and(table::Entry::has_secret);
         let line = if self.ctx.asks || secret { &[][..] } else { line };
         self.done(if queued { Command::Other } else { kind }, line);
@@ -548,17 +548,17 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// What the connection's card says.
+    /// Returns what `look` reads from or changes in the connection's card; `None` if there is no card.
     fn card<T>(&self, look: impl FnOnce(&mut Card) -> T) -> Option<T> {
         self.ctx.roster().card(self.ctx.watch.connection, look)
     }
 
-    /// The connection's number: unique among all since the server's start.
+    /// Returns the connection's number, which is unique among all since the server's start.
     fn id(&self) -> u64 {
         self.card(|card| card.id).unwrap_or(0)
     }
 
-    /// Writes down what is called, for a command that tells it.
+    /// Notes the called command on the card, for commands that report it.
     fn note_command(&self, name: &'static str) {
         self.card(|card| card.command = name);
     }
@@ -596,7 +596,7 @@ impl<'c> Call<'c, '_> {
         self.ctx.ops_done(self.out, command, 1, line);
     }
 
-    /// When the request at hand was begun.
+    /// Returns the time at which the current request was begun.
     fn moment(&self) -> Moment {
         if self.beside { self.session.moment } else { self.ctx.moment() }
     }
@@ -620,7 +620,7 @@ impl<'c> Call<'c, '_> {
         reply::int(self.out, number);
     }
 
-    /// Tells those that are subscribed to changes of this key, if that is done.
+    /// Notifies the clients that are subscribed to changes of this key, if notifications are on.
     #[inline]
     fn changed(&mut self, event: Event, key: &[u8]) {
         if self.ctx.watch.watched.tells_changes() {

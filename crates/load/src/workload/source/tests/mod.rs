@@ -12,7 +12,7 @@ use model::Model;
 
 const NOW: UnixMillis = UnixMillis::from_secs(1_700_000_000);
 
-/// How often each verb had each outcome.
+/// Number of times that each verb had each outcome.
 type Counts = BTreeMap<(String, Outcome), u64>;
 
 /// Shows `answer` to `traffic` in pieces of at most `step` bytes, as an engine does; says what came of it.
