@@ -77,7 +77,7 @@ fn serve(memory: &MemoryFile, flash: Option<&FlashFile>, flags: &[&str]) -> Open
     Opened { serving, memcached, resp }
 }
 
-/// What is sent behind each request, and its reply: all before it answers the request.
+/// The request that follows each request, and its reply: all bytes before that are the reply to compare.
 const END: [(&[u8], &[u8]); 2] = [(b"mn\r\n", b"MN\r\n"), (b"ECHO the-end\r\n", b"$7\r\nthe-end\r\n")];
 
 /// Sends `bytes` and returns the whole reply.

@@ -21,7 +21,7 @@ pub struct Cut {
     intervals: Vec<(u64, Latencies)>,
 }
 
-/// Looks at `control` until `over` returns true or hangs up. Passes the progress to the callback.
+/// Looks at `control` until `over` receives a message or hangs up. Passes the progress to the callback.
 pub fn follow(
     control: &Control,
     slice_ns: u64,

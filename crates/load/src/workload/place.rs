@@ -61,9 +61,9 @@ impl Ring {
         }
     }
 
-    /// The target that a server calls `host` and `port`; `None`: it is none, or slots are not asked for. A server may
-    /// name no host, or one that has another name here. It is then identified by its port if no other target has that
-    /// port.
+    /// Returns the target that a server calls `host` and `port`, or `None` if there is none or slots are not in use. A
+    /// server may name no host, or one that has another name here. It is then identified by its port if no other target
+    /// has that port.
     pub fn node(&self, host: &[u8], port: u16) -> Option<usize> {
         let Self::Slots(Slots { nodes, .. }) = self else { return None };
         let named = nodes.iter().position(|node| node.port == port && node.host.as_bytes() == host);

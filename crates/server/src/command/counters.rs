@@ -76,7 +76,7 @@ counters! {
     store_too_large,
     /// Values refused since nothing could be evicted for them.
     store_no_memory,
-    /// Authentication attempts that succeeded.
+    /// Authentication attempts.
     auth_cmds,
     /// Authentication attempts that failed.
     auth_errors,

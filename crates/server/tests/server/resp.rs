@@ -408,10 +408,7 @@ fn the_page_lists_every_command_and_no_other() {
         return;
     }
     for (row, wanted) in rows.lines().zip(wanted.lines()) {
-        assert_eq!(
-            row, wanted,
-            "GANNET_WRITE_DOCS=1 cargo test -p gannet-server --test server the_page writes it"
-        );
+        assert_eq!(row, wanted, "GANNET_WRITE_DOCS=1 cargo test -p gannet-server --test server the_page writes it");
     }
     assert_eq!(rows.len(), wanted.len(), "rows are missing");
 }

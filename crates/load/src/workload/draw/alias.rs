@@ -40,7 +40,7 @@ impl Alias {
                 small.push(to);
             }
         }
-        // Rounding leaves cells without a donor: they are full, but a weight of 0 is never drawn.
+        // Rounding leaves cells that no large weight pays for: they are full, but a weight of 0 is never drawn.
         let heaviest = (0..count).max_by(|a, b| weights[*a as usize].total_cmp(&weights[*b as usize])).unwrap_or(0);
         for (cell, weight) in cells.iter_mut().zip(weights) {
             if *weight == 0.0 && cell.threshold != 0 {
