@@ -5,7 +5,7 @@
 //!   head ──> whole: space for it ───────> received into it ──> \r\n? store
 //!       └──> pieces: large_begin ──> space for a piece ──> received into it ──> ... last, \r\n? ──> store
 //!                                            │                                        └ no \r\n: unended
-//!                                            └ none to be had, or too slow: received into a buffer, and copied
+//!                                            └ no space, or too slow: received into a buffer, and copied
 //! ```
 //!
 //! A line end that lies in the input is consumed when the value is stored, so that a session whose store is parked

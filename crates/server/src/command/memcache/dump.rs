@@ -10,7 +10,7 @@ use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Dump;
 use segment::{Item, Stride};
 
-/// How a dump tells an item.
+/// Form of an item in a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// `key=... exp=...`.
@@ -39,13 +39,13 @@ impl From<Dump> for Format {
     }
 }
 
-/// Where a dump is.
+/// Progress of a dump.
 #[derive(Debug, Default)]
 pub(super) struct Dumping {
     told_all: u64,
     cursor: u64,
     stride: Stride,
-    /// Lines that are not told yet.
+    /// Lines that are not sent yet.
     lines: Vec<u8>,
     is_ended: bool,
 }

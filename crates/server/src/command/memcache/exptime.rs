@@ -8,8 +8,8 @@ use crate::clock::Moment;
 /// Up to this many seconds a time counts from now; above, from 1970. Thirty days.
 const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;
 
-/// When an item with `exptime` ends, by the store's clock: 0 never, negative at once, up to 30 days from now, else that
-/// second since 1970 by the wall clock.
+/// Returns the end of an item with `exptime`, by the store's clock. 0 means never, a negative number at once, up to 30
+/// days that long from now, a greater number that second since 1970 by the wall clock.
 pub(super) fn expire(exptime: i64, moment: Moment) -> Expire {
     match exptime {
         0 => Expire::Never,
@@ -24,7 +24,7 @@ pub(super) fn is_past(expire: Expire, now: UnixMillis) -> bool {
     matches!(expire, Expire::At(at) if at <= now)
 }
 
-/// Seconds left, rounded up, as `t` and `exp` tell them; -1: never ends.
+/// Returns the seconds left, rounded up, as `t` and `exp` report them; -1: the item never ends.
 pub(super) fn seconds_left(expire: Expire, now: UnixMillis) -> i64 {
     match expire {
         Expire::Never => -1,

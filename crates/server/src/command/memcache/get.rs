@@ -22,11 +22,11 @@ pub(super) struct Ending {
     pub(super) identity: Identity,
 }
 
-/// What stands at a key's place in the answer so far.
+/// Contents of a key's place in the reply so far.
 pub(super) enum Found {
     /// An item, all of it written.
     Hit,
-    /// Nothing.
+    /// No item.
     Miss,
     /// A large value to be sent from the store, behind its line.
     Large(LargeRef),
@@ -115,7 +115,7 @@ impl<'c> Call<'c, '_> {
             if self.turn.is_kept_away(&key) {
                 return Err(State::Parked);
             }
-            // A time that is past ends the item, but after it was told.
+            // A time that is past ends the item, but only after it was sent.
             let ends = exptime::is_past(expire, self.ctx.now);
             // Touch, value and token are of one item: a second look-up could find another.
             let item = match (ends, get.with_cas) {

@@ -23,7 +23,8 @@ use protocol::memcache::{Error, KeyScratch, Keys, Request};
 use segment::Namespace;
 
 impl SessionState {
-    /// What has to be looked at before a request of a client of this listener: its operations, and where keys lead.
+    /// Returns the checks to make before a request of this listener's clients: the rate of operations, pauses, and
+    /// where keys lead.
     pub(super) fn guards_of(home: Namespace) -> u32 {
         1 << home.0 | PAUSED | if home == Namespace::DEFAULT { ROUTED } else { 0 }
     }
@@ -58,7 +59,8 @@ impl<'c> Call<'c, '_> {
         step
     }
 
-    /// Whether a request is put off: what changes something, or all. What was begun goes on, and who leaves may.
+    /// Returns whether a pause puts the request off. A pause covers requests that change something, or all requests. A
+    /// request that was begun goes on, and a client that leaves may.
     fn waits(&self, request: &Request<'_>) -> bool {
         match self.ctx.pause {
             Pause::None => false,

@@ -19,15 +19,15 @@ use segment::{
     decimal_len,
 };
 
-/// What a fetch found when it was first done. If the answer then has to wait for room, the fetch is done again, and
-/// must neither lose the right that it won nor take its own first run for an earlier access.
+/// Findings of the first run of a fetch. If the reply then has to wait for room, the fetch is done again. It must
+/// neither lose the right that it won nor take its own first run for an earlier access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstFetch {
     won: bool,
     vivified: bool,
     fetched: bool,
     last_access: UnixMillis,
-    /// When the item ended before this request, where `t` asks for that: `Never` if there was none.
+    /// End that the item had before this request, if `t` asks for that: `Never` if there was none.
     ended: Option<Expire>,
 }
 
@@ -71,7 +71,7 @@ impl<'c> Call<'c, '_> {
                 true => Found::Hit,
                 false => Found::Miss,
             },
-            // The right to refill it is to be given or told of.
+            // The right to refill it is to be granted or reported.
             Some(hit) if hit.is_leased => return self.meta_fetch(meta, consumed),
             Some(hit) => write_read(self.out, self.ctx, meta, hit)?,
             None => Found::Miss,
@@ -107,7 +107,7 @@ impl<'c> Call<'c, '_> {
     fn meta_fetch(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
         let (now, moment) = (self.ctx.now, self.ctx.moment());
         let touch = meta.expire().map(|exptime| exptime::expire(exptime, moment));
-        // A time that is past ends the item, but after it was told.
+        // A time that is past ends the item, but only after it was sent.
         let end_it = touch.filter(|expire| exptime::is_past(*expire, now));
         let fetch = Fetch {
             touch: touch.filter(|_| end_it.is_none()),
@@ -124,7 +124,7 @@ impl<'c> Call<'c, '_> {
         };
         let mut scratch = KeyScratch::default();
         let key = self.turn.key(self.session.namespace, meta.key.bytes(&mut scratch));
-        // Flags act in their order: `t` before `T` or `N` tells the time that was.
+        // Flags act in their order: `t` before `T` or `N` returns the earlier time.
         let asks_before = meta.has(b't') && (meta.has(b'T') || meta.has(b'N')) && stands_first(meta, b't', b"TN");
         let mark = self.out.mark();
         let watched = self.watched();

@@ -79,9 +79,9 @@ struct Probe<'b> {
     from: u32,
     /// From where they are to be read again behind it.
     behind: u32,
-    /// Where the keys of its request end.
+    /// Offset of the end of its request's keys.
     keys_end: u32,
-    /// Where its request ends.
+    /// Offset of the end of its request.
     line_end: u32,
     command: Command,
     /// It is the last key of its request.
@@ -138,7 +138,7 @@ impl<'c> Call<'c, '_> {
         if touch.is_some() { self.get_and_touch(get, consumed) } else { self.get(get, consumed) }
     }
 
-    /// How many keys this call may still look up together.
+    /// Returns how many keys this call may still look up together.
     fn run_max(&self) -> usize {
         self.run_max.min(OPS_A_BATCH - self.ops)
     }
@@ -277,7 +277,7 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// How to go on with the request of `probe` at `from`.
+    /// Returns the state from which the request of `probe` goes on at `from`.
     fn remembered(&self, probe: &Probe<'_>, from: u32) -> Retrieval {
         Retrieval {
             consumed: probe.line_end as usize - self.at,
@@ -307,7 +307,7 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// Answers a key of a `get` that nobody watches; says whether it was there.
+    /// Answers a key of a `get` when there are no watchers; returns whether the key was there.
     #[inline(always)]
     fn answer_plain(&mut self, probe: &Probe<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
         let key = probe.key.bytes();
@@ -365,7 +365,7 @@ impl<'c> Call<'c, '_> {
         if told { Ok(true) } else { self.answer_miss(probe) }
     }
 
-    /// Answers a key whose token is asked for, or while somebody watches; says whether it was there.
+    /// Answers a key whose token is requested, or while there are watchers; returns whether the key was there.
     #[cold]
     fn look_up(&mut self, probe: &Probe<'_>, watched: bool) -> Result<bool, State> {
         self.room(LINE_ROOM)?;
@@ -404,16 +404,16 @@ impl<'c> Call<'c, '_> {
     }
 }
 
-/// What a run has done so far.
+/// Progress of a run.
 #[derive(Default)]
 struct Tally {
     /// Keys that were looked up.
     keys: u64,
     /// Keys that were there.
     hits: u64,
-    /// What the requests are that are not accounted for yet.
+    /// Command of the requests that are not accounted for yet.
     command: Command,
-    /// How many those are.
+    /// Number of those requests.
     requests: usize,
 }
 

@@ -68,7 +68,7 @@ impl<'c> Call<'c, '_> {
         Ok(())
     }
 
-    /// Tells of a counter that was changed those that are subscribed to that.
+    /// Notifies the clients that are subscribed to changes of this key, if the counter was changed.
     pub(super) fn tell_added(&mut self, key: &[u8], outcome: ArithOutcome) {
         if matches!(outcome, ArithOutcome::Number { .. }) {
             self.changed(Event::INCRBY, key);

@@ -1,9 +1,10 @@
 //! `stats`: the names that memcached's tools and exporters read, with memcached's meaning.
 //!
-//! Of the names that describe memcached's own machinery only those are told that some tool reads. What the store has
-//! not got (moves between LRU lists, say) is 0.
+//! Of the names that describe memcached's own machinery, only those that some tool reads are reported. A value that the
+//! store does not have (moves between LRU lists, say) is 0.
 //!
-//! A table that is longer than the output goes on in the next call: lines are counted, and those told are skipped.
+//! A table that is longer than the output goes on in the next call: lines are counted, and those already sent are
+//! skipped.
 
 use super::dump::Format;
 use super::{Call, LINE_ROOM, Step, VERSION};
@@ -25,7 +26,7 @@ use std::net::SocketAddr;
 /// The longest line in bytes: a name, and a path of a Unix socket.
 const STAT_BYTES_MAX: usize = 256;
 
-/// The class that all items are told under: the store has no slab classes, and tools add the classes up.
+/// The class that all items are reported under: the store has no slab classes, and tools add the classes up.
 const CLASS: u64 = 1;
 
 /// Lines behind the first `skip`, as long as the output has room.
@@ -147,7 +148,7 @@ impl Call<'_, '_> {
     }
 }
 
-/// What was counted by key prefix. A line is longer than those of the other tables.
+/// Writes the counts by key prefix. A line is longer than those of the other tables.
 fn prefixes(lines: &mut Lines<'_>, shared: &Shared) {
     lines.next = lines.skip;
     shared.prefixes.each(lines.skip, |name, entry| {
@@ -169,7 +170,7 @@ fn prefixes(lines: &mut Lines<'_>, shared: &Shared) {
     });
 }
 
-/// What namespaces have and do, under memcached's names where there are such: `STAT shop:curr_items 17`.
+/// Writes the figures of each namespace, under memcached's names where such exist: `STAT shop:curr_items 17`.
 fn namespaces(lines: &mut Lines<'_>, shared: &Shared) {
     let named = shared.namespaces.named();
     for space in crate::namespaces::figures(shared) {
@@ -208,7 +209,7 @@ fn namespaces(lines: &mut Lines<'_>, shared: &Shared) {
     }
 }
 
-/// What the commands of all workers have counted since start.
+/// Returns the counts of the commands of all workers since start.
 pub fn command_totals(shared: &Shared) -> CommandTotals {
     let mut totals = CommandTotals::default();
     shared.workers.iter().flat_map(|worker| &worker.commands).for_each(|block| totals.add(block));
@@ -264,7 +265,7 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
         flash_lines(lines, &store, tier);
     }
     lines.number("huge_page_bytes", shared.survey.latest().huge_page_bytes);
-    // In CPU time of its thread: what a slice costs, whoever had the CPU besides.
+    // In CPU time of its thread: the cost of a slice, without the time that other threads had the CPU.
     for (kind, times) in shared.background.by_kind() {
         let longest_us = times.longest_cpu_ns.load(std::sync::atomic::Ordering::Relaxed) / 1000;
         lines.line(|line| {
@@ -297,7 +298,7 @@ fn flash_lines(lines: &mut Lines<'_>, store: &segment::StoreStats, tier: &flash:
     }
 }
 
-/// What became of the lines for watchers.
+/// Writes how many lines for watchers were written, dropped and skipped.
 fn log_lines(lines: &mut Lines<'_>, hub: &crate::watch::Hub) {
     use std::sync::atomic::Ordering::Relaxed;
     lines.number("log_worker_dropped", hub.dropped.load(Relaxed));
@@ -328,13 +329,13 @@ fn connections(lines: &mut Lines<'_>, shared: &Shared) {
 
 fn command_lines(lines: &mut Lines<'_>, commands: &CommandTotals) {
     commands.each(|name, value| match name {
-        // Told by another name, or of no meaning to memcached's tools.
+        // Reported by another name, or of no meaning to memcached's tools.
         "items_stored" | "auth_cmds" | "auth_errors" | "protocol_errors" | "yields" => {}
         _ => lines.number(name, value),
     });
 }
 
-/// What the store has instead of slabs and LRU, under names of its own.
+/// Writes the figures of the store, which has segments instead of slabs and LRU, under names of its own.
 fn segment_lines(lines: &mut Lines<'_>, store: &segment::StoreStats) {
     let [free, open, sealed, draining, limbo, withheld] = store.segments;
     lines.number("memory_held_bytes", store.held_bytes);
@@ -538,7 +539,7 @@ fn put_display(sink: &mut impl Sink, value: &impl std::fmt::Display) {
 
 /// User and system time of this process in microseconds; 0 where the kernel does not say.
 fn cpu_times_us() -> (u64, u64) {
-    /// The kernel tells processes' times in hundredths of a second, whatever its own tick is.
+    /// The kernel reports processes' times in hundredths of a second, whatever its own tick is.
     const TICK_US: u64 = 10_000;
     let mut text = [0; 1024];
     let read = std::fs::File::open("/proc/self/stat").and_then(|mut file| file.read(&mut text));

@@ -13,7 +13,7 @@ use protocol::memcache::request::{Store, StoreMode};
 use protocol::memcache::{Body, Error, KeyScratch, body, reply, set_key};
 use segment::{Delete, Expire, OpError, Put, PutMode, PutOutcome};
 
-/// What a storage command asks for apart from its value: kept beside a large value while that arrives.
+/// A storage command without its value. It is held beside a large value while that arrives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     mode: PutMode,
@@ -27,7 +27,7 @@ pub(super) struct Plan {
     pub(super) command: Command,
 }
 
-/// How a storage command is answered.
+/// Form of the reply to a storage command.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     Text { noreply: bool },
@@ -133,7 +133,7 @@ impl Plan {
         }
     }
 
-    /// What the store is asked for.
+    /// Returns the operation for the store.
     pub(super) fn put<'v>(&self, value: &'v [u8]) -> Put<'v> {
         let want_token = matches!(&self.answer, Answer::Meta(answer) if answer.order.contains(&b'c'));
         Put {
@@ -149,8 +149,8 @@ impl Plan {
         }
     }
 
-    /// When the pieces of a large value end. A value that is joined to another takes that one's end, so its pieces only
-    /// have to last until then.
+    /// Returns the end of the pieces of a large value. A value that is joined to another takes that one's end, so its
+    /// pieces only have to last until then.
     pub(super) fn pieces_end(&self) -> Expire {
         match self.mode {
             PutMode::Append | PutMode::Prepend => self.vivify.unwrap_or(Expire::Never),
@@ -158,7 +158,7 @@ impl Plan {
         }
     }
 
-    /// What watchers are told of it: the command's name, `cas` for one that compares an item there must be.
+    /// Returns the command's name for watchers: `cas` for a command that compares an item that must exist.
     pub(super) fn watched_name(&self) -> &'static str {
         match self.mode {
             PutMode::Set | PutMode::Replace if self.compare.is_some() => "cas",
@@ -170,12 +170,13 @@ impl Plan {
         }
     }
 
-    /// When the item is to end.
+    /// Returns the end that the item is to have.
     pub(super) fn expire(&self) -> Expire {
         self.expire
     }
 
-    /// Errors are not told. Meta commands are quiet about what was to be expected, never about errors.
+    /// Returns true if errors are not reported to the client. Meta commands are quiet about expected outcomes, never
+    /// about errors.
     pub(super) fn hides_errors(&self) -> bool {
         matches!(self.answer, Answer::Text { noreply: true })
     }
@@ -284,7 +285,8 @@ impl<'c> Call<'c, '_> {
         self.done(plan.command);
     }
 
-    /// Counts, tells and answers a store that was decided. `before` is what it found, if somebody watches.
+    /// Counts a store that was decided, reports it to watchers, and replies. `before` is the item that it found, if
+    /// there are watchers.
     pub(super) fn stored(
         &mut self,
         plan: &Plan,

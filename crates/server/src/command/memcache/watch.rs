@@ -1,8 +1,8 @@
-//! `watch`, and what other commands tell watchers.
+//! `watch`, and the lines that other commands send to watchers.
 //!
-//! As with memcached, a lookup is told by every command that needs the item, also by those that change it: a `set` is
-//! an `item_get` of what was there and then an `item_store`. What was there is peeked at for that, and only while
-//! somebody watches.
+//! As with memcached, every command that needs the item reports a lookup, also one that changes the item: a `set` is an
+//! `item_get` of the earlier item and then an `item_store`. The earlier item is peeked at for that, and only while
+//! there are watchers.
 
 use super::exptime;
 use super::store::Plan;
@@ -15,10 +15,10 @@ use protocol::memcache::request::Watch;
 use protocol::memcache::{Error, reply};
 use segment::{Expire, Item, Key, OpError, PutOutcome};
 
-/// The time to live of a value that ended before it was stored: -1 in the 32 bits that memcached tells.
+/// The time to live of a value that ended before it was stored: -1 in the 32 bits that memcached reports.
 const TTL_PAST: u64 = u32::MAX as u64;
 
-/// What a lookup found, as watchers are told.
+/// Result of a lookup, as watchers see it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) found: bool,
@@ -27,7 +27,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Nothing.
+    /// A lookup that found no item.
     pub(super) const MISS: Self = Self { found: false, class: 0, value_len: 0 };
 
     /// This item, or nothing.
@@ -63,7 +63,7 @@ impl Call<'_, '_> {
         self.answer(reply::OK, consumed)
     }
 
-    /// Somebody watches.
+    /// Returns true if there are watchers.
     #[inline]
     pub(super) fn watched(&self) -> bool {
         self.ctx.watch.watched.any()
@@ -77,7 +77,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// What a command is about to find, if somebody watches.
+    /// Returns the item that a command is about to find, if there are watchers.
     #[inline]
     pub(super) fn seen(&self, key: &Key<'_>) -> Option<Seen> {
         self.watched().then(|| Seen::of(self.turn.peek(key).as_ref()))
@@ -92,7 +92,8 @@ impl Call<'_, '_> {
         Head { now: self.ctx.now, gid: self.ctx.shared.watch.number() }
     }
 
-    /// Tells that `key` was looked up, and `found` or not; `seen` says what was there, if somebody watches.
+    /// Reports to watchers that `key` was looked up, and `found` or not; `seen` is the item that was there, if there
+    /// are watchers.
     #[inline]
     pub(super) fn tell_get(&mut self, key: &[u8], seen: Option<Seen>, found: bool) {
         if let Some(seen) = seen
@@ -109,7 +110,7 @@ impl Call<'_, '_> {
         lines.tell(Kind::Fetchers, |line| head.item_get(line, key, found, seen.class, cfd, seen.value_len));
     }
 
-    /// Tells those that are subscribed to changes of this key, if that is done.
+    /// Notifies the clients that are subscribed to changes of this key, if notifications are on.
     #[inline]
     pub(super) fn changed(&mut self, event: Event, key: &[u8]) {
         if self.ctx.watch.watched.tells_changes() {
@@ -117,7 +118,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Tells that an item ends at another time.
+    /// Reports that an item ends at another time.
     pub(super) fn tell_touched(&mut self, key: &[u8], expire: Expire) {
         let event = match expire {
             Expire::Never => Event::PERSIST,
@@ -127,7 +128,7 @@ impl Call<'_, '_> {
         self.changed(event, key);
     }
 
-    /// Tells that `cmd` removed the item of `key`.
+    /// Reports that `cmd` removed the item of `key`.
     pub(super) fn tell_deleted(&mut self, key: &[u8], seen: Option<Seen>, cmd: &'static str) {
         self.changed(Event::DEL, key);
         if let Some(seen) = seen
@@ -139,7 +140,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Tells what became of a value of `value_len` bytes, and before that what it found.
+    /// Reports the outcome for a value of `value_len` bytes, and before that the item that the command found.
     pub(super) fn tell_stored(
         &mut self,
         plan: &Plan,
@@ -171,7 +172,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Tells that `ma` made a number of `digits` digits for `key`.
+    /// Reports that `ma` created a number of `digits` digits for `key`.
     pub(super) fn tell_number_made(&mut self, key: &[u8], digits: u64, expire: Expire) {
         let (seen, expire) = self.see_stored(key, digits, expire);
         self.tell_store(key, "stored", "add", expire, seen);
@@ -183,7 +184,7 @@ impl Call<'_, '_> {
         item.map_or((Seen { found: false, class: 0, value_len }, expire), |item| (Seen::of(Some(&item)), item.expire))
     }
 
-    /// Tells that a value was refused. `before` is what the refusal removed, if it had to.
+    /// Reports that a value was refused. `before` is the item that the refusal removed, if it had to.
     pub(super) fn tell_refused(&mut self, plan: &Plan, key: &[u8], error: OpError, before: Option<Seen>) {
         if !self.watched() {
             return;

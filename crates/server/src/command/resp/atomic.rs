@@ -7,11 +7,11 @@
 //!     tell     the claim is let go; the answers go out as the client takes them
 //! ```
 //!
-//! A command that only reads at most [`KEYS_UNCLAIMED_MAX`] keys does without: it reads, and is done if nobody changed
-//! one of them meanwhile (segment::Snapshot).
+//! A command that only reads at most [`KEYS_UNCLAIMED_MAX`] keys needs no claim: it reads, and is done if no other
+//! client changed one of them meanwhile (segment::Snapshot).
 //!
-//! What is queued is told to those that monitor, counted and timed when it is run, command by command; `EXEC` behind
-//! it, with the time of all.
+//! A queued command is sent to clients that monitor, counted and timed when it is run, command by command; `EXEC`
+//! follows, with the time of all.
 //!
 //! Invariants:
 //! - No claim is held while a client is waited for: neither for its bytes, which are all there before, nor for its
@@ -56,7 +56,7 @@ const SPARE_MAX: usize = 4;
 pub(crate) struct Spares(Vec<Box<Transaction>>);
 
 impl<'c> Call<'c, '_> {
-    /// Whether a command over several keys does one after another: it has too many to be taken as one.
+    /// Returns whether a command over several keys does one after another: it has too many to be taken as one.
     pub(super) fn takes_slices(&self, entry: &table::Entry, args: Args<'c>) -> bool {
         let keys = entry.key_count(args);
         keys > KEYS_AS_ONE_MAX && entry.name != "watch"
@@ -82,8 +82,8 @@ impl<'c> Call<'c, '_> {
         entry.keys_of(args).fold(false, away)
     }
 
-    /// Runs a command that only reads several keys, if nobody changes one of them meanwhile: that costs two looks at
-    /// each key's stripe, and a claim much more. `None`: somebody did, or may have, and nothing is answered.
+    /// Runs a command that only reads several keys, if no other client changes one of them meanwhile: that costs two
+    /// looks at each key's stripe, and a claim much more. Returns `None`, without a reply, if a client did or may have.
     pub(super) fn run_unchanged(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Option<Run> {
         if !entry.has(table::Flag::ReadOnly) || entry.key_count(args) > KEYS_UNCLAIMED_MAX {
             return None;
@@ -104,7 +104,7 @@ impl<'c> Call<'c, '_> {
         self.out.truncate(mark);
         self.session.end_request();
         match ran {
-            // It begins anew in an empty output, or in a longer one: that is less than a transaction of its own.
+            // It starts over in an empty output, or in a longer one: that is less than a transaction of its own.
             Err(Stop::State(State::OutputFull { .. })) if !self.out.is_empty() || !self.out.is_lent() => {
                 let want = if self.out.is_empty() { self.out.capacity() + 1 } else { LINE_ROOM };
                 Some(Err(State::OutputFull { want }.into()))
@@ -210,7 +210,7 @@ impl<'c> Call<'c, '_> {
                 self.ctx.hurries = true;
                 return Err(State::Parked);
             }
-            // What was given up to begin anew may have taken it.
+            // The part that was given up to start over may have taken it.
             transaction.out.force_room(LINE_ROOM);
             self.turn.act_for(&mut transaction.claim);
             let changed = transaction.is_watched_changed(self.turn, &mut self.ops);
@@ -231,7 +231,7 @@ impl<'c> Call<'c, '_> {
         if transaction.stage == Stage::Running {
             let ran = run(self.turn, transaction, self.session, self.ctx, &mut self.ops);
             if std::mem::take(&mut self.session.wants_claim) {
-                // It begins anew with its keys claimed.
+                // It starts over with its keys claimed.
                 transaction.begin_anew();
                 self.session.end_request();
                 return Err(State::Yield);
@@ -335,8 +335,8 @@ pub(super) fn run(
 }
 
 impl SessionState {
-    /// All answers are given up, with the places among them. Whether the request at hand is executed to its end all the
-    /// same: one that only reads has nobody to read for.
+    /// Gives up all replies, with the places among them. Returns whether the current request is still executed to its
+    /// end: one that only reads is not, since no client waits for it.
     fn goes_on_unanswered(&mut self, mut args: Args<'_>) -> bool {
         let entry = table::find(args.next().unwrap_or_default());
         if entry.is_some_and(|entry| entry.has(table::Flag::ReadOnly)) {
@@ -361,7 +361,7 @@ fn read(queue: &[u8], at: usize, moment: Moment) -> Current {
     Current { first: end - args.wire_bytes(), args: args.len() as u32, end, moment }
 }
 
-/// What becomes of a request for whose answer there was no room.
+/// Outcome for a request whose reply had no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
     /// There is room now: the request is run again.
@@ -375,7 +375,7 @@ enum Room {
 }
 
 /// Makes room for `want` bytes behind the answers that are in `out`, those of the request at hand from `answer_at` on.
-/// Long answers end at `bytes_max`; lines may go on behind it, so that a request that is refused can be told so.
+/// Long answers end at `bytes_max`; lines may go on behind it, so that a request can still be refused with an error.
 fn make_room(out: &mut OutBuffer, answer_at: Spot, want: usize, bytes_max: usize) -> Room {
     let is_line = want <= LINE_ROOM;
     let lines_max = bytes_max + LINES_BYTES_MAX;
@@ -453,8 +453,8 @@ fn run_one<'c>(
 }
 
 impl Call<'_, '_> {
-    /// A request of a transaction was executed: tells those that monitor, and keeps the times of a queued one. Its
-    /// answer is sent with those of all, so what that takes is told of `EXEC` alone.
+    /// Accounts for an executed request of a transaction: sends it to the clients that monitor, and records the times
+    /// of a queued one. Its reply is sent with those of all, so the time of sending is reported for `EXEC` alone.
     fn queued_done(&mut self, entry: &table::Entry, (name, args): (&[u8], Args<'_>), queued: Option<Ticks>) {
         if self.ctx.watch.watched.tells_commands() {
             self.tell_monitors(name, args);
@@ -466,7 +466,7 @@ impl Call<'_, '_> {
 }
 
 impl Transaction {
-    /// Nothing of it is done, and its claim is to be obtained.
+    /// Starts the transaction over: none of it is done, and its claim is to be obtained.
     fn begin_anew(&mut self) {
         (self.stage, self.at, self.current) = (Stage::Obtaining, 0, None);
         self.answer_at = Spot::default();
@@ -507,7 +507,7 @@ impl Transaction {
         session: &mut SessionState,
         ctx: &mut WorkerContext,
     ) -> Option<Box<Self>> {
-        // Nobody wants what a read comes to.
+        // No client waits for the result of a read.
         if self.stage == Stage::Running && !self.only_reads {
             ctx.op_begun = ctx.clock.ticks();
             ctx.pace.begin_visit(ctx.op_begun, true);
@@ -525,5 +525,5 @@ impl Transaction {
     }
 }
 
-/// What a request over several keys that has become a transaction counts for until it is known.
+/// Kind that a request over several keys that has become a transaction counts for until it is known.
 pub(super) const KIND: Command = Command::Other;

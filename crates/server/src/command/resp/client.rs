@@ -1,4 +1,4 @@
-//! `CLIENT`: what a connection says of itself and is told of itself.
+//! `CLIENT`: the attributes that a connection sets and reads of itself.
 
 use super::error::{Fault, subcommand};
 use super::table::lower;
@@ -6,7 +6,7 @@ use super::{Answers, Call, Run};
 use crate::card::ClientText;
 use protocol::resp::{Args, reply};
 
-/// What a client says of itself: no space and no control character, 64 bytes at most.
+/// Returns an attribute that a client sets of itself: no space and no control character, 64 bytes at most.
 pub(super) fn text(text: &[u8]) -> Result<ClientText, Fault> {
     if !text.iter().all(u8::is_ascii_graphic) {
         return Err(Fault::ClientText);
@@ -68,7 +68,7 @@ pub(super) fn client<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             call.ctx.shared.live.pause.end();
             call.out.push(reply::OK);
         }
-        // Nothing here blocks, and nobody is redirected to.
+        // No command here blocks, and no client is redirected to.
         (b"unblock", 1 | 2) => call.int(0),
         (b"getredir", 0) => call.int(-1),
         _ => subcommand(call.out, "CLIENT", name),

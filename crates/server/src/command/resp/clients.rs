@@ -1,7 +1,7 @@
-//! `CLIENT LIST`, `INFO`, `KILL`, `PAUSE`: all connections of clients of Redis, whoever's worker has them.
+//! `CLIENT LIST`, `INFO`, `KILL`, `PAUSE`: all connections of Redis clients, whichever worker has them.
 //!
-//! What is told of another worker's connection is what that has written down: names and subscriptions at once, the last
-//! command and the last time it sent something within a second or two.
+//! For another worker's connection, the server reports what that worker has noted: names and subscriptions at once, the
+//! last command and the last time it sent something within a second or two.
 
 use super::aside::LONG_REPLY_BYTES_MAX;
 use super::error::Fault;
@@ -14,13 +14,13 @@ use crate::roster::Connection;
 use protocol::resp::{Args, reply};
 use std::collections::BTreeSet;
 
-/// What a line of a list counts for, in entries looked at.
+/// Work that a line of a list counts for, in entries looked at.
 const WORK_A_LINE: usize = 7;
 
 /// The longest pause, in ms: a day.
 const PAUSE_MS_MAX: i64 = 86_400_000;
 
-/// What kind of client one is, as `TYPE` has it.
+/// Kind of a client, as `TYPE` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Normal,
@@ -76,12 +76,13 @@ fn shown(addr: Option<std::net::SocketAddr>) -> String {
     addr.map_or_else(|| "unix:0".to_owned(), |addr| addr.to_string())
 }
 
-/// Who nobody in particular is.
+/// Returns the name of the connection's user: `default` if the card has none.
 fn name_of(card: &Card) -> &[u8] {
     if card.user.is_empty() { b"default" } else { &card.user }
 }
 
-/// A connection's line, in the form of Redis. What Redis tells of its buffers is 0: idle connections have none.
+/// Writes a connection's line, in the form of Redis. The fields that Redis has for buffers are 0: idle connections have
+/// none.
 fn line(connection: &Connection, card: &Card, now_secs: u64, text: &mut impl std::fmt::Write) {
     let word = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
     let flags = match (card.monitors, card.is_subscribed()) {

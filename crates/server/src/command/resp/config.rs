@@ -57,7 +57,7 @@ fn port(shared: &Shared) -> String {
     tcp(shared).next().map_or(0, |addr| addr.port()).to_string()
 }
 
-/// What counts as slow, in microseconds, if anything does.
+/// Returns the time above which a request counts as slow, in microseconds; `None` if no request does.
 fn slow_us(shared: &Shared) -> Option<u64> {
     let above_ns = shared.workers[0].recorder.slow_above_ns();
     (above_ns != u64::MAX).then_some(above_ns / 1000)
@@ -137,7 +137,7 @@ fn size(text: &[u8]) -> Option<u64> {
     text[..digits].parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// What of a `client-output-buffer-limit` can be had: hard limits of subscribers.
+/// Returns the change that a `client-output-buffer-limit` makes: only hard limits of subscribers are supported.
 fn backlog(value: &[u8]) -> Result<Change, &'static str> {
     let text = std::str::from_utf8(value).map_err(|_| "it is no text")?;
     let words: Vec<&str> = text.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! How a connection begins, what it is told about itself, and how it ends.
+//! The start and the end of a connection, and the commands that report on the connection itself.
 
 use super::error::Fault;
 use super::table::lower;
@@ -127,7 +127,7 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     call.discard_all();
     let (held_off, home, from) = (call.session.held_off, call.session.home, call.session.namespace);
     if from != home {
-        // It came in there, whoever else has meanwhile.
+        // It came in there, whatever other clients have come in meanwhile.
         call.ctx.shared.namespaces.count_in(home);
         call.ctx.shared.namespaces.leave(from);
         call.move_to(home);

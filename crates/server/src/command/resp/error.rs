@@ -1,4 +1,4 @@
-//! What a client is told that asked for something impossible, in the words that Redis has for it: clients compare them.
+//! Error replies to requests that cannot be done, in the words of Redis: clients compare them.
 
 use super::support::{Support, absent_of};
 use super::table;
@@ -7,14 +7,14 @@ use base::nearest::nearest;
 use protocol::resp::{Args, reply};
 use protocol::sink::{Fixed, Sink};
 
-/// Why a request is answered with an error. The connection goes on.
+/// Reasons for an error reply. The connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The wrong number of arguments for this command.
     Arity(&'static str),
-    /// The client has not said who it is.
+    /// The client has not authenticated.
     NoAuth,
-    /// It is not who it says.
+    /// The name or the password is wrong.
     WrongPassword,
     /// The client's user may not run the command of this number.
     NoPermission(usize),
@@ -36,7 +36,7 @@ pub(super) enum Fault {
     NotFloat,
     /// The sum is no number of 64 bits.
     Overflow,
-    /// What is to be taken away has no opposite.
+    /// The decrement has no opposite.
     NoOpposite,
     /// The sum is no finite number.
     NotFinite,
@@ -48,7 +48,7 @@ pub(super) enum Fault {
     RequestTooLong,
     /// As many long keys as may be wait for their values.
     LongKeys,
-    /// Nothing can be evicted to make room.
+    /// No item can be evicted to make room.
     OutOfMemory,
     /// There is no such database.
     Database,
@@ -62,9 +62,9 @@ pub(super) enum Fault {
     Version,
     /// An offset below 0.
     Offset,
-    /// A cursor that none was given out as.
+    /// A cursor that the server did not give out.
     Cursor,
-    /// What a client says about itself has a space or a line end in it, or is too long.
+    /// A client name or attribute has a space or a line end in it, or is too long.
     ClientText,
     /// Options of `EXPIRE` that exclude each other.
     ExpireOptions,
@@ -82,7 +82,7 @@ pub(super) enum Fault {
     TooManySubscriptions,
     /// All clients together are subscribed to as much as may be.
     NoMailMemory,
-    /// As many monitor as may.
+    /// The limit on clients that monitor is reached.
     TooManyMonitors,
     /// The client is on another host and could be anyone.
     Protected,
@@ -92,11 +92,11 @@ pub(super) enum Fault {
     ClientId,
     /// Not the number of a client.
     ClientIdAbove0,
-    /// Nobody is connected from there.
+    /// No client is connected from that address.
     NoSuchClient,
     /// Not a length of time that may be waited.
     Timeout,
-    /// A command that the server was told to refuse.
+    /// A command that the configuration disables.
     Disabled(&'static str),
     /// The key holds a value of another type.
     WrongType,
@@ -104,7 +104,7 @@ pub(super) enum Fault {
     FieldNotInteger,
     /// The field holds something else.
     FieldNotFloat,
-    /// What is to be added to a field is no finite number.
+    /// The increment of a field is not a finite number.
     InfiniteDelta,
     /// A number of things that cannot be.
     OutOfRange,
@@ -116,7 +116,7 @@ pub(super) enum Fault {
     FieldsMissing,
     /// A number of fields below 1.
     FieldsCount,
-    /// Another number of fields than was said.
+    /// The number of fields differs from the given one.
     FieldsOther,
     /// A bin would not fit into one item.
     RecordTooLarge,

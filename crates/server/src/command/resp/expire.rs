@@ -12,7 +12,7 @@ use base::clock::UnixMillis;
 use protocol::resp::Args;
 use segment::{Change, Expire};
 
-/// How a deadline is written.
+/// Unit and base of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// From now.
@@ -43,7 +43,7 @@ impl Unit {
 pub(super) struct Deadline(i64);
 
 impl Deadline {
-    /// What `text` says to `command`.
+    /// Reads the deadline in `text`, an argument of `command`.
     pub(super) fn read(text: &[u8], unit: Unit, moment: Moment, command: &'static str) -> Result<Self, Fault> {
         let number = integer(text)?;
         let fault = Fault::ExpireTime(command);
@@ -58,7 +58,7 @@ impl Deadline {
         millis.checked_add(base).map(Self).ok_or(fault)
     }
 
-    /// The same for a command that takes no number of 0 or below.
+    /// Reads the deadline for a command that takes no number of 0 or below.
     pub(super) fn positive(text: &[u8], unit: Unit, moment: Moment, command: &'static str) -> Result<Self, Fault> {
         if integer(text)? <= 0 {
             return Err(Fault::ExpireTime(command));
@@ -98,7 +98,7 @@ impl Options {
         }
     }
 
-    /// `None`: there is an option that is none, which has been told.
+    /// Reads the options. Returns `None` after an error reply to an unknown option.
     fn read(out: &mut OutBuffer, args: Args<'_>) -> Result<Option<Self>, Fault> {
         let mut options = Self::default();
         for word in args {
@@ -122,7 +122,7 @@ impl Options {
         Ok(Some(options))
     }
 
-    /// Whether an item that ends at `present` may end at `next`.
+    /// Returns whether an item that ends at `present` may end at `next`.
     pub(super) fn allow(self, present: Expire, next: Expire) -> bool {
         let ends = |expire| match expire {
             Expire::Never => u64::MAX,
@@ -192,7 +192,8 @@ pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// When the key ends by the wall clock, shown by `show` with the wall clock now; -1: never, -2: it is not there.
+/// Replies with the key's end by the wall clock, formatted by `show` with the wall clock now; -1: it never ends, -2:
+/// there is no such key.
 fn tell(call: &mut Call<'_, '_>, mut args: Args<'_>, show: impl Fn(i64, i64) -> i64) -> Run {
     let key = call.key(args.next().unwrap_or_default());
     call.is_there(&key)?;

@@ -62,7 +62,7 @@ pub(super) fn wait<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// Whether one of the words is such a one.
+/// Returns whether `is` holds for one of the words.
 fn any(mut words: Args<'_>, is: impl FnMut(&[u8]) -> bool) -> bool {
     words.any(is)
 }
@@ -235,7 +235,7 @@ pub(super) fn command<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
-/// What is told of each command.
+/// The part of each command's entry that a reply lists.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Telling {
     Name,
@@ -244,7 +244,7 @@ enum Telling {
 }
 
 impl Call<'_, '_> {
-    /// Tells of `count` commands, over several calls if the output is shorter.
+    /// Lists `count` commands, over several calls if the output is shorter.
     fn tell_commands(
         &mut self,
         count: usize,

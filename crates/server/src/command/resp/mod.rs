@@ -109,7 +109,7 @@ pub struct SessionState {
     done: u32,
     /// Arguments of the current request that were passed, and the bytes that these take: see [`Call::behind`].
     passed: (u32, usize),
-    /// What the answered ones come to.
+    /// Sum over the answered keys or lines.
     sum: i64,
     /// A value that is copied into the answer over several visits.
     copying: Option<told::Copying>,
@@ -133,7 +133,7 @@ pub struct SessionState {
     last: &'static str,
     /// Its client is on another host and could be anyone.
     held_off: bool,
-    /// Until when `DEBUG SLEEP` takes, in Unix ms; 0: it is not called.
+    /// End of the current `DEBUG SLEEP`, in Unix ms; 0: none is running.
     sleeps_until_ms: u64,
     /// Messages that the client is sent besides replies, if any.
     aside: Option<Box<Aside>>,
@@ -149,47 +149,47 @@ pub struct SessionState {
     listing: Option<Box<listing::Listing>>,
     /// A walk over the keys that is under way.
     walk: Option<Box<walk::Walk>>,
-    /// Until when a walk over records with a rate is not to go on, in Unix ms.
+    /// Time before which a rate-limited walk over records does not go on, in Unix ms.
     paced_until_ms: u64,
 }
 
 impl SessionState {
-    /// That of a new connection.
+    /// Returns the state of a new connection.
     pub(super) fn of(namespace: Namespace) -> Self {
         Self { namespace, home: namespace, ..Self::default() }
     }
 
-    /// Gives back what the connection holds; false if it has to be asked again in a later turn.
+    /// Releases what the connection holds. Returns false if the caller has to call it again in a later turn.
     pub(super) fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) -> bool {
         self.end_long(turn, ctx);
         self.end_some_subscriptions() && self.end_transaction(turn, ctx)
     }
 
-    /// The request at hand is answered.
+    /// Resets the state of the current request: it is answered.
     #[inline(always)]
     fn end_request(&mut self) {
         (self.done, self.passed, self.sum, self.is_published) = (0, (0, 0), 0, false);
         (self.copying, self.fits) = (None, false);
     }
 
-    /// The request at hand is not gone on with: what it keeps between visits goes too.
+    /// Gives up the current request, with the state that it holds between visits.
     #[cold]
     fn give_up(&mut self) {
         (self.walk, self.publishing, self.listing) = (None, None, None);
         self.end_request();
     }
 
-    /// What is answered of the request at hand stands, whatever it waits for.
+    /// Returns true if a part of the reply to the current request stands, whatever the request waits for.
     fn is_answered_in_part(&self) -> bool {
         self.done > 0 || self.copying.is_some()
     }
 
-    /// The request at hand takes many visits.
+    /// Returns true if the current request takes many visits.
     pub(super) fn is_long(&self) -> bool {
         self.under_way.is_some() || self.walk.is_some() || self.listing.is_some() || self.done > 0
     }
 
-    /// Something that was begun is not all done or told.
+    /// Returns true if a transaction was begun whose requests are not all done, or whose replies are not all sent.
     #[inline]
     pub(super) fn is_under_way(&self) -> bool {
         self.under_way.is_some()
@@ -282,7 +282,7 @@ impl From<OpError> for Stop {
     }
 }
 
-/// What a command's function comes to.
+/// Result of a command's function.
 type Run = Result<(), Stop>;
 
 impl<'c> Call<'c, '_> {

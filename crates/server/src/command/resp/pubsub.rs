@@ -30,10 +30,10 @@ const NAMES_A_LOCK: usize = 32;
 /// Bytes copied, or steps of a match, that count as one entry of a list.
 const BYTES_AN_ENTRY: usize = 256;
 
-/// Bytes of a command that those that monitor are told.
+/// Bytes of a command that clients that monitor are sent at most.
 const MONITORED_BYTES_MAX: usize = 16 << 10;
 
-/// How the answers to (un)subscribing begin.
+/// Returns the first word of the replies to (un)subscribing.
 const fn word(kind: Kind, subscribed: bool) -> &'static [u8] {
     match (kind, subscribed) {
         (Kind::Channel, true) => b"subscribe",
@@ -293,7 +293,7 @@ impl<'c> Call<'c, '_> {
         })
     }
 
-    /// Refuses what a subscriber of version 2 may not do: it could not tell replies from messages.
+    /// Refuses what a subscriber of version 2 may not do: it could not distinguish replies from messages.
     pub(super) fn may_while_subscribed(&self, entry: &Entry) -> Result<(), Fault> {
         let subscribed = self.is_subscribed_in_2();
         let may = matches!(
@@ -316,7 +316,7 @@ impl<'c> Call<'c, '_> {
         self.session.version == Version::Resp2 && self.session.subscriber().is_some_and(Subscriber::is_subscribed)
     }
 
-    /// Tells those that monitor of a command with its `words`, apart from those that bring secrets.
+    /// Sends a command with its `words` to the clients that monitor, unless it is one that brings secrets.
     #[cold]
     pub(super) fn tell_monitors<'w>(&mut self, name: &'w [u8], words: impl Iterator<Item = &'w [u8]>) {
         if matches!(&lower(name)[..], b"acl" | b"auth" | b"hello") {

@@ -1,7 +1,7 @@
 //! Walks over all keys: `SCAN`, `KEYS`, `RANDOMKEY`.
 //!
-//! A cursor is a place in the order of the keys' hashes, which does not change while the index grows or shrinks: a key
-//! that stays is told at least once, and may be told twice.
+//! A cursor is a place in the order of the keys' hashes, which does not change while the index grows or shrinks. A key
+//! that stays is listed at least once, and may be listed twice.
 
 use super::error::Fault;
 use super::glob::{check, matches};
@@ -18,14 +18,14 @@ use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
 use segment::Item;
 
-/// Keys that a call of `SCAN` tells if no count is given.
+/// Keys that a call of `SCAN` lists if no count is given.
 const COUNT: i64 = 10;
 /// Steps of the walk in one call at most.
 const STEPS_MAX: usize = 1024;
 /// Bytes of the two lines before the keys, and of the cursor.
 const HEAD_BYTES: usize = 2 * NUMBER_LINE_BYTES_MAX + 64;
 
-/// Which keys are told.
+/// Selection of the keys to list.
 struct Filter<'c> {
     pattern: Option<&'c [u8]>,
     /// Of this type alone.
@@ -166,7 +166,7 @@ pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     }
 }
 
-/// Where a walk begins is drawn from the time; who comes behind a gap is told more often, which Redis has too.
+/// Draws the start of a walk from the time. A key behind a gap is returned more often, as with Redis.
 fn draw(call: &Call<'_, '_>) -> u64 {
     base::prng::split_mix(call.ctx.clock.ticks().0 ^ call.ops as u64)
 }

@@ -77,13 +77,13 @@ impl<'c> SetOptions<'c> {
         }
     }
 
-    /// When the new item ends.
+    /// Returns the end of the new item.
     pub(super) fn expire(&self, moment: Moment) -> Result<Expire, Fault> {
         let Some((unit, text)) = self.deadline else { return Ok(Expire::Never) };
         Deadline::positive(text, unit, moment, "set").map(Deadline::expire)
     }
 
-    /// Whether the value may be stored over this item of `key`.
+    /// Returns whether the value may be stored over this item of `key`.
     fn allow(&self, turn: &Turn<'_>, key: &Key<'_>, item: Option<&Item<'_>>) -> bool {
         match (self.condition, item) {
             (None, _) | (Some(Condition::Absent), None) | (Some(Condition::Present), Some(_)) => true,
@@ -92,7 +92,7 @@ impl<'c> SetOptions<'c> {
         }
     }
 
-    /// What becomes of `item`, where this does not fail.
+    /// Returns the change to `item`: none if the value may not be stored over it.
     fn change(&self, turn: &Turn<'_>, key: &Key<'_>, item: Option<&Item<'_>>, expire: Expire) -> Change<bool> {
         if !self.allow(turn, key, item) {
             return Change::Keep(false);
@@ -102,7 +102,7 @@ impl<'c> SetOptions<'c> {
     }
 }
 
-/// Whether the value of `key`, as a client sees it, is `bytes`.
+/// Returns whether the value of `key`, as a client sees it, is `bytes`.
 fn equals(turn: &Turn<'_>, key: &Key<'_>, value: Value<'_>, mut bytes: &[u8]) -> bool {
     if value.client_bytes() != bytes.len() as u64 || matches!(value, Value::Typed { .. }) {
         return false;
@@ -277,7 +277,7 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// What `GETRANGE` takes of so many bytes: offsets below 0 count from the end.
+/// Returns the range that `GETRANGE` takes of so many bytes: offsets below 0 count from the end.
 fn range(len: u64, from: i64, to: i64) -> Option<std::ops::Range<u64>> {
     let bytes = i64::try_from(len).ok()?;
     if (from < 0 && to < 0 && from > to) || bytes == 0 {
@@ -396,7 +396,7 @@ impl<'c> Call<'c, '_> {
         Ok(stored || !self.is_there(&self.key(bytes))? && self.store_plain(bytes, value, PutMode::Add, expire)?)
     }
 
-    /// The same as [`Call::store_plain`] under a key that was hashed.
+    /// Stores a value as [`Call::store_plain`] does, under a key that was hashed.
     #[inline]
     pub(super) fn store_key(
         &mut self,
@@ -416,7 +416,7 @@ impl<'c> Call<'c, '_> {
         Ok(stored)
     }
 
-    /// Tells of a value that was stored, and that it ends.
+    /// Notifies subscribers that a value was stored, and that it ends if it does.
     #[inline]
     pub(super) fn tell_set(&mut self, bytes: &[u8], expire: Expire) {
         self.changed(Event::SET, bytes);
@@ -497,7 +497,7 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// The same with a value that was written in pieces.
+    /// Sets a key to a value that was written in pieces.
     pub(super) fn set_large_by(&mut self, large: &mut LargeSet, options: &SetOptions<'_>, expire: Expire) -> Run {
         let bytes = large.bytes();
         if !options.get {
@@ -515,7 +515,7 @@ impl<'c> Call<'c, '_> {
         let (key, mark) = (self.turn.key(self.session.namespace, large.key()), self.out.mark());
         let told = self.tell(&key)?;
         let identity = told.as_ref().map(|told| told.identity);
-        // What was told is what is replaced, or all is asked for again.
+        // The value that was sent is the one that is replaced, or the whole request runs again.
         let changed = large.store_by(self.turn, |turn, key, writer| {
             turn.change_to_large(key, writer, &mut |turn, item| {
                 (item.map(Identity::of) == identity).then(|| options.change(turn, key, item, expire))

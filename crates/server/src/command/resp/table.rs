@@ -8,7 +8,7 @@ use crate::metrics::Command;
 use arrayvec::ArrayVec;
 use protocol::resp::Args;
 
-/// What a command is like, as `COMMAND INFO` tells it.
+/// A property of a command, as `COMMAND INFO` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flag {
     /// It changes keys.
@@ -21,7 +21,7 @@ pub enum Flag {
     Fast,
     /// It is for operators.
     Admin,
-    /// Who has not said who it is may call it.
+    /// An unauthenticated client may call it.
     NoAuth,
     /// It is answered while the server starts.
     Loading,
@@ -57,7 +57,7 @@ pub struct Entry {
     pub name: &'static str,
     /// Words, its name included; below 0: so many or more.
     pub arity: i8,
-    /// What it is like.
+    /// Properties of the command.
     pub flags: &'static [Flag],
     /// The first and last word that is a key, from 1, and the step between them; below 0: counted from the end; 0:
     /// none. A step below 0 is one for each bin that the first argument names, and one.
@@ -66,25 +66,26 @@ pub struct Entry {
     pub categories: &'static [&'static str],
     /// The version of Redis that had it first; empty: it is none of Redis's.
     pub since: &'static str,
-    /// What it is about.
+    /// Group of the command.
     pub group: &'static str,
-    /// How its time grows.
+    /// Time complexity of the command.
     pub complexity: &'static str,
-    /// What it does, in a line.
+    /// Summary of the command, in one line.
     pub summary: &'static str,
-    /// What its latency counts for.
+    /// Kind of command that its latency counts for.
     pub(super) kind: Command,
     pub(super) run: for<'c, 'l, 'x> fn(&'x mut Call<'c, 'l>, Args<'c>) -> Run,
 }
 
 impl Entry {
-    /// Whether it may have so many words, its name included.
+    /// Returns whether it may have so many words, its name included.
     pub(super) fn takes(&self, words: usize) -> bool {
         let arity = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 { words >= arity } else { words == arity }
     }
 
-    /// Where its keys are among so many arguments: how many come before, how many are from the first key to the last.
+    /// Returns the place of its keys among so many arguments: how many come before, and how many are from the first key
+    /// to the last.
     fn keys_place(&self, args: usize) -> (usize, usize) {
         let (first, last, _) = self.keys;
         if first <= 0 {
@@ -101,7 +102,7 @@ impl Entry {
         args.skip(before).take(count).step_by(self.step(args))
     }
 
-    /// How many of the arguments are keys.
+    /// Returns how many of the arguments are keys.
     pub(super) fn key_count(&self, args: Args<'_>) -> usize {
         self.keys_place(args.len()).1.div_ceil(self.step(args))
     }

@@ -36,7 +36,7 @@ fn grown(capacity: usize, need: usize) -> usize {
 /// Bytes of one hash in a set of them, and what that has beside it.
 const HASH_BYTES: usize = 18;
 
-/// How far a transaction is.
+/// Stage of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Keys are watched; requests are executed as they come.
@@ -47,13 +47,13 @@ pub(super) enum Stage {
     Obtaining,
     /// Its requests are run.
     Running,
-    /// All is done; its client is told.
+    /// All requests are done; the replies are being sent to the client.
     Telling,
 }
 
 /// A key that is watched, and what it was.
 struct Watched {
-    /// Where its bytes end among those of all; they begin where the ones before end.
+    /// Offset of the end of its bytes among those of all; they begin where the ones before end.
     end: usize,
     namespace: Namespace,
     version: Version,
@@ -62,12 +62,12 @@ struct Watched {
 /// A request of a queue that was read: it need not be read again when it goes on in another visit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Current {
-    /// Where its arguments begin in the queue, and how many they are.
+    /// Offset of its arguments in the queue, and how many they are.
     pub(super) first: usize,
     pub(super) args: u32,
-    /// Where the next request begins.
+    /// Offset of the next request.
     pub(super) end: usize,
-    /// When it began. Relative times to live are counted from here, however many visits the request takes.
+    /// Time at which it began. Relative times to live are counted from here, however many visits the request takes.
     pub(super) moment: Moment,
 }
 
@@ -85,9 +85,9 @@ pub(super) struct Transaction {
     pub(super) kind: Command,
     /// Requests, as they came.
     pub(super) queue: Vec<u8>,
-    /// How many.
+    /// Number of the queued commands.
     pub(super) commands: u32,
-    /// What it has of the memory of clients, but for its answers: see [`Transaction::cost`].
+    /// Its share of client memory, without its replies: see [`Transaction::cost`].
     held: Grant,
     /// Of the bytes of the queue, those that are done.
     pub(super) at: usize,
@@ -103,15 +103,15 @@ pub(super) struct Transaction {
     compared: (usize, usize),
     pub(super) claim: Claim,
     pub(super) out: OutBuffer,
-    /// Where the answer to the request at hand begins among those of all.
+    /// Start of the reply to the current request among those of all.
     pub(super) answer_at: Spot,
-    /// Bytes of the first block of the answers that the client was told.
+    /// Bytes of the first block of the replies that the client was sent.
     pub(super) told: usize,
-    /// Whether it wants any.
+    /// The replies that the client wants.
     pub(super) answers: Answers,
-    /// When the bytes of the request that began it were there.
+    /// Time at which the bytes of the request that began it were there.
     pub(super) ready: Ticks,
-    /// When its first request was begun.
+    /// Time at which its first request was begun.
     pub(super) begun: Ticks,
 }
 
@@ -165,7 +165,7 @@ impl Transaction {
         self.held.shrink(0);
     }
 
-    /// What a transaction takes with buffers of such capacities, in bytes.
+    /// Returns the memory of a transaction with buffers of such capacities, in bytes.
     fn cost(queue: usize, watched: usize, watched_bytes: usize) -> u64 {
         (size_of::<Self>() + queue + watched * (size_of::<Watched>() + HASH_BYTES) + watched_bytes) as u64
     }
@@ -216,7 +216,7 @@ impl Transaction {
         self.out.push(answer);
     }
 
-    /// When it was begun, and the bytes of its answers, while its client is told those.
+    /// Returns when it was begun, and the bytes of its replies, while these are sent to its client.
     pub(super) fn answer_held(&self) -> Option<(Ticks, u64)> {
         (self.stage == Stage::Telling).then(|| (self.begun, self.out.held()))
     }
@@ -264,7 +264,7 @@ impl Transaction {
         has_room
     }
 
-    /// Whether a watched key is not what it was. The claim is obtained.
+    /// Returns whether a watched key has changed. The caller has obtained the claim.
     ///
     /// # Errors
     /// [`State::Yield`] after so many keys as a visit has room for, [`State::Parked`]: again in a later one.
@@ -375,7 +375,7 @@ impl<'c> Call<'c, '_> {
         true
     }
 
-    /// What is queued and watched goes.
+    /// Discards what is queued and watched.
     pub(super) fn discard_all(&mut self) {
         if let Some(transaction) = self.session.transaction.take() {
             transaction.put_away(self.ctx);

@@ -1,4 +1,4 @@
-//! Values with parts among the commands: what a client is told of their type, and the way to read and change one.
+//! Values with parts among the commands: the type that a client sees, and the way to read and change one.
 //!
 //! ```text
 //!   key ── item ──┬─ bytes, number, pieces     a string
@@ -32,7 +32,7 @@ impl From<Damaged> for Stop {
     }
 }
 
-/// What values with parts are seen by.
+/// The view through which values with parts are read.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'v> {
     pub(super) now_ms: u64,
@@ -55,7 +55,7 @@ impl WorkerContext {
     }
 }
 
-/// Where the parts of a key's large record are.
+/// Location of the parts of a key's large record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyParts<'t> {
     turn: &'t Turn<'t>,
@@ -67,7 +67,7 @@ impl<'t> KeyParts<'t> {
         Self { turn, key }
     }
 
-    /// Where a walk meets the key.
+    /// Returns the place at which a walk meets the key.
     pub(super) fn place(&self) -> u64 {
         self.turn.walk_place(&self.key)
     }
@@ -86,7 +86,8 @@ impl Source for KeyParts<'_> {
 const _: () = assert!(Kind::Large as u8 & segment::KIND_IN_PARTS != 0, "the store is to know of its parts");
 const _: () = assert!(record::ENTRY_BYTES == segment::ENTRY_BYTES, "the store is to find them");
 
-/// What an item is, as `TYPE` names it; `None`: it has parts, and all of them have ended, or its set was truncated.
+/// Returns an item's type, as `TYPE` names it. Returns `None` if it has parts and all of them have ended, or its set
+/// was truncated.
 pub(super) fn type_name(item: &Item<'_>, view: View<'_>) -> Option<&'static str> {
     match item.value {
         Value::Typed { kind, bytes } => {
@@ -134,7 +135,7 @@ pub(super) fn opened<'i>(
     Ok(Record::of(kind, bytes, view.sets, parts)?)
 }
 
-/// What becomes of a record that was looked at.
+/// Outcome of an edit of a record.
 pub(super) enum Edited<T> {
     /// Nothing.
     Keep(T),
@@ -152,7 +153,7 @@ pub(super) type EditRecord<'d, T> =
     dyn FnMut(Option<&Record<'_>>, &mut Edit<'_>, Expire) -> Result<Edited<T>, Fault> + 'd;
 
 impl<'c> Call<'c, '_> {
-    /// Changes the record under a key as `decide` says; `event` is told of where it does.
+    /// Changes the record under a key as `decide` says; sends `event` to subscribers if the record was changed.
     pub(super) fn edit_record<T>(
         &mut self,
         bytes: &[u8],
@@ -247,8 +248,8 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// Whether anything is under a key. A value all of whose parts have ended goes by that, as one that has ended
-    /// itself.
+    /// Returns whether there is a value under a key. If all parts of a value have ended, this call removes it, like a
+    /// value that has ended itself.
     pub(super) fn is_there(&mut self, key: &Key<'_>) -> Result<bool, Stop> {
         let is_typed = |item: Item<'_>| matches!(item.value, Value::Typed { .. });
         match self.turn.peek(key).map(is_typed) {
@@ -317,11 +318,11 @@ pub(super) fn answer_room(out: &OutBuffer, bytes_max: usize, bytes: usize) -> Ru
 /// Leaves of a large record that are looked through for what has ended in one go.
 const SWEPT_LEAVES: usize = 16;
 
-/// What became of a record some of whose bins have ended.
+/// Outcome for a record some of whose bins have ended.
 enum Swept {
     /// It is without them.
     Stored,
-    /// Nothing was left of it.
+    /// No bins were left.
     Gone,
 }
 
@@ -342,12 +343,12 @@ fn sweep_some(
     })
 }
 
-/// Whether all bins of a record fit into the output without a look at each of them, with the lines before them.
+/// Returns whether all bins of a record fit into the output with the lines before them, without a look at each of them.
 pub(super) fn has_room_for_all(out: &OutBuffer, record: &Record<'_>) -> bool {
     record.answer_bytes_max().is_some_and(|bytes| out.room() >= bytes + LINE_ROOM)
 }
 
-/// What became of a key with a record, or without.
+/// Outcome for a key with a record, or without.
 #[derive(Clone, Copy)]
 struct Became {
     /// The record is another one, or was before it went.
@@ -356,10 +357,10 @@ struct Became {
     removed: bool,
 }
 
-/// What a command is told, and what others are.
+/// The result for the command, and the outcome for others.
 type Done<T> = Result<(T, Became), Fault>;
 
-/// What a record is changed by.
+/// The context in which a record is changed.
 struct Scene<'s> {
     view: View<'s>,
     there: &'s KeyParts<'s>,
