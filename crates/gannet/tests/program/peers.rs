@@ -15,6 +15,13 @@ use crate::common::{PATIENCE, free_port};
 /// The exit code that says that the generator was the limit; on a busy machine it may be.
 pub const LIMITED: i32 = 3;
 
+/// Returns true if a run of the load generator ended with a verdict: all held, the generator was the limit, an
+/// objective broke, or a search used up its trials. The machine's load decides which. Everything else is an error,
+/// other kinds of a partial run too.
+pub fn is_verdict(code: i32, out: &str) -> bool {
+    matches!(code, 0 | LIMITED | 4) || (code == 5 && out.contains(" trials were used up before the answer"))
+}
+
 /// A folder that every user may write to, and that is gone when the test is over.
 pub struct Folder(PathBuf);
 
