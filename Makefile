@@ -79,5 +79,6 @@ miri: ## unit tests of the crates with unsafe code under Miri (nightly)
 valgrind: ## unit tests of the crates with unsafe code under valgrind
 	$(XTASK) valgrind
 
+# Links to private items are allowed, since these pages show them.
 docs: ## the API documentation, warnings as errors
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --workspace --no-deps --document-private-items

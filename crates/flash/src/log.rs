@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A region's chunks are filled and written in order, by one thread at a time. So a region is on the device up to
-//! [`Region::written`], and the rest is in chunks that are read where they are. An item is at its address before any
+//! `Region::written`, and the rest is in chunks that are read where they are. An item is at its address before any
 //! caller receives the address.
 //!
 //! What is in a chunk is in the table too, and both lie in the store's file, if it has one: a process that goes on with

@@ -78,7 +78,7 @@ pub struct Shared {
     pub started: UnixMillis,
     /// Where the store's clock runs from.
     pub(crate) origin: Origin,
-    /// By how many ms the wall clock is ahead of the store's: see [`Moment`].
+    /// By how many ms the wall clock is ahead of the store's: see `Moment`.
     pub(crate) wall_ahead_ms: AtomicI64,
     /// How long its memory took to open, or to make.
     pub opened_in: Duration,

@@ -90,7 +90,7 @@ pub fn control(pid: u32, action: &str) -> Result<(), String> {
     }
 }
 
-/// The limit of open files that a program finds under valgrind, which keeps [`RESERVED`] for itself and lets no program
+/// The limit of open files that a program finds under valgrind, which keeps `RESERVED` for itself and lets no program
 /// change it. memcached sets the limit to its connections, so it has to be told as many.
 fn open_files_under_valgrind() -> usize {
     const RESERVED: u64 = 12;

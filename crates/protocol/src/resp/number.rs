@@ -35,7 +35,7 @@ pub(super) fn line(buf: &[u8]) -> Line<'_> {
 const PLAIN_DIGITS_MAX: usize = 9;
 
 /// A number of at most [`PLAIN_DIGITS_MAX`] digits without a sign, its line end behind it, and the bytes of both.
-/// Anything else is left to [`line`] and [`parse`], which read this form just the same.
+/// Anything else is left to [`line()`] and `parse`, which read this form just the same.
 #[inline(always)]
 pub(super) fn plain(buf: &[u8]) -> Option<(u32, usize)> {
     let (mut value, mut at) = (0, 0);

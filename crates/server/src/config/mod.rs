@@ -5,7 +5,7 @@
 //!                     all faults at once, each with where, what and remedy
 //! ```
 //! Invariants: a setting that is not in the table does not exist; a fault never leaves a half-changed value; what
-//! [`sample`] writes is read back to the defaults.
+//! `sample` writes is read back to the defaults.
 
 pub mod fault;
 pub mod file;
