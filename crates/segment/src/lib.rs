@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The engine knows no protocol and no threads, and reads no clock: each turn and each slice gets the time as an
-//! argument. The byte layouts are drawn in [`mod@item`], [`mod@slot`] and [`mod@header`], and in
+//! argument. The byte layouts are drawn in [`layout::item`], [`layout::slot`] and [`layout::header`], and in
 //! `docs/format/segment.md`.
 //!
 //! The engine never does the following. It allocates nothing after the start for an operation on an item that is stored
@@ -19,103 +19,62 @@
 //! bucket pushes out. It holds no pointer in the shared memory.
 #![deny(unsafe_code)]
 
-mod ahead;
-mod arriving;
 mod background;
-mod by_hash;
-mod checkpoint;
-mod claim;
-mod config;
-mod counters;
-mod draft;
-mod epoch;
-mod file;
-mod flash_keys;
-mod graves;
-mod header;
+mod core;
+mod durable;
+mod heap;
 mod index;
-mod item;
-mod kept;
-mod key;
-mod lane;
-mod large;
+mod items;
+mod layout;
+mod locks;
 #[cfg(test)]
 mod map_tier;
-mod memory;
 #[cfg(all(test, shuttle))]
 mod models;
-mod moving;
-mod op;
-mod open;
-mod orphans;
-mod parts;
-mod pin;
-#[allow(unsafe_code)]
-mod raw;
-mod read;
-mod rebuild;
-mod rename;
-mod reopen;
-mod samples;
-mod segments;
-mod shortage;
-mod slot;
-mod snapshot;
-mod spaces;
-mod staging;
-mod stats;
 mod store;
-mod sums;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 mod tier;
-mod tier_room;
-mod tiered;
-mod ttl;
-mod undo;
-mod unfinished;
-mod verify;
-mod walk;
-mod write;
+mod values;
 
-pub use ahead::Populator;
-pub use arriving::{Arriving, TAIL_BYTES_MAX};
+pub use background::stats::{Census, DRAIN_REASONS, NamespaceStats, SEGMENT_STATES, StoreStats};
 pub use background::{Background, Evicted, EvictionObserver, SliceKind, SliceReport};
-pub use checkpoint::{CheckpointStats, Checkpointer, Finished};
-pub use claim::{CLAIMS_MAX, Claim};
-pub use config::{StartError, StoreConfig};
-pub use file::copy::{Copied, copy_flash, copy_store, longest_item};
-pub use file::inspect::{
-    FAULTS_MAX, FileCheck, FileStats, TierWords, file_check, file_config, file_index, file_is_clean, file_stats,
-    file_tier,
-};
-pub use file::notes::NoteFault;
-pub use file::{FileFault, IndexPlace, Power, StoreFile, file_fits};
-pub use key::{Key, KeyHash, Namespace};
-pub use lane::{Lane, LaneError, Turn};
-pub use large::LargeWriter;
-pub use memory::ResizeError;
-pub use op::{
+pub use core::lane::{Lane, LaneError, Turn};
+pub use core::op::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Item, LargeRef, Lease, OpError, Put, PutMode,
     PutOutcome, Value, decimal_len,
 };
-pub use parts::{DecideParts, ENTRY_BYTES, KIND_IN_PARTS, Parts};
-pub use pin::Pinned;
-pub use raw::TierChunk;
-pub use read::{Ahead, Hit, Version};
-pub use rebuild::{RebuildProgress, RebuildStep, Rebuilder};
-pub use rename::{CopyStep, PartsCopy};
-pub use reopen::Reopened;
-pub use snapshot::Snapshot;
-pub use spaces::{Terms, TermsError};
-pub use staging::Awaited;
-pub use stats::{Census, DRAIN_REASONS, NamespaceStats, SEGMENT_STATES, StoreStats};
+pub use core::pin::Pinned;
+pub use durable::checkpoint::{CheckpointStats, Checkpointer, Finished};
+pub use durable::file::copy::{Copied, copy_flash, copy_store, longest_item};
+pub use durable::file::inspect::{
+    FAULTS_MAX, FileCheck, FileStats, TierWords, file_check, file_config, file_index, file_is_clean, file_stats,
+    file_tier,
+};
+pub use durable::file::notes::NoteFault;
+pub use durable::file::{FileFault, IndexPlace, Power, StoreFile, file_fits};
+pub use durable::rebuild::{RebuildProgress, RebuildStep, Rebuilder};
+pub use durable::reopen::Reopened;
+pub use heap::config::{StartError, StoreConfig};
+pub use heap::memory::ResizeError;
+pub use heap::namespaces::{Terms, TermsError};
+pub use heap::prefault::Populator;
+pub use items::read::{Ahead, Hit, Version};
+pub use items::receive::{Arriving, TAIL_BYTES_MAX};
+pub use items::walk::{OnFlash, Stride, WalkVisit};
+pub use items::write::change::{AddOutcome, Change, Decide, DecideAlone};
+pub use layout::key::{Key, KeyHash, Namespace};
+pub use layout::raw::TierChunk;
+pub use locks::claim::{CLAIMS_MAX, Claim};
+pub use locks::snapshot::Snapshot;
 pub use store::Store;
+pub use tier::room::{TierGround, TierRoom};
+pub use tier::staging::Awaited;
+pub use tier::tiered::{FlashHit, FromFlash};
 pub use tier::{
     FlashAddress, Found, Kept, Parts as TierParts, ReadBy, Reclaimed, Shown, SlotMatch, Tier, TierFind, TierFound,
     TierItem, TierPlan, TierRead, TierShow, Visit,
 };
-pub use tier_room::{TierGround, TierRoom};
-pub use tiered::{FlashHit, FromFlash};
-pub use walk::{OnFlash, Stride, WalkVisit};
-pub use write::change::{AddOutcome, Change, Decide, DecideAlone};
+pub use values::large::LargeWriter;
+pub use values::parts::{DecideParts, ENTRY_BYTES, KIND_IN_PARTS, Parts};
+pub use values::rename::{CopyStep, PartsCopy};

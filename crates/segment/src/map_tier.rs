@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use base::clock::UnixMillis;
 
+use crate::tier::room::TierRoom;
 use crate::tier::{
     FlashAddress, Found, Parts, ReadBy, Reclaimed, Shown, Tier, TierFind, TierFound, TierItem, TierPlan, TierRead,
     TierShow, Visit,
 };
-use crate::tier_room::TierRoom;
 
 /// Plan of a store with such a tier.
 pub(crate) const PLAN: TierPlan =

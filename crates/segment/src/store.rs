@@ -8,37 +8,37 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use arena::MapFile;
 use base::clock::UnixMillis;
 
-use crate::ahead::Ahead;
 use crate::background::Background;
-use crate::checkpoint::Checkpoints;
-use crate::claim::Claims;
-use crate::config::{Geometry, StartError, StoreConfig};
-use crate::counters::{Counters, SpaceTotals, Totals};
-use crate::epoch::Epochs;
-use crate::file::notes::{NoteFault, Notes};
-use crate::file::{FileFault, Ground, Held, IndexPlace, StoreFile};
-use crate::flash_keys::FlashKeys;
-use crate::graves::Graves;
-use crate::header::Queue;
+use crate::core::counters::{Counters, SpaceTotals, Totals};
+use crate::core::epoch::Epochs;
+use crate::core::lane::{Lane, LaneError};
+use crate::core::op::{Expire, Item, LargeRef, Value};
+use crate::durable::checkpoint::Checkpoints;
+use crate::durable::file::notes::{NoteFault, Notes};
+use crate::durable::file::{FileFault, Ground, Held, IndexPlace, StoreFile};
+use crate::durable::rebuild::{REBUILDERS_MAX, Rebuild};
+use crate::durable::reopen::Reopened;
+use crate::heap::config::{Geometry, StartError, StoreConfig};
+use crate::heap::memory::Memory;
+use crate::heap::namespaces::Spaces;
+use crate::heap::prefault::Ahead;
+use crate::heap::samples::Samples;
+use crate::heap::segments::Segments;
+use crate::heap::shortage::Shortages;
 use crate::index::{Found, GROUP_SLOTS, Index};
-use crate::item::{CAS_FIELD, EXPIRY, Kind, Layout, META, META_FETCHED, META_STALE, NUM, meta_secs};
-use crate::kept::KeptPage;
-use crate::key::{Hasher, Key, Namespace};
-use crate::lane::{Lane, LaneError};
-use crate::memory::Memory;
-use crate::op::{Expire, Item, LargeRef, Value};
-use crate::orphans::Named;
-use crate::raw::{Mutex, Word64};
-use crate::rebuild::{REBUILDERS_MAX, Rebuild};
-use crate::reopen::Reopened;
-use crate::samples::Samples;
-use crate::segments::Segments;
-use crate::shortage::Shortages;
-use crate::slot::Slot;
-use crate::spaces::Spaces;
+use crate::items::write::Snap;
+use crate::layout::header::Queue;
+use crate::layout::item::{CAS_FIELD, EXPIRY, Kind, Layout, META, META_FETCHED, META_STALE, NUM, meta_secs};
+use crate::layout::key::{Hasher, Key, Namespace};
+use crate::layout::persistent::KeptPage;
+use crate::layout::raw::{Mutex, Word64};
+use crate::layout::slot::Slot;
+use crate::locks::claim::Claims;
+use crate::locks::undo::UndoLog;
 use crate::tier::Tier;
-use crate::undo::UndoLog;
-use crate::write::Snap;
+use crate::tier::flash_keys::FlashKeys;
+use crate::values::deferred_free::Graves;
+use crate::values::orphans::Named;
 
 /// An in-memory store of items.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub struct Store {
     pub(crate) claims: Claims,
     pub(crate) samples: Samples,
     pub(crate) hasher: Hasher,
-    /// Seed of the sums of items: see [`crate::sums`].
+    /// Seed of the sums of items: see [`crate::layout::checksums`].
     pub(crate) sum_seed: u64,
     /// Counters: one block for each lane, one for each thread that rebuilds the index, and the last one for the
     /// background.
@@ -76,7 +76,7 @@ pub struct Store {
     /// goes by, now or after a loss of power.
     pub(crate) marks_first: bool,
     pub(crate) checkpoints: Checkpoints,
-    /// True if the index was taken from a file and not all of its slots were verified: see [`crate::verify`].
+    /// True if the index was taken from a file and not all of its slots were verified: see [`crate::durable::verify`].
     pub(crate) unverified: AtomicBool,
     /// Names that heads hold, after a crash: pieces and parts that no head names can then be removed.
     pub(crate) named: Option<Named>,
@@ -176,7 +176,7 @@ impl Store {
         file: &StoreFile,
         now: UnixMillis,
     ) -> Result<(Arc<Self>, Background), StartError> {
-        let (geometry, ground, held) = crate::file::lay(config, file, None, now)?;
+        let (geometry, ground, held) = crate::durable::file::lay(config, file, None, now)?;
         let config = StoreConfig { hash_seed: held.block.hash_seed, memory_bytes_max: 0, ..config.clone() };
         Self::on(&config, geometry, ground, Some(held), None, now)
     }
@@ -205,7 +205,7 @@ impl Store {
             claims: Claims::new(),
             samples: Samples::new(config.lanes_max),
             hasher: Hasher::new(config.hash_seed),
-            sum_seed: crate::sums::seed(config.hash_seed),
+            sum_seed: crate::layout::checksums::seed(config.hash_seed),
             counters: (0..=config.lanes_max + rebuilders).map(|_| Counters::default()).collect(),
             lanes_opened: AtomicUsize::new(0),
             background_called: AtomicBool::new(false),
@@ -320,7 +320,7 @@ impl Store {
         if self.tier.is_some() || self.is_rebuilding() || !self.closed.load(SeqCst) {
             return Ok(None);
         }
-        crate::file::index_left::leave(&self.index, held).map(Some)
+        crate::durable::file::index_left::leave(&self.index, held).map(Some)
     }
 
     /// Returns the file that it lies in, if it does.
@@ -574,7 +574,7 @@ impl Store {
         self.segments.header_of(address).sequence() << TOKEN_OFFSET_BITS | (offset as u64 / 4)
     }
 
-    /// Returns the item's CAS token. Read before the value: see [`crate::write`] on in-place changes.
+    /// Returns the item's CAS token. Read before the value: see [`crate::items::write`] on in-place changes.
     #[inline(always)]
     pub(crate) fn token(&self, seen: &Seen<'_>) -> u64 {
         if seen.layout.has(CAS_FIELD) {

@@ -8,11 +8,16 @@
 #![cfg(loom)]
 
 #[allow(dead_code, reason = "the model uses a part of the module")]
-#[path = "../src/epoch.rs"]
+#[path = "../src/core/epoch.rs"]
 mod epoch;
 #[allow(dead_code, reason = "the model uses a part of the module")]
-#[path = "../src/segments/free.rs"]
+#[path = "../src/heap/segments/free.rs"]
 mod free;
+
+/// The place of [`raw`] in the store.
+mod layout {
+    pub(crate) use crate::raw;
+}
 
 /// The store's words, over loom's.
 mod raw {

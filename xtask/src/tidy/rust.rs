@@ -14,7 +14,7 @@ const DISPATCHER_ARM_LINES_MAX: usize = 12;
 
 /// Crates that may hold `unsafe`, each with the folder it has to stay in.
 const UNSAFE_FOLDERS: [(&str, &str); 3] =
-    [("arena", "crates/arena/"), ("io", "crates/io/"), ("segment", "crates/segment/src/raw/")];
+    [("arena", "crates/arena/"), ("io", "crates/io/"), ("segment", "crates/segment/src/layout/raw/")];
 
 /// Crates that take bytes, time and randomness as arguments.
 const CORES: &[&str] = &["segment", "protocol", "record", "graph", "cluster"];
@@ -137,7 +137,10 @@ impl Visitor<'_> {
 
     fn unsafe_token(&mut self, span: proc_macro2::Span) {
         if !self.may_unsafe {
-            self.fault(span, "`unsafe` belongs in arena/, io/ or segment/src/raw/ behind a safe function".into());
+            self.fault(
+                span,
+                "`unsafe` belongs in arena/, io/ or segment/src/layout/raw/ behind a safe function".into(),
+            );
         }
     }
 
@@ -333,7 +336,7 @@ mod tests {
     fn unsafe_outside_its_folder_is_found_but_not_the_word_in_a_comment() {
         let body = "fn a() { unsafe { b() } }";
         assert_eq!(faults_of("crates/segment/src/index.rs", body).len(), 1);
-        assert!(faults_of("crates/segment/src/raw/map.rs", body).is_empty());
+        assert!(faults_of("crates/segment/src/layout/raw/map.rs", body).is_empty());
         assert!(faults_of("crates/segment/src/index.rs", "// unsafe\nconst A: &str = \"unsafe {}\";").is_empty());
         assert_eq!(faults_of("crates/server/src/a.rs", "unsafe impl Send for A {}").len(), 1);
         assert_eq!(faults_of("crates/server/src/a.rs", "unsafe fn a() {}").len(), 1);

@@ -7,16 +7,16 @@ use base::clock::UnixMillis;
 use super::observe::Evicted;
 use super::shadow::freq_of_next_round;
 use super::{Background, PROMOTE_FREQ, SliceKind};
-use crate::draft::Plan;
-use crate::header::{Queue, SegmentHeader, State};
-use crate::item::{DEAD, Layout};
-use crate::key::{Key, Namespace};
-use crate::segments::SegmentId;
-use crate::slot::{FREQ_MAX, Slot};
+use crate::heap::segments::SegmentId;
+use crate::items::draft::Plan;
+use crate::items::write::Snap;
+use crate::items::write::rewrite::Rewrite;
+use crate::layout::header::{Queue, SegmentHeader, State};
+use crate::layout::item::{DEAD, Layout};
+use crate::layout::key::{Key, Namespace};
+use crate::layout::slot::{FREQ_MAX, Slot};
 use crate::store::{Ended, Seen, Store};
-use crate::tiered::Demoted;
-use crate::write::Snap;
-use crate::write::rewrite::Rewrite;
+use crate::tier::tiered::Demoted;
 
 /// Why a segment is drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,7 +283,7 @@ impl Background {
         let ended = store.ended(&there, now);
         let ghost = match ended {
             // A part has no other life.
-            None => why == Why::Evict(Queue::Small) && !crate::parts::is_part(key),
+            None => why == Why::Evict(Queue::Small) && !crate::values::parts::is_part(key),
             Some(Ended::Expired) => store.access(there.slot, address, store.meta(&there)).0,
             Some(Ended::Flushed) => false,
         };

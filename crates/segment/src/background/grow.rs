@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Background;
 use crate::index::GROUP_SLOTS;
 use crate::index::growth::Keys;
-use crate::slot::Slot;
+use crate::layout::slot::Slot;
 use crate::store::Store;
 
 /// Load that a growth aims at when it foresees the final number of items, in percent.

@@ -1,7 +1,8 @@
 //! The background: everything that makes room, in slices.
 //!
-//! One thread owns it. It collects what the lanes sealed, removes some of what has lost its head ([`crate::graves`]),
-//! chooses one job, and runs it until it is done or the slice is over; the job's cursor stays for the next slice.
+//! One thread owns it. It collects what the lanes sealed, removes some of what has lost its head
+//! ([`crate::values::deferred_free`]), chooses one job, and runs it until it is done or the slice is over; the job's
+//! cursor stays for the next slice.
 //!
 //! ```text
 //!            +-- free segments short? ------> drain for eviction: the small queue's oldest, or the main queue's
@@ -23,8 +24,8 @@
 //! while the small queue is large. An item whose ghost is found begins as if it had been read.
 //!
 //! Each namespace has queues of its own. One with a quota is evicted from when segments of its quota are short, and
-//! from nothing else; those without are one: what is oldest of all of them goes first ([`crate::spaces`]). Where
-//! several are short they take turns, a segment each.
+//! from nothing else; those without are one: what is oldest of all of them goes first ([`crate::heap::namespaces`]).
+//! Where several are short they take turns, a segment each.
 //!
 //! Bounds: the queues and the limbo list hold each segment at most once, plus entries of segments that left their
 //! queue early, which are swept when they outnumber the segments.
@@ -40,6 +41,7 @@ mod resize;
 mod scrub;
 mod search;
 pub(crate) mod shadow;
+pub(crate) mod stats;
 mod verify;
 
 use std::sync::Arc;
@@ -47,16 +49,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::UnixMillis;
 
-use crate::ahead::Populator;
-use crate::counters::Counters;
-use crate::graves::Grave;
-use crate::header::{Queue, State};
+use crate::core::counters::Counters;
+use crate::durable::rebuild::Hand;
+use crate::heap::open::{OpenTable, Whose};
+use crate::heap::prefault::Populator;
+use crate::heap::segments::SegmentId;
 use crate::index::growth::SplitScratch;
-use crate::key::Namespace;
-use crate::open::{OpenTable, Whose};
-use crate::rebuild::Hand;
-use crate::segments::SegmentId;
+use crate::layout::header::{Queue, State};
+use crate::layout::key::Namespace;
 use crate::store::Store;
+use crate::values::deferred_free::Grave;
 use compaction::Deadness;
 use drain::{Drain, Why};
 use grow::Growing;

@@ -1,7 +1,7 @@
 //! Who wants to know what is evicted.
 
-use crate::key::Namespace;
-use crate::op::Item;
+use crate::core::op::Item;
+use crate::layout::key::Namespace;
 
 /// An item that is evicted or has expired, as it was.
 #[derive(Clone, Copy, Debug)]

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Acquire;
 
 use base::clock::UnixMillis;
 
-use crate::header::{Queue, State};
-use crate::key::Namespace;
-use crate::segments::SegmentId;
+use crate::heap::segments::SegmentId;
+use crate::layout::header::{Queue, State};
+use crate::layout::key::Namespace;
 use crate::store::Store;
 
 /// Sealed segments in the order of their sealing. An entry names one life of a segment by its sequence; a segment

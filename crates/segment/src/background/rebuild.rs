@@ -1,15 +1,15 @@
-//! The background's work while the index is rebuilt ([`crate::rebuild`]): its part in the rebuild, and room for what is
-//! stored meanwhile.
+//! The background's work while the index is rebuilt ([`crate::durable::rebuild`]): its part in the rebuild, and room
+//! for what is stored meanwhile.
 
 use base::clock::UnixMillis;
 
 use super::drain::Why;
 use super::{Background, SCAN_HEADERS, SliceKind, of_pool};
-use crate::header::{SegmentHeader, State};
-use crate::rebuild::{Rebuild, RebuildStep};
-use crate::segments::SegmentId;
+use crate::durable::rebuild::{Rebuild, RebuildStep};
+use crate::heap::segments::SegmentId;
+use crate::layout::header::{SegmentHeader, State};
+use crate::layout::ttl::CLASS_NEVER;
 use crate::store::Store;
-use crate::ttl::CLASS_NEVER;
 
 /// Items on flash that one slice finds, beside what else it does: some 30 us.
 const FOUND_A_SLICE: usize = 256;
@@ -22,7 +22,7 @@ impl Background {
         if !store.finds || !store.is_finding() {
             return false;
         }
-        let mut looks = FOUND_A_SLICE / crate::rebuild::ITEMS_PER_LOOK;
+        let mut looks = FOUND_A_SLICE / crate::durable::rebuild::ITEMS_PER_LOOK;
         let step = store.find_on_flash(Self::counters(store), &mut || {
             looks = looks.saturating_sub(1);
             looks == 0

@@ -4,13 +4,13 @@
 use base::clock::UnixMillis;
 
 use super::Background;
-use crate::counters::Counters;
-use crate::key::{Key, Namespace};
-use crate::op::Expire;
-use crate::slot::Slot;
+use crate::core::counters::Counters;
+use crate::core::op::Expire;
+use crate::layout::key::{Key, Namespace};
+use crate::layout::slot::Slot;
+use crate::layout::ttl;
 use crate::store::Store;
 use crate::tier::{FlashAddress, Reclaimed, Tier, TierItem};
-use crate::ttl;
 
 /// Items that one slice looks at: some 30 us.
 const ITEMS_A_SLICE: usize = 64;

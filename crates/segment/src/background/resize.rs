@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   too many:  cut those never taken ──> withhold free ones as the eviction makes them, giving their memory back
-//!   too few:   let fresh ones be taken; those that are withheld come back one by one, with memory (see crate::ahead)
+//!   too few:   let fresh ones be taken; those that are withheld come back one by one, with memory (see
+//!   crate::heap::prefault)
 //! ```
 //!
 //! Any free segment may be withheld, so which items go is the eviction policy's choice alone, and none is moved. A
@@ -12,7 +13,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Background;
-use crate::config::groups_for;
+use crate::heap::config::groups_for;
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
 use crate::store::Store;
 

@@ -8,7 +8,7 @@
 //!     same?   as its header says: the next segment
 //!     else    wait until every turn that was under way has ended, walk again; the same difference: corrected
 //!   each once more, after a crash:
-//!     walk    pieces and parts that nothing named go  (crate::orphans)
+//!     walk    pieces and parts that nothing named go  (crate::values::orphans)
 //! ```
 //!
 //! A crash can cut a change between the slot and the counts, once for each thread. The counts of a segment, and so the
@@ -23,11 +23,11 @@ use base::clock::UnixMillis;
 
 use super::Background;
 use super::drain::{Step, counts_may_be_off};
-use crate::draft::Orphan;
-use crate::header::{SegmentHeader, State};
-use crate::item::{DEAD, Kind, Layout};
-use crate::segments::SegmentId;
-use crate::slot::Slot;
+use crate::heap::segments::SegmentId;
+use crate::items::draft::Orphan;
+use crate::layout::header::{SegmentHeader, State};
+use crate::layout::item::{DEAD, Kind, Layout};
+use crate::layout::slot::Slot;
 use crate::store::Store;
 
 /// Items that are looked at between two looks at the time.

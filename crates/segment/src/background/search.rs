@@ -1,8 +1,8 @@
-//! The background's side of [`crate::shortage`]: whether a round of the scan found anything for a caller that finds no
-//! room.
+//! The background's side of [`crate::heap::shortage`]: whether a round of the scan found anything for a caller that
+//! finds no room.
 
 use super::{Background, SCAN_HEADERS, of_pool};
-use crate::key::Namespace;
+use crate::layout::key::Namespace;
 use crate::store::Store;
 
 /// A round of the scan for one pool.

@@ -1,13 +1,13 @@
-//! The pass over the index that a memory file was left with: see [`crate::verify`].
+//! The pass over the index that a memory file was left with: see [`crate::durable::verify`].
 //!
 //! Bounds: a slice's time at once, in slices with nothing more urgent to do; a stripe is locked only to clear a slot.
 
 use super::Background;
+use crate::durable::verify::Verified;
 use crate::index::GROUP_SLOTS;
 use crate::index::growth::Keys;
-use crate::slot::Slot;
+use crate::layout::slot::Slot;
 use crate::store::Store;
-use crate::verify::Verified;
 
 /// Slots that are looked at between two looks at the time.
 const SLOTS_PER_LOOK: usize = 32;

@@ -23,8 +23,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::room::Spot;
 use super::{BUCKET_SLOTS, GROUP_SLOTS, Hash, Index, Place, STRIPES, StripeGuard};
-use crate::raw::Word64;
-use crate::slot::Slot;
+use crate::layout::raw::Word64;
+use crate::layout::slot::Slot;
 
 /// The growth word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,9 +32,10 @@ use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 
-use crate::kept::KeptPage;
-use crate::raw::{Array, Word32, Word64, prefetch_line_of};
-use crate::slot::Slot;
+pub(crate) use crate::layout::key::Hash;
+use crate::layout::persistent::KeptPage;
+use crate::layout::raw::{Array, Word32, Word64, prefetch_line_of};
+use crate::layout::slot::Slot;
 
 /// Slots in an index bucket: one cache line.
 pub(crate) const BUCKET_SLOTS: usize = 8;
@@ -60,24 +61,10 @@ pub(crate) struct Bucket {
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-/// The part of a key's hash that determines its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hash(pub(crate) u64);
-
 impl Hash {
     /// Returns one of the hashes that have this group hash.
     fn with_group_hash(group_hash: u32) -> Self {
         Self(u64::from(group_hash) << 32)
-    }
-
-    #[inline(always)]
-    pub(crate) fn group_hash(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-
-    #[inline(always)]
-    pub(crate) fn tag(self) -> u16 {
-        (self.0 & 0xfff) as u16
     }
 
     #[inline(always)]
@@ -98,7 +85,7 @@ pub(crate) fn other_bucket(bucket: usize, tag: u16) -> usize {
 #[repr(C)]
 pub(crate) struct Stripe {
     /// Number of times that it was taken or released: odd while a thread holds it. In a file that a process left, odd
-    /// marks the groups that it was changing: see [`crate::reopen`].
+    /// marks the groups that it was changing: see [`crate::durable::reopen`].
     lock: Word32,
     moves: Word32,
 }
@@ -502,10 +489,10 @@ impl<'i> Locked<'i> {
     }
 }
 
-/// Counts one read in the slot, up to [`crate::slot::FREQ_MAX`]. A lost race loses one count, nothing else.
+/// Counts one read in the slot, up to [`crate::layout::slot::FREQ_MAX`]. A lost race loses one count, nothing else.
 #[inline(always)]
 pub(crate) fn bump(word: &Word64, slot: Slot) {
-    if slot.freq() < crate::slot::FREQ_MAX {
+    if slot.freq() < crate::layout::slot::FREQ_MAX {
         let _ = word.compare_exchange(slot.0, slot.with_freq(slot.freq() + 1).0, Relaxed);
     }
 }

@@ -16,7 +16,7 @@
 
 use super::growth::group_of;
 use super::{GROUP_BUCKETS, Hash, Index, RANGE_PARTS, other_bucket};
-use crate::slot::Slot;
+use crate::layout::slot::Slot;
 
 /// Bits of a hash that order the keys of a part.
 const FINE_BITS: u32 = 20;

@@ -1,12 +1,12 @@
-//! Repairs of the index after a process was killed in the midst of a change, for [`crate::reopen`]: no other thread
-//! uses the index.
+//! Repairs of the index after a process was killed in the midst of a change, for [`crate::durable::reopen`]: no other
+//! thread uses the index.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::growth::{Growth, Keys, group_of};
 use super::{BUCKET_SLOTS, GROUP_SLOTS, Hash, Index, STRIPES, other_bucket};
-use crate::raw::Word64;
-use crate::slot::Slot;
+use crate::layout::raw::Word64;
+use crate::layout::slot::Slot;
 
 impl Index {
     /// Returns the stripes whose lock was held.

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use super::{Index, Locked, Stripe, other_bucket};
-use crate::raw::Word64;
-use crate::slot::Slot;
+use crate::layout::raw::Word64;
+use crate::layout::slot::Slot;
 
 /// The place where a new key may go.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use super::growth::{CHANGED_GROUPS_MAX, Growth, Keys, SplitGuards, SplitScratch, place_of};
 use super::room::Spot;
 use super::{BUCKET_SLOTS, GROUP_SLOTS, Index};
-use crate::slot::Slot;
+use crate::layout::slot::Slot;
 
 impl Index {
     /// Returns true if the index is being made smaller.

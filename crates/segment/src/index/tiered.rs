@@ -5,8 +5,8 @@ use std::sync::atomic::fence;
 
 use super::growth::Growth;
 use super::{Hash, Index, Locked, other_bucket};
-use crate::raw::Word64;
-use crate::slot::Slot;
+use crate::layout::raw::Word64;
+use crate::layout::slot::Slot;
 use crate::tier::FlashAddress;
 
 impl Index {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use shuttle::thread;
 
 use super::{Drained, NOW, drain_first, explore, put, read, sealed, store, until_done};
-use crate::lane::Lane;
-use crate::op::{OpError, Put, Value};
+use crate::core::lane::Lane;
+use crate::core::op::{OpError, Put, Value};
 use crate::{Claim, Namespace, Store, Turn};
 
 /// Goes on with a claim of `keys` until it is had, acts for it, and lets it go.

@@ -9,7 +9,7 @@ use shuttle::thread;
 use super::explore;
 use crate::index::growth::SplitScratch;
 use crate::index::{Hash, Index};
-use crate::slot::Slot;
+use crate::layout::slot::Slot;
 
 /// Stores the slot of key number `i`, at address 4 * i.
 fn insert(index: &Index, hash: Hash, i: usize) -> Option<Slot> {

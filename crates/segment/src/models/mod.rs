@@ -19,10 +19,10 @@ use base::clock::UnixMillis;
 use shuttle::thread;
 
 use crate::background::Background;
-use crate::header::State;
-use crate::lane::Lane;
-use crate::op::{Expire, OpError, Put, Value};
-use crate::segments::SegmentId;
+use crate::core::lane::Lane;
+use crate::core::op::{Expire, OpError, Put, Value};
+use crate::heap::segments::SegmentId;
+use crate::layout::header::State;
 use crate::{Namespace, Store, StoreConfig};
 
 /// Schedules tried for each model, by each scheduler.

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use shuttle::thread;
 
 use super::{Drained, NOW, drain_first, draining, explore, put, put_until, read, sealed, slots, store, until_done};
-use crate::header::State;
-use crate::lane::Lane;
-use crate::op::{Arith, ArithOutcome, Delete, Expire, Put, PutOutcome, Value};
-use crate::segments::SegmentId;
+use crate::core::lane::Lane;
+use crate::core::op::{Arith, ArithOutcome, Delete, Expire, Put, PutOutcome, Value};
+use crate::heap::segments::SegmentId;
+use crate::layout::header::State;
 use crate::{Arriving, Namespace, Store};
 
 #[test]

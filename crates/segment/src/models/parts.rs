@@ -3,7 +3,7 @@
 use shuttle::thread;
 
 use super::{NOW, explore, store, until_done};
-use crate::op::{Fetch, Lease, Put};
+use crate::core::op::{Fetch, Lease, Put};
 use crate::{Change, Expire, KIND_IN_PARTS, Namespace, Value};
 
 const KIND: u8 = KIND_IN_PARTS | 1;

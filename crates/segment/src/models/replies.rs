@@ -10,8 +10,8 @@ use shuttle::thread;
 
 use super::claiming::as_one;
 use super::{NOW, explore, put, read, store, until_done};
-use crate::lane::Lane;
-use crate::op::{Delete, DeleteOutcome, Expire, Fetch, Item, OpError, Put, PutMode, PutOutcome, Value};
+use crate::core::lane::Lane;
+use crate::core::op::{Delete, DeleteOutcome, Expire, Fetch, Item, OpError, Put, PutMode, PutOutcome, Value};
 use crate::{AddOutcome, Background, Change, Namespace, Store, Turn, Version};
 
 const KEY: &[u8] = b"key";

@@ -6,8 +6,8 @@ use shuttle::thread;
 
 use super::explore;
 use crate::StoreConfig;
-use crate::config::Geometry;
-use crate::segments::{SegmentId, Segments};
+use crate::heap::config::Geometry;
+use crate::heap::segments::{SegmentId, Segments};
 
 fn segments(count: usize, segments_max: usize) -> Segments {
     let config = StoreConfig {

@@ -7,13 +7,13 @@ use shuttle::thread;
 
 use super::{NOW, config, explore_some, put, until_done};
 use crate::background::Background;
-use crate::lane::Lane;
+use crate::core::lane::Lane;
+use crate::core::op::{Delete, DeleteOutcome, OpError, Put, PutMode, PutOutcome, Value};
+use crate::heap::segments::SegmentId;
+use crate::items::read::Ahead;
 use crate::map_tier::{MapTier, PLAN};
-use crate::op::{Delete, DeleteOutcome, OpError, Put, PutMode, PutOutcome, Value};
-use crate::read::Ahead;
-use crate::segments::SegmentId;
-use crate::tier_room::TierGround;
-use crate::tiered::FromFlash;
+use crate::tier::room::TierGround;
+use crate::tier::tiered::FromFlash;
 use crate::{Namespace, Store};
 
 /// A store with a tier, whose first segment holds a key and is sealed, and the lane that filled it.

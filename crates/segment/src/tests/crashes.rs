@@ -14,8 +14,8 @@ use base::clock::UnixMillis;
 
 use super::parted;
 use crate::background::Background;
-use crate::lane::Lane;
-use crate::op::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, OpError, Put, Value};
+use crate::core::lane::Lane;
+use crate::core::op::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, OpError, Put, Value};
 use crate::{IndexPlace, Namespace, Power, Reopened, Store, StoreConfig, StoreFile};
 
 thread_local! {
@@ -103,7 +103,7 @@ pub(super) fn at<T>(place: IndexPlace, run: impl FnOnce() -> T) -> T {
 
 /// Returns the range of the segments in a file.
 pub(super) fn heap_of(file: &Arc<MapFile>) -> std::ops::Range<u64> {
-    let heap = crate::file::parts(&config(), None).last().expect("there are parts").1.clone();
+    let heap = crate::durable::file::parts(&config(), None).last().expect("there are parts").1.clone();
     assert!(file.bytes().expect("its length") >= heap.end);
     heap
 }
@@ -425,13 +425,13 @@ fn a_segment_that_was_being_emptied_loses_nothing_that_was_not_evicted() {
             };
             let found = crash(1, filled, &keys, |rig| {
                 let sealed = |id: &u32| {
-                    let header = rig.store.segments.header(crate::segments::SegmentId(*id));
-                    header.state() == crate::header::State::Sealed
+                    let header = rig.store.segments.header(crate::heap::segments::SegmentId(*id));
+                    header.state() == crate::layout::header::State::Sealed
                 };
                 let ids: Vec<u32> = (0..rig.store.segments.high_water() as u32).filter(sealed).collect();
                 assert!(ids.len() > 1);
                 for id in ids {
-                    rig.background.drain_whole(crate::segments::SegmentId(id), compact, rig.now);
+                    rig.background.drain_whole(crate::heap::segments::SegmentId(id), compact, rig.now);
                 }
                 rig.settle();
             });

@@ -10,7 +10,7 @@ use base::prng::Prng;
 
 use super::crashes::{Contents, NOW, Rig, config, fill, key, keys, place, with_index_in_dram};
 use super::parted;
-use crate::raw::{Array, Word64};
+use crate::layout::raw::{Array, Word64};
 use crate::{FileFault, Namespace, StartError, Store, StoreFile};
 
 /// Names the seed of a test that fails.
@@ -112,7 +112,7 @@ fn a_file_without_an_index_that_was_damaged_anywhere_is_refused_with_a_line_or_l
 
 fn damage_parts(is_looked_at: impl Fn(&str) -> bool) {
     let (whole, names, contents) = image();
-    let parts = crate::file::parts(&config(), None).into_iter().filter(|(_, range)| !range.is_empty());
+    let parts = crate::durable::file::parts(&config(), None).into_iter().filter(|(_, range)| !range.is_empty());
     for (part, range) in parts.filter(|(part, _)| is_looked_at(part)) {
         let (mut refused, mut mended) = (0, 0);
         for seed in 0..60 {

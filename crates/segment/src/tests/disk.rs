@@ -60,7 +60,7 @@ const TIER: usize = 4;
 
 /// Returns the ranges whose pages may be lost: all that a small store uses of its file.
 fn tracked(plan: Option<&TierPlan>) -> Vec<Range<u64>> {
-    let parts: BTreeMap<_, _> = crate::file::parts(&config(), plan).into_iter().collect();
+    let parts: BTreeMap<_, _> = crate::durable::file::parts(&config(), plan).into_iter().collect();
     let (notes, undo, records) = (&parts["notes"], &parts["undo log"], &parts["checkpoint"]);
     let copy = (parts["tier"].start - records.start) / 2;
     vec![

@@ -10,10 +10,10 @@ use base::prng::Prng;
 
 use super::crashes::{NOW, Rig, config, images_of, key, keys};
 use super::tiered::{demote, told, twins};
+use crate::core::op::{Delete, Expire, OpError, Put, PutMode};
 use crate::map_tier::{MapTier, PLAN, PLAN_FOUND};
-use crate::op::{Delete, Expire, OpError, Put, PutMode};
-use crate::tier_room::TierGround;
-use crate::tiered::FromFlash;
+use crate::tier::room::TierGround;
+use crate::tier::tiered::FromFlash;
 use crate::{IndexPlace, Namespace, StoreFile};
 
 /// A store that has found nothing on flash yet.

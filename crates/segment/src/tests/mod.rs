@@ -13,7 +13,7 @@ mod scrubbed;
 mod tiered;
 mod together;
 
-use crate::op::OpError;
+use crate::core::op::OpError;
 use crate::{Namespace, Store, StoreConfig};
 
 /// A change removes the parts that it replaced at once; what the background held just then was left for ever.

@@ -13,9 +13,9 @@ use base::prng::Prng;
 
 use super::crashes::{NOW, Rig, key, place, with_index_in_dram};
 use super::{parted, tiered};
+use crate::core::op::{Expire, Put, Value};
 use crate::map_tier::{MapTier, PLAN};
-use crate::op::{Expire, Put, Value};
-use crate::tier_room::TierGround;
+use crate::tier::room::TierGround;
 use crate::{Namespace, StartError, Store, StoreConfig, StoreFile};
 
 const COPIES: u64 = 60;
@@ -194,7 +194,7 @@ fn try_copies(is_tiered: bool, keys: usize) -> Came {
     let names = names(keys);
     let known: Known = names.iter().filter_map(|name| Some((name.clone(), read(&mut rig, name, is_tiered)?))).collect();
     assert!(known.len() > keys * 9 / 10, "{} of {} are there", known.len(), names.len());
-    let parts = crate::file::parts(&config(), is_tiered.then_some(&PLAN));
+    let parts = crate::durable::file::parts(&config(), is_tiered.then_some(&PLAN));
     let parts: Vec<_> = parts.into_iter().filter(|(_, range)| !range.is_empty()).collect();
     // Most of a file is index and heap.
     let twice: Vec<_> = parts.iter().filter(|(name, _)| matches!(*name, "index" | "heap")).cloned().collect();

@@ -15,8 +15,8 @@ use base::prng::Prng;
 use super::crashes::{NOW, Rig, at, key, place, set_power};
 use super::disk::{Disk, set_disk, with_disk};
 use super::tiered::{demote, open_beside, plan_at, told};
+use crate::core::op::OpError;
 use crate::map_tier::MapTier;
-use crate::op::OpError;
 use crate::{Checkpointer, Claim, Expire, Finished, IndexPlace, Key, Namespace, Power, Put, Reopened, Turn};
 
 /// A key's values, each with the step after which it is there; `None`: no value.

@@ -11,10 +11,10 @@ use base::prng::Prng;
 use super::crashes::{NOW, Rig, at, images_of, in_both_modes, key, set_power};
 use super::disk::{Disk, set_disk, with_disk};
 use super::tiered::{demote, open_beside, told};
-use crate::item::META_WON;
+use crate::core::op::{Arith, Delete, Expire, Fetch, OpError, Put, PutOutcome};
+use crate::layout::item::META_WON;
+use crate::locks::undo::{ChangingKey, RECORDS_MAX};
 use crate::map_tier::MapTier;
-use crate::op::{Arith, Delete, Expire, Fetch, OpError, Put, PutOutcome};
-use crate::undo::{ChangingKey, RECORDS_MAX};
 use crate::{Finished, IndexPlace, Key, Namespace, Power, Turn};
 
 /// A store with checkpoints on the file, in this run of the machine.

@@ -8,9 +8,9 @@ use base::prng::Prng;
 
 use super::crashes::{NOW, Rig, fill, in_both_modes, key, keys, place, with_index_in_dram};
 use super::parted;
-use crate::header::State;
-use crate::op::{Arith, Delete, Expire, Put, PutMode};
-use crate::segments::SegmentId;
+use crate::core::op::{Arith, Delete, Expire, Put, PutMode};
+use crate::heap::segments::SegmentId;
+use crate::layout::header::State;
 use crate::{IndexPlace, Namespace, RebuildStep};
 
 /// Values by key, and what of them the store has to know now.

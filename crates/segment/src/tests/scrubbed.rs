@@ -6,7 +6,7 @@ use arena::{Map, MapFile};
 
 use super::crashes::{NOW, Rig, fill, heap_of, in_both_modes, key, keys, place};
 use super::parted;
-use crate::raw::{Array, Word64};
+use crate::layout::raw::{Array, Word64};
 use crate::{Claim, Expire, IndexPlace, Key, Namespace, OpError, Put, Turn};
 
 fn name<'k>(turn: &Turn<'_>, bytes: &'k [u8]) -> Key<'k> {

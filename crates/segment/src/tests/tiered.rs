@@ -8,12 +8,12 @@ use arena::MapFile;
 use base::clock::UnixMillis;
 
 use super::crashes::{NOW, Rig, config, images_of, place, power};
-use crate::header::State;
+use crate::core::op::Value;
+use crate::heap::segments::SegmentId;
+use crate::layout::header::State;
 use crate::map_tier::{MapTier, PLAN, PLAN_FOUND};
-use crate::op::Value;
-use crate::segments::SegmentId;
-use crate::tier_room::TierGround;
-use crate::tiered::FromFlash;
+use crate::tier::room::TierGround;
+use crate::tier::tiered::FromFlash;
 use crate::{FileFault, IndexPlace, Namespace, StartError, Store, StoreFile, TierPlan};
 
 fn open(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {

@@ -6,9 +6,9 @@ use arena::MapFile;
 
 use super::crashes::{Contents, NOW, Rig, fill, images_of, in_both_modes, key, keys};
 use super::parted;
-use crate::header::State;
-use crate::op::{Arith, Delete, Expire, OpError, Put};
-use crate::segments::SegmentId;
+use crate::core::op::{Arith, Delete, Expire, OpError, Put};
+use crate::heap::segments::SegmentId;
+use crate::layout::header::State;
 use crate::{Claim, Key, Namespace, Turn};
 
 type Op<'o> = dyn FnMut(&mut Turn<'_>) -> Result<(), OpError> + 'o;

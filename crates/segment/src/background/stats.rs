@@ -1,0 +1,304 @@
+//! What a store says about itself.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use base::clock::UnixMillis;
+
+use crate::background::shadow::Shadows;
+use crate::heap::segments::SegmentId;
+use crate::index::{GROUP_BYTES, GROUP_SLOTS};
+use crate::layout::header::{STATES, State};
+use crate::layout::key::Namespace;
+use crate::store::Store;
+
+/// A store's figures at one moment. Counts run since the start; sizes are bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoreStats {
+    /// Items that are there (ended ones too, until they are removed; pieces of large values count).
+    pub items: u64,
+    /// Items stored since the start.
+    pub items_total: u64,
+    /// Bytes of the items that are there, with their headers and padding.
+    pub item_bytes: u64,
+    /// The promise: segments, headers and index never use more, or come under it after a resize.
+    pub memory_bytes: u64,
+    /// Bytes that segments, headers and index hold now: more than `memory_bytes` while a resize downwards is under way,
+    /// less while one upwards is.
+    pub held_bytes: u64,
+    /// Upper bound of a resize, in bytes.
+    pub memory_bytes_max: u64,
+    /// Segments in use times their size.
+    pub heap_bytes: u64,
+    /// The index's present size.
+    pub index_bytes: u64,
+    /// Slots in the index.
+    pub index_slots: u64,
+    /// The base-2 logarithm of the slots, for tools that ask for a power.
+    pub index_power: u64,
+    /// The index is growing now.
+    pub index_growing: bool,
+    /// Growths completed.
+    pub index_growths: u64,
+    /// Times that the index was made smaller.
+    pub index_shrinks: u64,
+    /// A segment's size.
+    pub segment_bytes: u64,
+    /// Segments in all, by state: free, open, sealed, draining, limbo, withheld.
+    pub segments: [u64; 6],
+    /// Sealed segments in the small queue.
+    pub segments_small: u64,
+    /// The share of the segments that the small queue is held at when memory is full, in percent.
+    pub small_percent: u64,
+    /// Sealed segments in the main queue.
+    pub segments_main: u64,
+    /// Bytes in sealed and open segments that belong to dead items, fillers and unused ends.
+    pub dead_bytes: u64,
+    /// Items evicted to make room.
+    pub evicted: u64,
+    /// Of those, items that were never read.
+    pub evicted_unread: u64,
+    /// Of those, items that had a TTL.
+    pub evicted_with_ttl: u64,
+    /// Of those, items pushed out of an overfull index bucket.
+    pub evicted_by_index: u64,
+    /// Time since the last read of the item that was evicted last, in milliseconds; its age if the last read is not
+    /// recorded.
+    pub evicted_idle_ms: u64,
+    /// Items removed because they had expired.
+    pub expired: u64,
+    /// Of those, items that were never read.
+    pub expired_unread: u64,
+    /// Items removed because of a flush.
+    pub flushed: u64,
+    /// Instant at which the oldest sealed segment was opened. No item is older, except one that is still being written.
+    pub oldest: Option<UnixMillis>,
+    /// Items copied to another segment.
+    pub relocated: u64,
+    /// Index slots displaced.
+    pub displaced: u64,
+    /// New items whose ghost was found.
+    pub ghost_hits: u64,
+    /// Operations parked for a lock or for memory.
+    pub parked: u64,
+    /// Reads that found an item past its time.
+    pub read_expired: u64,
+    /// Reads that found an item ended by a flush.
+    pub read_flushed: u64,
+    /// Segments that became free again.
+    pub segments_freed: u64,
+    /// Segments drained: evicted, expired, flushed, compacted.
+    pub segments_drained: [u64; 4],
+    /// Large values that lost a piece.
+    pub large_broken: u64,
+    /// Items of a memory file that were not what was written, and are gone.
+    pub damaged: u64,
+    /// Slots of a memory file's index that named no whole item, and were cleared.
+    pub slots_cleared: u64,
+    /// Segments whose items are still to be found while the index is rebuilt.
+    pub rebuild_segments: u64,
+    /// Pieces and parts that no head named after a crash, and that were removed.
+    pub orphans: u64,
+    /// Items that are on flash. None of them counts in `items`.
+    pub flash_items: u64,
+    /// Evicted items that went to flash.
+    pub flash_taken: u64,
+    /// Items on flash that went with their region to make room there.
+    pub flash_evicted: u64,
+    /// Items on flash that were read there and went on in another region.
+    pub flash_again: u64,
+    /// Values served from flash.
+    pub flash_hits: u64,
+    /// Items that came back from flash to memory.
+    pub flash_back: u64,
+    /// Reads of flash that failed or found what was not written: misses.
+    pub flash_failed: u64,
+    /// Large values being sent now.
+    pub pins: u64,
+    /// Background slices run.
+    pub slices: u64,
+    /// Huge pages were asked for.
+    pub huge_pages_asked: bool,
+}
+
+/// The contents and the activity of a namespace. Counts run since the start; sizes are bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NamespaceStats {
+    /// As [`StoreStats::items`].
+    pub items: u64,
+    /// Items that are on flash, as far as is known whose they are: see [`Store::keys`].
+    pub flash_items: u64,
+    /// As [`StoreStats::item_bytes`].
+    pub item_bytes: u64,
+    /// Segments that are its own, times their size.
+    pub heap_bytes: u64,
+    /// Bytes that its segments may take now: its quota without the index space of its items. For a namespace that
+    /// shares, the memory that no quota has a right to.
+    pub heap_bytes_max: u64,
+    /// Items evicted to make room.
+    pub evicted: u64,
+    /// Items removed because they had expired.
+    pub expired: u64,
+    /// Items removed because of a flush.
+    pub flushed: u64,
+}
+
+/// The names of [`StoreStats::segments`], in order.
+pub const SEGMENT_STATES: [&str; 6] = ["free", "open", "sealed", "draining", "limbo", "withheld"];
+/// The names of [`StoreStats::segments_drained`], in order.
+pub const DRAIN_REASONS: [&str; 4] = ["evicted", "expired", "flushed", "compacted"];
+
+/// Figures that only a walk over all segment headers yields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// As [`StoreStats::segments`].
+    pub segments: [u64; STATES.len()],
+    /// As [`StoreStats::dead_bytes`].
+    pub dead_bytes: u64,
+}
+
+impl Store {
+    /// Walks all segment headers: not for a data thread, which has other things to do than to miss the caches once for
+    /// each MiB of the heap.
+    pub fn census(&self) -> Census {
+        let mut census = Census::default();
+        for id in 0..self.segments.high_water() {
+            let header = self.segments.header(SegmentId(id as u32));
+            census.segments[header.state() as usize] += 1;
+            census.dead_bytes += u64::from(header.dead_bytes());
+        }
+        census.segments[State::Free as usize] += self.segments.fresh_count() as u64;
+        census
+    }
+
+    /// Returns the figures now, by a walk over all segment headers.
+    pub fn stats(&self) -> StoreStats {
+        self.stats_by(&self.census())
+    }
+
+    /// Returns the figures now, except those of a census taken earlier.
+    pub fn stats_by(&self, census: &Census) -> StoreStats {
+        let Census { segments, dead_bytes } = *census;
+        let totals = self.totals();
+        let groups = self.index.groups() as u64;
+        let used = segments.iter().sum::<u64>() - segments[State::Free as usize] - segments[State::Withheld as usize];
+        let gauges = &self.background;
+        let oldest = gauges.oldest_created.load(Relaxed);
+        let rebuild = self.rebuild_progress().unwrap_or_default();
+        StoreStats {
+            items: totals.items(),
+            items_total: totals.items_added,
+            item_bytes: totals.bytes_added.saturating_sub(totals.bytes_removed),
+            memory_bytes: self.memory.wanted_bytes(),
+            held_bytes: self.held_bytes(),
+            memory_bytes_max: self.geometry.memory_bytes_max,
+            heap_bytes: used * self.segments.segment_bytes() as u64,
+            index_bytes: self.index.groups().max(self.index.groups_next()) as u64 * GROUP_BYTES as u64,
+            index_slots: groups * GROUP_SLOTS as u64,
+            index_power: (groups * GROUP_SLOTS as u64).ilog2().into(),
+            index_growing: self.index.is_growing(),
+            index_growths: gauges.growths.load(Relaxed),
+            index_shrinks: gauges.shrinks.load(Relaxed),
+            segment_bytes: self.segments.segment_bytes() as u64,
+            segments,
+            small_percent: gauges.small_percent.load(Relaxed),
+            segments_small: gauges.small_segments.load(Relaxed),
+            segments_main: gauges.main_segments.load(Relaxed),
+            dead_bytes,
+            evicted: totals.evicted,
+            evicted_unread: totals.evicted_unread,
+            evicted_with_ttl: totals.evicted_with_ttl,
+            evicted_idle_ms: gauges.evicted_idle_ms.load(Relaxed),
+            evicted_by_index: totals.evicted_by_index,
+            expired: totals.expired,
+            expired_unread: totals.expired_unread,
+            oldest: (oldest > 0).then_some(UnixMillis(oldest)),
+            flushed: totals.flushed,
+            relocated: totals.relocated,
+            displaced: totals.displaced,
+            ghost_hits: totals.ghost_hits,
+            parked: totals.parked,
+            read_expired: totals.read_expired,
+            read_flushed: totals.read_flushed,
+            segments_freed: totals.segments_freed,
+            segments_drained: std::array::from_fn(|i| gauges.drained[i].load(Relaxed)),
+            large_broken: totals.large_broken,
+            damaged: totals.damaged + rebuild.torn,
+            slots_cleared: totals.slots_cleared,
+            rebuild_segments: rebuild.segments_left,
+            orphans: totals.orphans,
+            flash_items: totals.flash_taken.saturating_sub(totals.flash_removed),
+            flash_taken: totals.flash_taken,
+            flash_evicted: totals.flash_evicted,
+            flash_again: totals.flash_again,
+            flash_hits: totals.flash_hits,
+            flash_back: totals.flash_back,
+            flash_failed: totals.flash_failed,
+            pins: self.pins.load(Relaxed),
+            slices: gauges.slices.load(Relaxed),
+            huge_pages_asked: self.huge_pages_asked,
+        }
+    }
+
+    /// Returns the number of keys of a namespace whose items, in memory or on flash, no flush has ended. Items that
+    /// have expired count until they are removed. While items that a flush has ended are being removed, the function
+    /// looks at every segment.
+    pub fn keys(&self, namespace: Namespace) -> u64 {
+        let (space, flushed) = (namespace.0, self.flushed_before(namespace.0));
+        let (mut ended, mut settled) = (0, true);
+        if self.settled[usize::from(space)].load(Acquire) != flushed {
+            for id in 0..self.segments.high_water() {
+                let header = self.segments.header(SegmentId(id as u32));
+                let is_used = matches!(header.state(), State::Open | State::Sealed | State::Draining);
+                if is_used && header.namespace() == space && header.sequence() < flushed {
+                    settled = false;
+                    ended += u64::from(header.live_keys());
+                }
+            }
+            if settled {
+                self.settled[usize::from(space)].store(flushed, Release);
+            }
+        }
+        let totals = self.space_totals(space);
+        let in_memory = totals.items().saturating_sub(totals.hidden()).saturating_sub(ended);
+        in_memory + self.flash_keys.keys(space, totals.flash_counted())
+    }
+
+    /// Returns the figures of one namespace now.
+    pub fn namespace_stats(&self, namespace: Namespace) -> NamespaceStats {
+        let (totals, segment_bytes) = (self.space_totals(namespace.0), self.segments.segment_bytes() as u64);
+        let limits: usize = self.spaces.with_quota().filter_map(|other| self.spaces.limit(other)).sum();
+        let shared = self.segments.count().saturating_sub(limits);
+        NamespaceStats {
+            items: totals.items(),
+            flash_items: self.flash_keys.items(namespace.0, totals.flash_counted()),
+            item_bytes: totals.item_bytes(),
+            heap_bytes: self.spaces.used(namespace.0) as u64 * segment_bytes,
+            heap_bytes_max: self.spaces.limit(namespace.0).unwrap_or(shared) as u64 * segment_bytes,
+            evicted: totals.evicted,
+            expired: totals.expired,
+            flushed: totals.flushed,
+        }
+    }
+
+    /// Returns the bytes of the segments and the index that huge pages stand behind now, as the kernel says. Slow.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub fn huge_page_bytes(&self) -> std::io::Result<u64> {
+        Ok(self.segments.heap.map().huge_bytes()? + self.index.map().huge_bytes()?)
+    }
+
+    /// Returns the most process memory that the store holds beyond [`crate::StoreConfig::memory_bytes`], in bytes. It
+    /// consists of the background's queues, graves and shadows, and for each lane a ring of samples and two pieces of
+    /// scratch space.
+    pub fn overhead_bytes_max(&self) -> u64 {
+        let queues = self.segments.end() as u64 * 208;
+        let lanes = self.counters.len() as u64 * 2 * self.geometry.piece_bytes as u64;
+        queues
+            + lanes
+            + crate::values::deferred_free::QUEUE_BYTES_MAX
+            + self.samples.bytes()
+            + Shadows::BYTES_MAX
+            + (64 << 10)
+    }
+}

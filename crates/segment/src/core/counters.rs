@@ -1,0 +1,324 @@
+//! Counters: one block for each thread, written by it alone and summed on read.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::layout::item::{EXPIRY, Layout};
+use crate::layout::key::Namespace;
+
+/// A counter with a single writer: a plain load and store, no locked instruction.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline(always)]
+    pub(crate) fn add(&self, by: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(by), Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// One thread's block.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub(crate) struct Counters {
+            $($(#[$doc])* pub(crate) $name: Counter,)*
+            /// Part of that which namespaces other than the default one have done.
+            spaces: [SpaceCounters; Namespace::MAX],
+        }
+
+        /// The blocks of all threads, summed.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(crate) struct Totals { $($(#[$doc])* pub(crate) $name: u64,)* }
+
+        impl Totals {
+            pub(crate) fn add(&mut self, block: &Counters) {
+                $(self.$name = self.$name.wrapping_add(block.$name.read());)*
+            }
+        }
+    };
+}
+
+/// The counters by namespace, except the default one: that has what the others leave of the sums.
+#[derive(Debug, Default)]
+struct SpaceCounters {
+    items_added: Counter,
+    items_removed: Counter,
+    bytes_added: Counter,
+    bytes_removed: Counter,
+    hidden_added: Counter,
+    hidden_removed: Counter,
+    evicted: Counter,
+    expired: Counter,
+    flushed: Counter,
+    flash_taken: Counter,
+    flash_removed: Counter,
+}
+
+impl Counters {
+    fn space(&self, namespace: u8) -> Option<&SpaceCounters> {
+        (namespace != Namespace::DEFAULT.0).then(|| &self.spaces[usize::from(namespace)])
+    }
+
+    /// Records that an item was published.
+    #[inline(always)]
+    pub(crate) fn note_added(&self, namespace: u8, bytes: usize) {
+        self.items_added.add(1);
+        self.bytes_added.add(bytes as u64);
+        if let Some(space) = self.space(namespace) {
+            space.items_added.add(1);
+            space.bytes_added.add(bytes as u64);
+        }
+    }
+
+    /// Records that items were found when the store was opened.
+    pub(crate) fn note_found(&self, namespace: u8, items: u64, hidden: u64, bytes: u64) {
+        self.items_added.add(items);
+        self.hidden_added.add(hidden);
+        self.bytes_added.add(bytes);
+        if let Some(space) = self.space(namespace) {
+            space.items_added.add(items);
+            space.hidden_added.add(hidden);
+            space.bytes_added.add(bytes);
+        }
+    }
+
+    /// Records that so many of the counted items are not there (modulo 2^64).
+    pub(crate) fn note_lost(&self, namespace: u8, items: u64, bytes: u64) {
+        self.items_removed.add(items);
+        self.bytes_removed.add(bytes);
+        if let Some(space) = self.space(namespace) {
+            space.items_removed.add(items);
+            space.bytes_removed.add(bytes);
+        }
+    }
+
+    /// Records that an item died.
+    #[inline(always)]
+    pub(crate) fn note_removed(&self, namespace: u8, bytes: usize) {
+        self.items_removed.add(1);
+        self.bytes_removed.add(bytes as u64);
+        if let Some(space) = self.space(namespace) {
+            space.items_removed.add(1);
+            space.bytes_removed.add(bytes as u64);
+        }
+    }
+
+    /// Records that the item that was published is hidden.
+    pub(crate) fn note_hidden_added(&self, namespace: u8) {
+        self.hidden_added.add(1);
+        if let Some(space) = self.space(namespace) {
+            space.hidden_added.add(1);
+        }
+    }
+
+    /// Records that the item that died was hidden.
+    #[cold]
+    pub(crate) fn note_hidden_removed(&self, namespace: u8) {
+        self.hidden_removed.add(1);
+        if let Some(space) = self.space(namespace) {
+            space.hidden_removed.add(1);
+        }
+    }
+
+    /// Records that the second tier has so many items more.
+    pub(crate) fn note_flash_taken(&self, namespace: u8, items: u64) {
+        self.flash_taken.add(items);
+        if let Some(space) = self.space(namespace) {
+            space.flash_taken.add(items);
+        }
+    }
+
+    /// Records that an item of the second tier has lost its slot.
+    pub(crate) fn note_flash_removed(&self, namespace: u8) {
+        self.flash_removed.add(1);
+        if let Some(space) = self.space(namespace) {
+            space.flash_removed.add(1);
+        }
+    }
+
+    /// Records that an item was evicted.
+    pub(crate) fn note_evicted(&self, namespace: u8, layout: &Layout, fetched: bool) {
+        self.evicted.add(1);
+        self.evicted_unread.add(u64::from(!fetched));
+        self.evicted_with_ttl.add(u64::from(layout.has(EXPIRY)));
+        if let Some(space) = self.space(namespace) {
+            space.evicted.add(1);
+        }
+    }
+
+    /// Records that an item was removed whose time had come.
+    pub(crate) fn note_expired(&self, namespace: u8, fetched: bool) {
+        self.expired.add(1);
+        self.expired_unread.add(u64::from(!fetched));
+        if let Some(space) = self.space(namespace) {
+            space.expired.add(1);
+        }
+    }
+
+    /// Records that an item was removed that a flush ended.
+    pub(crate) fn note_flushed(&self, namespace: u8) {
+        self.flushed.add(1);
+        if let Some(space) = self.space(namespace) {
+            space.flushed.add(1);
+        }
+    }
+}
+
+/// The counters by namespace, summed over all threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SpaceTotals {
+    items_added: u64,
+    items_removed: u64,
+    bytes_added: u64,
+    bytes_removed: u64,
+    hidden_added: u64,
+    hidden_removed: u64,
+    pub(crate) evicted: u64,
+    pub(crate) expired: u64,
+    pub(crate) flushed: u64,
+    flash_taken: u64,
+    flash_removed: u64,
+}
+
+impl SpaceTotals {
+    /// Adds one thread's counts of a namespace that is not the default one.
+    pub(crate) fn add(&mut self, block: &Counters, namespace: u8) {
+        let space = &block.spaces[usize::from(namespace)];
+        self.items_added = self.items_added.wrapping_add(space.items_added.read());
+        self.items_removed = self.items_removed.wrapping_add(space.items_removed.read());
+        self.bytes_added = self.bytes_added.wrapping_add(space.bytes_added.read());
+        self.bytes_removed = self.bytes_removed.wrapping_add(space.bytes_removed.read());
+        self.hidden_added = self.hidden_added.wrapping_add(space.hidden_added.read());
+        self.hidden_removed = self.hidden_removed.wrapping_add(space.hidden_removed.read());
+        self.evicted = self.evicted.wrapping_add(space.evicted.read());
+        self.expired = self.expired.wrapping_add(space.expired.read());
+        self.flushed = self.flushed.wrapping_add(space.flushed.read());
+        self.flash_taken = self.flash_taken.wrapping_add(space.flash_taken.read());
+        self.flash_removed = self.flash_removed.wrapping_add(space.flash_removed.read());
+    }
+
+    /// Returns the counts of all namespaces, less `self`.
+    pub(crate) fn left_of(&self, all: &Totals) -> Self {
+        Self {
+            items_added: all.items_added.saturating_sub(self.items_added),
+            items_removed: all.items_removed.saturating_sub(self.items_removed),
+            bytes_added: all.bytes_added.saturating_sub(self.bytes_added),
+            bytes_removed: all.bytes_removed.saturating_sub(self.bytes_removed),
+            hidden_added: all.hidden_added.saturating_sub(self.hidden_added),
+            hidden_removed: all.hidden_removed.saturating_sub(self.hidden_removed),
+            evicted: all.evicted.saturating_sub(self.evicted),
+            expired: all.expired.saturating_sub(self.expired),
+            flushed: all.flushed.saturating_sub(self.flushed),
+            flash_taken: all.flash_taken.saturating_sub(self.flash_taken),
+            flash_removed: all.flash_removed.saturating_sub(self.flash_removed),
+        }
+    }
+
+    /// Returns the number of items that are on flash, as far as is known whose they are: where others' were counted as
+    /// gone, fewer than none.
+    pub(crate) fn flash_counted(&self) -> i64 {
+        self.flash_taken.wrapping_sub(self.flash_removed) as i64
+    }
+
+    /// Returns the number of items that are there.
+    pub(crate) fn items(&self) -> u64 {
+        self.items_added.saturating_sub(self.items_removed)
+    }
+
+    /// Returns the number of those items that are under hidden keys.
+    pub(crate) fn hidden(&self) -> u64 {
+        self.hidden_added.saturating_sub(self.hidden_removed)
+    }
+
+    /// Returns the bytes of the items that are there.
+    pub(crate) fn item_bytes(&self) -> u64 {
+        self.bytes_added.saturating_sub(self.bytes_removed)
+    }
+
+    /// Returns the mean bytes of an item in the store, header and padding included; 0 without items.
+    pub(crate) fn item_bytes_mean(&self) -> usize {
+        self.item_bytes().checked_div(self.items()).unwrap_or(0) as usize
+    }
+}
+
+impl Totals {
+    /// Returns the number of items that are there.
+    pub(crate) fn items(&self) -> u64 {
+        self.items_added.saturating_sub(self.items_removed)
+    }
+
+    /// Returns the bytes of the items that are there.
+    pub(crate) fn item_bytes(&self) -> u64 {
+        self.bytes_added.saturating_sub(self.bytes_removed)
+    }
+}
+
+counters! {
+    /// Items published.
+    items_added,
+    /// Items that died, whatever the cause.
+    items_removed,
+    /// Bytes of items published, header and padding included.
+    bytes_added,
+    /// Bytes of items that died.
+    bytes_removed,
+    /// Pieces and parts published.
+    hidden_added,
+    /// Pieces and parts that died.
+    hidden_removed,
+    /// Items evicted to make room for others.
+    evicted,
+    /// Of those, items that were never read.
+    evicted_unread,
+    /// Of those, items that had a TTL.
+    evicted_with_ttl,
+    /// Of those, items that lost their index slot to a newer one.
+    evicted_by_index,
+    /// Items whose time had come, removed by the background or replaced.
+    expired,
+    /// Of those, items that were never read.
+    expired_unread,
+    /// Items that a flush ended, removed.
+    flushed,
+    /// Items copied to another segment.
+    relocated,
+    /// Index slots displaced to their other index bucket.
+    displaced,
+    /// New items whose ghost was found.
+    ghost_hits,
+    /// Operations that had to be parked.
+    parked,
+    /// Reads that found an item past its time.
+    read_expired,
+    /// Reads that found an item ended by a flush.
+    read_flushed,
+    /// Segments that went back to the free list.
+    segments_freed,
+    /// Large values that lost a piece.
+    large_broken,
+    /// Items that were not what was written, and are gone.
+    damaged,
+    /// Slots of the index that named no whole item, and were cleared.
+    slots_cleared,
+    /// Pieces and parts that nothing named, and are gone.
+    orphans,
+    /// Evicted items that the second tier took.
+    flash_taken,
+    /// Items that no slot names there any more.
+    flash_removed,
+    /// Of those, items that went with their region, before their time.
+    flash_evicted,
+    /// Items that went on in another region there.
+    flash_again,
+    /// Values served from there.
+    flash_hits,
+    /// Items that came back to memory.
+    flash_back,
+    /// Reads there that failed, or found what was not written.
+    flash_failed,
+}

@@ -1,0 +1,293 @@
+//! Requests to the store and their results: plain values, no protocol and no clock.
+//!
+//! The words are those of the engine; the protocol layers map them to wire text one to one.
+
+use base::clock::UnixMillis;
+
+pub use crate::layout::ttl::Expire;
+
+/// The way in which a [`Put`] treats the item that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutMode {
+    /// Store in any case.
+    Set,
+    /// Store only if nothing is there.
+    Add,
+    /// Store only if something is there.
+    Replace,
+    /// Append the value to the one that is there; flags and expiry of the old item stay.
+    Append,
+    /// Prepend the value to the one that is there; flags and expiry of the old item stay.
+    Prepend,
+}
+
+/// One storage request.
+#[derive(Clone, Copy, Debug)]
+pub struct Put<'v> {
+    /// Treatment of the item that is there.
+    pub mode: PutMode,
+    /// The value's bytes.
+    pub value: &'v [u8],
+    /// Flags that are opaque to the store.
+    pub client_flags: u32,
+    /// Expiry of the item.
+    pub expire: Expire,
+    /// Store only if the item's CAS token equals this; `NotFound` if there is no item.
+    pub compare: Option<u64>,
+    /// With `compare`: if the token is *smaller* than the item's, store all the same and mark the item stale.
+    pub invalidate: bool,
+    /// The CAS token to give the new item, instead of one that the store makes.
+    pub token: Option<u64>,
+    /// With `Append` and `Prepend`: if nothing is there, store the value as a new item with this expiry.
+    pub vivify: Option<Expire>,
+    /// Report the new item's CAS token in [`PutOutcome::Stored`].
+    pub want_token: bool,
+}
+
+impl<'v> Put<'v> {
+    /// Returns an unconditional `Set` without expiry or flags.
+    pub const fn set(value: &'v [u8]) -> Self {
+        Self {
+            mode: PutMode::Set,
+            value,
+            client_flags: 0,
+            expire: Expire::Never,
+            compare: None,
+            invalidate: false,
+            token: None,
+            vivify: None,
+            want_token: false,
+        }
+    }
+}
+
+/// The result of a [`Put`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutOutcome {
+    /// Stored.
+    Stored {
+        /// The new item's CAS token if it was wanted, else 0.
+        token: u64,
+        /// The length of the value after this request, in bytes: the value that it was joined to is included.
+        bytes: u64,
+    },
+    /// The mode's condition did not hold.
+    NotStored,
+    /// The item's token is another one.
+    Exists,
+    /// `compare` was given and nothing is there.
+    NotFound,
+    /// The item that is there is typed: no bytes can be appended or prepended to it.
+    WrongType,
+}
+
+/// One deletion request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Delete {
+    /// Only if the item's CAS token equals this.
+    pub compare: Option<u64>,
+    /// Mark the item stale instead of removing it; its CAS token changes.
+    pub mark_stale: bool,
+    /// With `mark_stale`: the item's new expiry.
+    pub expire: Option<Expire>,
+    /// Remove the value (and client flags) but keep the item.
+    pub drop_value: bool,
+    /// With `mark_stale` or `drop_value`: the CAS token to give the item.
+    pub token: Option<u64>,
+}
+
+/// The result of a [`Delete`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeleteOutcome {
+    /// The item was removed, marked stale or emptied, as requested.
+    Deleted,
+    /// There was no item.
+    NotFound,
+    /// The item's token is another one.
+    Exists,
+}
+
+/// One arithmetic request.
+#[derive(Clone, Copy, Debug)]
+pub struct Arith {
+    /// Number to add or to subtract.
+    pub delta: u64,
+    /// Subtract, and stop at 0; if false, add, and wrap at 2^64.
+    pub decrement: bool,
+    /// If nothing is there: store this number with this expiry (`delta` is not applied).
+    pub vivify: Option<(u64, Expire)>,
+    /// The item's new expiry.
+    pub expire: Option<Expire>,
+    /// Only if the item's CAS token equals this.
+    pub compare: Option<u64>,
+    /// The CAS token to give the item.
+    pub token: Option<u64>,
+    /// Report the item's CAS token.
+    pub want_token: bool,
+}
+
+/// The result of an [`Arith`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArithOutcome {
+    /// The number is now `value`.
+    Number {
+        /// The number after the operation.
+        value: u64,
+        /// The CAS token if it was wanted, else 0.
+        token: u64,
+        /// Expiry of the item.
+        expire: Expire,
+    },
+    /// There was no item, and `vivify` was not given.
+    NotFound,
+    /// The value is not an unsigned decimal number of 64 bits.
+    NotNumber,
+    /// The item's token is another one.
+    Exists,
+}
+
+/// The side effects of a meta get.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fetch {
+    /// Give the item this expiry.
+    pub touch: Option<Expire>,
+    /// On a miss, store an empty item with this expiry and win the right to fill it.
+    pub vivify: Option<Expire>,
+    /// Win the right to refill if the item ends sooner than this many milliseconds from now.
+    pub recache_below_ms: Option<u64>,
+    /// The CAS token to give an item that `vivify` makes.
+    pub token: Option<u64>,
+    /// Make the item's CAS token exact from now on.
+    pub want_token: bool,
+    /// Begin to keep the time of last access and whether the item was fetched.
+    pub want_access: bool,
+    /// Do not count this fetch as an access (frequency, last access, fetched).
+    pub no_bump: bool,
+}
+
+/// The state of the right to fill an item that is missing, stale or about to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    /// No lease is out.
+    None,
+    /// This caller has just won the right to fill.
+    Won,
+    /// Another caller has it.
+    AlreadyWon,
+}
+
+/// The result of a [`Fetch`]. The item is as it is after the side effects, but its access facts are those from before.
+#[derive(Clone, Copy, Debug)]
+pub struct Fetched<'t> {
+    /// The item.
+    pub item: Item<'t>,
+    /// State of the right to fill the item.
+    pub lease: Lease,
+    /// The item was made by this very fetch.
+    pub vivified: bool,
+    /// Expiry of the item before this fetch; `Never` if this fetch made it.
+    pub expire_before: Expire,
+}
+
+/// A value as the store holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'t> {
+    /// The bytes, readable until the turn ends.
+    Bytes(&'t [u8]),
+    /// An unsigned number, which clients see as its decimal digits.
+    Integer(u64),
+    /// A value in pieces; see `Turn::pin_large`.
+    Large(LargeRef),
+    /// A value with parts, stored by [`crate::Change::StoreTyped`]. Readable until the turn ends.
+    Typed {
+        /// The value's type; opaque to the store.
+        kind: u8,
+        /// Opaque to the store.
+        bytes: &'t [u8],
+    },
+}
+
+/// Names a large value: an object of pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LargeRef {
+    /// The pieces' hidden keys begin with it.
+    pub object: u64,
+    /// All pieces together.
+    pub bytes: u64,
+}
+
+/// An item as one read saw it. Borrowed from the turn: its memory is not reused before the turn ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'t> {
+    /// The key's bytes.
+    pub key: &'t [u8],
+    /// The value.
+    pub value: Value<'t>,
+    /// Opaque to the store.
+    pub client_flags: u32,
+    /// Expiry of the item.
+    pub expire: Expire,
+    /// The CAS token. Exact only if a `gets` or `want_token` took it; else the one that a `gets` would take now.
+    pub token: u64,
+    /// It was read before.
+    pub fetched: bool,
+    /// Time of the last read or write, to the second; coarser if no request asked for it before.
+    pub last_access: UnixMillis,
+    /// The item is stale: readable, but a client should refill it.
+    pub stale: bool,
+    /// All its bytes in the store, header and padding included.
+    pub stored_bytes: u64,
+    /// Its TTL class.
+    pub ttl_class: u8,
+}
+
+impl Item<'_> {
+    /// Returns the value's length as a client sees it, in bytes.
+    pub fn value_len(&self) -> u64 {
+        self.value.client_bytes()
+    }
+}
+
+impl Value<'_> {
+    /// Returns the length as a client sees it, in bytes.
+    #[inline]
+    pub fn client_bytes(&self) -> u64 {
+        match self {
+            Value::Bytes(bytes) | Value::Typed { bytes, .. } => bytes.len() as u64,
+            Value::Integer(number) => decimal_len(*number),
+            Value::Large(large) => large.bytes,
+        }
+    }
+}
+
+/// Returns the number of decimal digits of `number`.
+pub const fn decimal_len(number: u64) -> u64 {
+    match number.checked_ilog10() {
+        Some(log) => log as u64 + 1,
+        None => 1,
+    }
+}
+
+/// The reason why an operation could not be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpError {
+    /// A lock is held or no segment is free: park the operation, end the turn, try again in the next one. Nothing
+    /// was changed.
+    Parked,
+    /// Key and value are more than the item maximum.
+    TooLarge,
+    /// No item can be evicted to make room: every segment is open or pinned.
+    OutOfMemory,
+}
+
+impl std::fmt::Display for OpError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Parked => "the operation has to wait for a lock or for memory",
+            Self::TooLarge => "object too large for cache",
+            Self::OutOfMemory => "out of memory storing object",
+        })
+    }
+}
+
+impl std::error::Error for OpError {}

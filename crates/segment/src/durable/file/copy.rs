@@ -1,0 +1,222 @@
+//! Copies every live item of one store into another one that is empty: this gives a memory file other sizes.
+//!
+//! Invariants:
+//! - The source store is only read, and no thread changes it meanwhile.
+//! - Object and part numbers, and sequences, go on behind those of the store that is copied: no CAS token that a client
+//!   may still have names another value.
+//! - An item that does not fit is evicted by the order of its arrival, or reported as refused if the target evicts
+//!   nothing.
+//! - Items on flash come after all of memory and push out none of that: an item without room is reported as refused.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use base::clock::UnixMillis;
+
+use crate::background::Background;
+use crate::core::lane::{Lane, LaneError, Turn};
+use crate::core::op::{Item, OpError, Put, Value};
+use crate::items::walk::Stride;
+use crate::items::write::change::Change;
+use crate::layout::key::{Key, Namespace};
+use crate::store::Store;
+use crate::values::parts::{Head, KIND_IN_PARTS, Parts};
+
+/// The result of a copy, by item counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Items that were stored.
+    pub items: u64,
+    /// Items of which a part is lost.
+    pub lost: u64,
+    /// Items that are too large for the other store's segments, or for which there is no room.
+    pub refused: u64,
+}
+
+/// Turns of the background before an item is given up.
+const TRIES: usize = 10_000;
+
+/// Copies all live items of `from` at `now`, its notes and its pending flushes. `background` is that of `to`, and no
+/// other caller uses it.
+///
+/// # Errors
+/// If one of the stores has no lane left.
+pub fn copy_store(
+    from: &Arc<Store>,
+    to: &Arc<Store>,
+    background: &mut Background,
+    now: UnixMillis,
+) -> Result<Copied, LaneError> {
+    go_on_behind(from, to);
+    let (mut source, mut target) = (from.lane()?, to.lane()?);
+    let mut copied = Copied::default();
+    let mut notes = Vec::new();
+    from.each_note(&mut |note| notes.push(note.to_vec()));
+    if to.rewrite_notes(&notes).is_err() {
+        // Names without which items in sets could not be read.
+        copied.refused += notes.len() as u64;
+    }
+    for number in 0..Namespace::MAX as u8 {
+        let namespace = Namespace(number);
+        to.keep_flush_at(namespace, from.kept_flush_at(namespace));
+        let mut cursor = Some(0);
+        while let Some(at) = cursor {
+            let turn = source.turn(now);
+            let mut keys = Vec::new();
+            cursor = turn.scan(namespace, at, &mut |item| keys.push(item.key.to_vec()));
+            for bytes in &keys {
+                let key = turn.key(namespace, bytes);
+                let Some(item) = turn.peek(&key) else { continue };
+                match whole(&turn, &key, &item) {
+                    None => copied.lost += 1,
+                    Some(whole) => match store(&mut target, background, namespace, &item, &whole, now) {
+                        Ok(()) => copied.items += 1,
+                        Err(_) => copied.refused += 1,
+                    },
+                }
+            }
+        }
+    }
+    Ok(copied)
+}
+
+/// Copies all live items that the store of `source` has on flash, as far as there is room: from then on `to` evicts
+/// nothing. `work` has the reads done that the walk has asked for; else as [`copy_store`].
+///
+/// # Errors
+/// When `to` has no lane left.
+pub fn copy_flash(
+    source: &mut Lane,
+    to: &Arc<Store>,
+    background: &mut Background,
+    now: UnixMillis,
+    work: &mut dyn FnMut(),
+) -> Result<Copied, LaneError> {
+    let (mut target, mut copied) = (to.lane()?, Copied::default());
+    to.keep_all();
+    let (mut cursor, mut stride) = (Some(0), Stride::default());
+    while let Some(at) = cursor {
+        let turn = source.turn(now);
+        let stepped = turn.walk_all(at, &mut stride, &mut |namespace, item, on_flash| {
+            let key = turn.key(namespace, item.key);
+            // A walk may report an item twice.
+            if on_flash.is_none() || target.turn(now).peek(&key).is_some() {
+                return;
+            }
+            let Some(whole) = whole(&turn, &key, item) else {
+                copied.lost += 1;
+                return;
+            };
+            let has_room = || to.has_room(namespace, item.value_len());
+            while !has_room() && background.slice(now, &mut || false).more {}
+            match has_room().then(|| store(&mut target, background, namespace, item, &whole, now)) {
+                Some(Ok(())) => copied.items += 1,
+                Some(Err(_)) | None => copied.refused += 1,
+            }
+        });
+        drop(turn);
+        match stepped {
+            Ok(next) => cursor = next,
+            // What is on flash was asked for.
+            Err(_) => work(),
+        }
+    }
+    Ok(copied)
+}
+
+/// Returns the bytes of key and value of the longest item that is there at `now`: a store that it is copied to has to
+/// take that.
+///
+/// # Errors
+/// When it has no lane left.
+pub fn longest_item(store: &Arc<Store>, now: UnixMillis) -> Result<u64, LaneError> {
+    let mut lane = store.lane()?;
+    let mut longest = 0;
+    for number in 0..Namespace::MAX as u8 {
+        let mut cursor = Some(0);
+        while let Some(at) = cursor {
+            let see = &mut |item: &Item<'_>| longest = longest.max(item.key.len() as u64 + item.value_len());
+            cursor = lane.turn(now).scan(Namespace(number), at, see);
+        }
+    }
+    Ok(longest)
+}
+
+/// Numbers that are given once are not given again.
+fn go_on_behind(from: &Store, to: &Store) {
+    to.kept.objects.fetch_max(from.kept.objects.load(Relaxed), SeqCst);
+    to.kept.sequence.fetch_max(from.kept.sequence.load(Relaxed), SeqCst);
+}
+
+/// The bytes of a value, and its parts with their numbers.
+#[derive(Default)]
+struct Whole {
+    bytes: Vec<u8>,
+    parts: Vec<u8>,
+    places: Vec<(u64, Range<usize>)>,
+}
+
+/// `None`: a part of it is lost.
+fn whole(turn: &Turn<'_>, key: &Key<'_>, item: &Item<'_>) -> Option<Whole> {
+    let mut whole = Whole::default();
+    let Value::Typed { kind, bytes } = item.value else {
+        let read = turn.copy_range(key, item.value, 0..item.value_len(), &mut |part| whole.bytes.extend(part));
+        return read.then_some(whole);
+    };
+    whole.bytes.extend(bytes);
+    if kind & KIND_IN_PARTS != 0 {
+        let value = [&[kind][..], bytes].concat();
+        let head = Head::of(&value)?;
+        let mut numbers = Vec::new();
+        let all = turn.store.each_part(key.namespace, head, &mut |number| {
+            numbers.push(number);
+            true
+        });
+        for number in numbers.iter().filter(|_| all) {
+            let bytes = turn.store.part_bytes(key.namespace, head.object, *number)?;
+            let from = whole.parts.len();
+            whole.parts.extend(bytes);
+            whole.places.push((*number, from..whole.parts.len()));
+        }
+        return all.then_some(whole);
+    }
+    Some(whole)
+}
+
+/// Stores one item, with the background's help.
+fn store(
+    lane: &mut Lane,
+    background: &mut Background,
+    namespace: Namespace,
+    item: &Item<'_>,
+    whole: &Whole,
+    now: UnixMillis,
+) -> Result<(), OpError> {
+    for _ in 0..TRIES {
+        let mut turn = lane.turn(now);
+        let key = turn.key(namespace, item.key);
+        let stored = match item.value {
+            Value::Typed { kind, .. } => put_typed(&mut turn, &key, item, kind, whole),
+            _ => {
+                let put = Put { client_flags: item.client_flags, expire: item.expire, ..Put::set(&whole.bytes) };
+                turn.put(&key, &put).map(drop)
+            }
+        };
+        drop(turn);
+        match stored {
+            Err(OpError::Parked) => while background.slice(now, &mut || false).more {},
+            stored => return stored,
+        }
+    }
+    Err(OpError::Parked)
+}
+
+fn put_typed(turn: &mut Turn<'_>, key: &Key<'_>, item: &Item<'_>, kind: u8, whole: &Whole) -> Result<(), OpError> {
+    turn.change_parts(key, &mut |_, _, scratch, parts: &mut Parts| {
+        scratch.extend_from_slice(&whole.bytes);
+        parts.bytes.extend_from_slice(&whole.parts);
+        parts.new.extend(whole.places.iter().cloned());
+        Change::StoreTyped { kind, expire: item.expire, answer: () }
+    })
+}

@@ -1,0 +1,122 @@
+//! All that a store's words and bytes lie in: private memory, or maps of a file.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+use arena::{Map, MapFile};
+
+use super::notes::Notes;
+use super::places::{NOTES_AT, NOTES_BYTES, PAGE, Places};
+use super::superblock::Superblock;
+use super::{FileFault, IndexPlace, check_sizes, index_of};
+use crate::durable::checkpoint::record::Records;
+use crate::heap::config::{Geometry, StoreConfig};
+use crate::index::{Bucket, GROUP_BUCKETS, Index, STRIPES, Stripe};
+use crate::layout::header::SegmentHeader;
+use crate::layout::persistent::KeptPage;
+use crate::layout::raw::{Array, Heap};
+use crate::locks::undo::{LOG_BYTES, UndoLog};
+
+/// Sequences have so many bits: those that a CAS token has for them.
+const SEQUENCE_BITS: u32 = 64 - crate::store::TOKEN_OFFSET_BITS;
+
+/// All that a store's words and bytes lie in.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    pub(crate) kept: KeptPage,
+    pub(crate) stripes: Array<Stripe>,
+    pub(crate) headers: Array<SegmentHeader>,
+    pub(crate) buckets: Array<Bucket>,
+    pub(crate) heap: Heap,
+    /// Of a file alone.
+    pub(crate) notes: Option<Notes>,
+    /// Of a file alone.
+    pub(crate) undo: Option<UndoLog>,
+    /// Of a file alone.
+    pub(crate) records: Option<Records>,
+}
+
+impl Ground {
+    /// Returns private memory, for as much as the geometry says.
+    pub(crate) fn private(geometry: &Geometry, segments: usize, huge_pages: bool) -> io::Result<Self> {
+        let kept = KeptPage::private()?;
+        Ok(Self {
+            kept: kept.begun(Index::growth_of(geometry.groups_start), geometry.groups_start, segments),
+            stripes: Array::reserve(STRIPES, false)?,
+            headers: Array::reserve(geometry.segments_max, false)?,
+            buckets: Index::private_buckets(geometry.groups_max, huge_pages)?,
+            heap: Heap::reserve(geometry.segments_max * geometry.segment_bytes, huge_pages)?,
+            notes: None,
+            undo: None,
+            records: None,
+        })
+    }
+}
+
+/// Checks that the kept words are such that everything else can be looked at.
+fn check_kept(ground: &Ground, geometry: &Geometry) -> Result<(), FileFault> {
+    let kept = &ground.kept;
+    if !ground.notes.as_ref().is_some_and(Notes::is_sound) {
+        return Err(FileFault::Damaged("its notes are not what was written".to_owned()));
+    }
+    let (end, next) = (kept.end.load(Acquire) as usize, kept.groups_next.load(Acquire) as usize);
+    let growth = kept.growth.load(Acquire);
+    let sequence = kept.sequence.load(Acquire);
+    let flushed = kept.flushed.iter().map(|flushed| flushed.load(Acquire)).max().unwrap_or(0);
+    if sequence == 0 || sequence >> SEQUENCE_BITS != 0 || flushed >= sequence {
+        return Err(FileFault::Damaged(format!("its words say a sequence of {sequence}, and flushes up to {flushed}")));
+    }
+    if end <= geometry.segments_max && Index::is_growth(growth, next, geometry.groups_max) {
+        return Ok(());
+    }
+    Err(FileFault::Damaged(format!("its words say {end} segments, a growth of {growth:#x} to {next} groups")))
+}
+
+/// Returns the parts of a file that has such a superblock.
+pub(super) fn ground_of(
+    geometry: &Geometry,
+    config: &StoreConfig,
+    file: &Arc<MapFile>,
+    block: &Superblock,
+) -> Result<Ground, FileFault> {
+    check_sizes(geometry, block)?;
+    let ground = ground(geometry, config, file, index_of(block))?;
+    check_kept(&ground, geometry)?;
+    Ok(ground)
+}
+
+/// Returns the parts of a file with such sizes, as they are.
+pub(super) fn ground(
+    geometry: &Geometry,
+    config: &StoreConfig,
+    file: &Arc<MapFile>,
+    index: IndexPlace,
+) -> io::Result<Ground> {
+    let places = Places::of(geometry);
+    let map = |at: u64, bytes: usize, huge| Map::of_file(file, at, bytes, huge);
+    let (buckets, headers) = (geometry.groups_max * GROUP_BUCKETS, geometry.segments_max);
+    let heap_bytes = geometry.segments_max * geometry.segment_bytes;
+    let kept = KeptPage::of(Array::of_map(map(2 * PAGE, PAGE as usize, false)?, 1));
+    let (stripes, buckets) = match index {
+        IndexPlace::File => (
+            Array::of_map(map(places.stripes, STRIPES * size_of::<Stripe>(), false)?, STRIPES),
+            Array::of_map(map(places.index, buckets * size_of::<Bucket>(), config.huge_pages)?, buckets),
+        ),
+        IndexPlace::Dram => {
+            (Array::reserve(STRIPES, false)?, Index::private_buckets(geometry.groups_max, config.huge_pages)?)
+        }
+    };
+    let records_bytes = Records::bytes(geometry.segments_max) as usize;
+    let records = Records::of(Array::of_map(map(places.records, records_bytes, false)?, records_bytes / 8), headers);
+    Ok(Ground {
+        records: Some(records),
+        notes: Some(Notes::of(map(NOTES_AT, 2 * NOTES_BYTES as usize, false)?, kept.clone())),
+        undo: Some(UndoLog::of(Array::of_map(map(places.undo, LOG_BYTES, false)?, LOG_BYTES / 8), kept.clone())),
+        kept,
+        stripes,
+        headers: Array::of_map(map(places.headers, headers * size_of::<SegmentHeader>(), false)?, headers),
+        buckets,
+        heap: Heap::of_map(map(places.heap, heap_bytes, config.huge_pages)?).with_sums(),
+    })
+}

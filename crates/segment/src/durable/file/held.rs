@@ -1,0 +1,116 @@
+//! A file that is a store's, from its opening to its close.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arena::{Map, MapFile};
+use base::clock::UnixMillis;
+
+use super::superblock::{Superblock, Superblocks};
+use super::{IndexPlace, index_of};
+use crate::durable::checkpoint::record::Record;
+
+/// A file that is a store's, and its superblock.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) file: Arc<MapFile>,
+    pub(super) superblocks: Superblocks,
+    pub(crate) block: Superblock,
+    /// State in which the file was left; `None` if it was created now.
+    pub(crate) left: Option<Left>,
+    /// True if the index is rebuilt from the segments.
+    pub(crate) index_anew: bool,
+    /// Record of the last checkpoint, if the machine has lost its power since.
+    pub(crate) lost: Option<Box<Record>>,
+    /// True if the machine lost its power before the first checkpoint: the file was created again, empty.
+    pub(crate) lost_all: bool,
+    /// Maps of what a checkpoint has synced, if that is not all of the file.
+    pub(super) believed: Option<[Map; 2]>,
+}
+
+/// The state in which the previous process left a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) clean: bool,
+    /// The file was not left in order, the process made checkpoints, and the machine was restarted since.
+    pub(crate) lost: bool,
+    /// The file was not left in order, the process made no checkpoints, and the machine was restarted since.
+    pub(crate) unsynced: bool,
+}
+
+impl Held {
+    pub(super) fn new(file: &Arc<MapFile>, superblocks: Superblocks, block: Superblock, left: Option<Left>) -> Self {
+        Self {
+            file: Arc::clone(file),
+            superblocks,
+            block,
+            left,
+            index_anew: false,
+            lost: None,
+            lost_all: false,
+            believed: None,
+        }
+    }
+
+    /// Excludes a range of the file, in whole pages, from what is believed after a loss of power: no checkpoint syncs
+    /// it.
+    pub(super) fn believe_none_of(&mut self, others: Range<u64>) -> io::Result<()> {
+        let map = |range: Range<u64>| Map::of_file(&self.file, range.start, (range.end - range.start) as usize, false);
+        self.believed = Some([map(0..others.start)?, map(others.end..self.block.file_bytes)?]);
+        Ok(())
+    }
+
+    /// Returns the place of the index.
+    pub(crate) fn index(&self) -> IndexPlace {
+        index_of(&self.block)
+    }
+
+    /// Returns true if checkpoints are made.
+    pub(crate) fn has_checkpoints(&self) -> bool {
+        self.block.checkpoints == 1
+    }
+
+    /// Writes all parts that survive a loss of power to the disk.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        let Some(maps) = &self.believed else { return self.sync_all() };
+        maps.iter().try_for_each(Map::sync)?;
+        #[cfg(all(test, not(shuttle)))]
+        crate::tests::disk::synced(&self.file, false)?;
+        Ok(())
+    }
+
+    /// Writes all of it to the disk.
+    fn sync_all(&self) -> io::Result<()> {
+        self.file.sync_data()?;
+        #[cfg(all(test, not(shuttle)))]
+        crate::tests::disk::synced(&self.file, true)?;
+        Ok(())
+    }
+
+    /// Records that what was found is whole now, and that the file belongs to this run of the machine.
+    pub(crate) fn settle(&mut self) -> io::Result<()> {
+        let marked = u64::from(self.has_checkpoints());
+        let changes = self.lost.is_some() || self.has_checkpoints() || self.block.marked != marked;
+        if !changes {
+            return Ok(());
+        }
+        // Not before all else is on the disk: until then it is found to be lost once more.
+        self.sync()?;
+        self.block.marked = marked;
+        self.superblocks.write(&self.block);
+        self.sync()
+    }
+
+    /// Records that no thread works on the file any more.
+    pub(crate) fn close(&self, now: UnixMillis, has_lost_changes: bool) {
+        // A process that panics does not mark the file as clean.
+        let mut clean = u64::from(!std::thread::panicking());
+        if self.has_checkpoints() {
+            // The superblock that says that everything is there is written after all else.
+            clean &= u64::from(!has_lost_changes && self.sync_all().is_ok());
+        }
+        self.superblocks.write(&Superblock { clean, closed_ms: now.0, ..self.block });
+        let _ = self.sync_all();
+    }
+}

@@ -1,0 +1,388 @@
+//! Looking at a file that no server has, without changing it.
+//!
+//! Invariants:
+//! - Nothing is written, so that what a crash left can be looked at as it is.
+//! - Of a file that was in use when the machine lost its power, what its last checkpoint has is looked at, and nothing
+//!   else: the rest is no fault, and not believed by a server either ([`crate::durable::checkpoint`]).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+use arena::{Map, MapFile};
+use base::clock::UnixMillis;
+
+use super::notes::Notes;
+use super::superblock::Superblock;
+use super::{FileFault, IndexPlace, There, ground, ground_of, index_of, is_of_run, look};
+use crate::durable::checkpoint::record::Records;
+use crate::heap::config::StoreConfig;
+use crate::heap::segments::{SegmentId, Segments};
+use crate::index::Index;
+use crate::layout::header::{STATES, State};
+use crate::layout::item::{DEAD, Kind, Layout};
+use crate::layout::key::{Hasher, Namespace};
+use crate::layout::raw::{Array, Word64};
+use crate::layout::slot::Slot;
+
+/// The facts that a memory file holds about itself. Sizes are bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileStats {
+    /// The fields of the superblock, by name.
+    pub superblock: Vec<(&'static str, u64)>,
+    /// It was left in order.
+    pub clean: bool,
+    /// The machine was restarted since the file was in use. The segment figures are then those of the last checkpoint,
+    /// if checkpoints were made.
+    pub lost: bool,
+    /// Segments by their state, in the order of [`crate::SEGMENT_STATES`]; free ones that were never taken with them.
+    pub segments: [u64; STATES.len()],
+    /// Items, as far as the headers of segments count them.
+    pub items: u64,
+    /// Their bytes.
+    pub item_bytes: u64,
+    /// Items of each namespace.
+    pub items_by_namespace: [u64; Namespace::MAX],
+    /// Groups of the index, and what they are to become.
+    pub groups: [u64; 2],
+    /// Locks of the index that were held.
+    pub stripes_held: u64,
+    /// The next segment sequence.
+    pub sequence: u64,
+    /// The latest time that was seen.
+    pub clock: UnixMillis,
+    /// Notes of the layers above, and their bytes.
+    pub notes: [u64; 2],
+    /// Instant at which the last checkpoint was begun, and the number of its segments.
+    pub checkpoint: Option<(UnixMillis, u64)>,
+}
+
+/// The findings of a walk over a whole memory file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileCheck {
+    /// Items that a slot names; where the index is not in the file, those that live.
+    pub items: u64,
+    /// Slots that name items.
+    pub slots: u64,
+    /// Slots that name items on flash, which is not looked at; none where the index is not in the file.
+    pub flash_slots: u64,
+    /// Items that live and that no slot names: a crash leaves some, and opening ends them.
+    pub unnamed: u64,
+    /// Slots that are there twice: a crash leaves some under locks that were held.
+    pub doubled: u64,
+    /// Items that are not what was written; after a loss of power they are not among the others.
+    pub damaged: u64,
+    /// Faults that no crash leaves, one line each; at most [`FAULTS_MAX`].
+    pub faults: Vec<String>,
+}
+
+/// Faults that are reported at most.
+pub const FAULTS_MAX: usize = 20;
+
+struct Inspected {
+    block: Superblock,
+    segments: Segments,
+    index: Index,
+    hasher: Hasher,
+    sum_seed: u64,
+    stats: FileStats,
+    /// The sequences of the segments that are believed, after a loss of power.
+    believed: Option<Vec<u64>>,
+}
+
+/// Returns the configuration to open a store in the file with, for one lane; the sizes are those of the file.
+///
+/// # Errors
+/// If the file cannot be opened.
+pub fn file_config(file: &Arc<MapFile>) -> Result<StoreConfig, FileFault> {
+    Ok(config_of(&block_of(file)?))
+}
+
+/// Returns the place of the index of a store in the file.
+///
+/// # Errors
+/// If the file cannot be opened.
+pub fn file_index(file: &Arc<MapFile>) -> Result<IndexPlace, FileFault> {
+    Ok(index_of(&block_of(file)?))
+}
+
+/// Returns whether the store in the file was closed in order. If not, its server was killed or still runs.
+///
+/// # Errors
+/// As for opening it.
+pub fn file_is_clean(file: &Arc<MapFile>) -> Result<bool, FileFault> {
+    Ok(block_of(file)?.clean == 1)
+}
+
+/// The words of what a second tier keeps in a file.
+#[derive(Debug)]
+pub struct TierWords(Array<Word64>);
+
+impl TierWords {
+    /// Returns the number of words.
+    pub fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// Returns the word at `number`.
+    pub fn load(&self, number: u64) -> u64 {
+        self.0.at(number as usize).load(Acquire)
+    }
+}
+
+/// Returns the words of a second tier in the file. Returns `None` if the file was made without one, or if its last
+/// checkpoint counts, which does not include these words.
+///
+/// # Errors
+/// If the file cannot be opened.
+pub fn file_tier(file: &Arc<MapFile>, boot: u128) -> Result<Option<TierWords>, FileFault> {
+    let block = block_of(file)?;
+    if block.flash_bytes == 0 || lost_to_checkpoint(&block, boot) {
+        return Ok(None);
+    }
+    let geometry = super::geometry_of(&config_of(&block), &block);
+    let geometry = geometry.map_err(|error| FileFault::Damaged(error.to_string()))?;
+    super::check_sizes(&geometry, &block)?;
+    let bytes = geometry.tier_bytes as usize;
+    let map = Map::of_file(file, super::places::Places::of(&geometry).tier, bytes, false)?;
+    Ok(Some(TierWords(Array::of_map(map, bytes / size_of::<Word64>()))))
+}
+
+/// Returns true if the machine was restarted while the file was in use.
+fn lost_since(block: &Superblock, boot: u128) -> bool {
+    block.clean == 0 && block.boot_high | block.boot_low != 0 && !is_of_run(block, boot)
+}
+
+/// Returns true if the machine was restarted while the file was in use, and its last checkpoint therefore counts.
+fn lost_to_checkpoint(block: &Superblock, boot: u128) -> bool {
+    lost_since(block, boot) && block.checkpoints == 1
+}
+
+fn block_of(file: &Arc<MapFile>) -> Result<Superblock, FileFault> {
+    match look(file)? {
+        There::Store(block) => Ok(block),
+        There::Nothing => Err(FileFault::Damaged("it was not made to its end".to_owned())),
+    }
+}
+
+fn config_of(block: &Superblock) -> StoreConfig {
+    StoreConfig {
+        memory_bytes: block.memory_bytes,
+        memory_bytes_max: 0,
+        segment_bytes: Some(block.segment_bytes as u32),
+        item_bytes_max: 1,
+        lanes_max: 1,
+        hash_seed: block.hash_seed,
+        huge_pages: false,
+    }
+}
+
+fn open(file: &Arc<MapFile>, boot: u128) -> Result<Inspected, FileFault> {
+    let block = block_of(file)?;
+    let config = config_of(&block);
+    let geometry = super::geometry_of(&config, &block).map_err(|error| FileFault::Damaged(error.to_string()))?;
+    let (lost, has_checkpoints) = (lost_since(&block, boot), lost_to_checkpoint(&block, boot));
+    let ground = match has_checkpoints {
+        // Its words are of another time than what they are about.
+        true => ground(&geometry, &config, file, index_of(&block))?,
+        false => ground_of(&geometry, &config, file, &block)?,
+    };
+    let (kept, mut notes) = (ground.kept.clone(), [0; 2]);
+    if let Some(all) = ground.notes.as_ref().filter(|notes| Notes::is_sound(notes)) {
+        all.read(&mut |note| notes = [notes[0] + 1, notes[1] + note.len() as u64]);
+    }
+    let checkpoint = ground.records.as_ref().and_then(Records::latest);
+    let stats = FileStats {
+        checkpoint: checkpoint.as_ref().map(|record| (UnixMillis(record.at_ms), record.segments())),
+        lost,
+        superblock: block.named().to_vec(),
+        clean: block.clean == 1,
+        sequence: kept.sequence.load(Acquire),
+        clock: UnixMillis(kept.clock_ms.load(Acquire)),
+        notes,
+        ..FileStats::default()
+    };
+    let segments = Segments::on(&geometry, ground.heap, ground.headers, kept.clone());
+    let index = Index::on(ground.buckets, ground.stripes, kept);
+    Ok(Inspected {
+        block,
+        segments,
+        index,
+        hasher: Hasher::new(block.hash_seed),
+        sum_seed: crate::layout::checksums::seed(block.hash_seed),
+        stats,
+        believed: has_checkpoints.then(|| checkpoint.map(|record| record.sequences).unwrap_or_default()),
+    })
+}
+
+impl Inspected {
+    /// Returns the segments that are believed.
+    fn ids(&self) -> Vec<SegmentId> {
+        let is_believed = |id: &SegmentId| {
+            let Some(sequences) = &self.believed else { return true };
+            let told = sequences.get(id.0 as usize).copied().unwrap_or(0);
+            self.segments.header(*id).is_sealed_as(told)
+        };
+        (0..self.block.segments_max as u32).map(SegmentId).filter(is_believed).collect()
+    }
+
+    fn count(&mut self) -> Result<(), FileFault> {
+        for id in self.ids() {
+            let header = self.segments.header(id);
+            if !header.has_state() {
+                return Err(FileFault::Damaged(format!("segment {} has no state that there is", id.0)));
+            }
+            self.stats.segments[header.state() as usize] += 1;
+            if holds_items(header.state()) {
+                let (items, written) = (u64::from(header.live_items()), u64::from(header.written.load(Acquire)));
+                let used = if header.state() == State::Open { written } else { self.block.segment_bytes };
+                self.stats.items += items;
+                self.stats.items_by_namespace[usize::from(header.namespace())] += items;
+                self.stats.item_bytes += used.saturating_sub(u64::from(header.dead_bytes()));
+            }
+        }
+        if self.believed.is_some() {
+            return Ok(());
+        }
+        self.stats.groups = [self.index.groups() as u64, self.index.groups_next() as u64];
+        self.stats.stripes_held = self.index.held_stripes().count() as u64;
+        Ok(())
+    }
+
+    /// Returns the key hash of the item at an address.
+    fn hash_at(&self, address: usize, layout: &Layout) -> crate::index::Hash {
+        let (bytes, namespace) =
+            (layout.key(&self.segments.heap, address), self.segments.header_of(address).namespace());
+        match layout.kind() {
+            Kind::Piece => self.hasher.piece(namespace, bytes).hash,
+            _ => self.hasher.key(Namespace(namespace), bytes).hash,
+        }
+    }
+
+    /// Returns true if a slot names the item at an address, if there are slots.
+    fn is_named(&self, address: usize, layout: &Layout) -> bool {
+        let hash = self.hash_at(address, layout);
+        let finds = || self.index.find(hash, |slot| (slot.address() == address).then_some(())).is_some();
+        !self.has_index() || finds()
+    }
+
+    /// Returns true if its index is there, and believed.
+    fn has_index(&self) -> bool {
+        index_of(&self.block) == IndexPlace::File && self.believed.is_none()
+    }
+
+    /// Walks each segment from item to item.
+    fn check_segments(&self, check: &mut FileCheck) {
+        for id in self.ids().into_iter().filter(|id| holds_items(self.segments.header(*id).state())) {
+            let (start, written) = (self.segments.start(id), self.segments.header(id).written.load(Acquire) as usize);
+            if written > self.segments.segment_bytes() {
+                check.fault(format!("segment {} is written to {written}, past its end", id.0));
+                continue;
+            }
+            let mut at = 0;
+            while at < written {
+                let Some(layout) = Layout::read_within(&self.segments.heap, start + at, written - at) else {
+                    self.torn(check, || format!("segment {} has no item at {at}", id.0));
+                    break;
+                };
+                if !layout.has(DEAD) {
+                    if !self.segments.is_sound(self.sum_seed, start + at, &layout) {
+                        check.damaged += 1;
+                        self.torn(check, || format!("the item at {at} of segment {} is not what was written", id.0));
+                        if self.believed.is_some() {
+                            at += layout.size;
+                            continue;
+                        }
+                    }
+                    let named = self.is_named(start + at, &layout);
+                    check.items += u64::from(named);
+                    check.unnamed += u64::from(!named);
+                }
+                at += layout.size;
+            }
+        }
+    }
+
+    /// Counts what is not whole as a fault, unless the machine lost its power.
+    fn torn(&self, check: &mut FileCheck, what: impl FnOnce() -> String) {
+        if self.believed.is_none() {
+            check.fault(what());
+        }
+    }
+
+    /// Looks at what each slot names.
+    fn check_index(&self, check: &mut FileCheck) {
+        if !self.has_index() {
+            return;
+        }
+        for group in 0..self.index.groups().max(self.index.groups_next()) {
+            check.doubled += self.index.count_doubles(group);
+            for (_, slot) in self.index.group_words(group).filter(|(_, slot)| slot.is_taken()) {
+                if slot.is_flash() {
+                    check.flash_slots += 1;
+                    continue;
+                }
+                check.slots += 1;
+                if let Err(what) = self.check_slot(slot) {
+                    check.fault(format!("a slot of group {group} names {what}"));
+                }
+            }
+        }
+    }
+
+    fn check_slot(&self, slot: Slot) -> Result<(), String> {
+        let id = self.segments.of(slot.address());
+        if u64::from(id.0) >= self.block.segments_max {
+            return Err(format!("segment {}, which there is not", id.0));
+        }
+        let (header, at) = (self.segments.header(id), slot.address() - self.segments.start(id));
+        if !holds_items(header.state()) || header.slot_generation() != slot.generation() {
+            return Err(format!("segment {} in another life", id.0));
+        }
+        let written = header.written.load(Acquire) as usize;
+        let left = written.min(self.segments.segment_bytes()).saturating_sub(at);
+        let Some(layout) = Layout::read_within(&self.segments.heap, slot.address(), left) else {
+            return Err(format!("no item: {at} of segment {}", id.0));
+        };
+        if self.hash_at(slot.address(), &layout).tag() != slot.tag() {
+            return Err(format!("another key's item: {at} of segment {}", id.0));
+        }
+        Ok(())
+    }
+}
+
+impl FileCheck {
+    fn fault(&mut self, what: String) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(what);
+        }
+    }
+}
+
+fn holds_items(state: State) -> bool {
+    matches!(state, State::Open | State::Sealed | State::Draining)
+}
+
+/// Reads what a memory file says of itself: its superblock, its words, 128 bytes for each segment. `boot` is the run of
+/// the machine, as in [`crate::Power`].
+///
+/// # Errors
+/// As for opening it.
+pub fn file_stats(file: &Arc<MapFile>, boot: u128) -> Result<FileStats, FileFault> {
+    let mut inspected = open(file, boot)?;
+    inspected.count()?;
+    Ok(inspected.stats)
+}
+
+/// Looks at every item and every slot of a memory file; `boot` as for [`file_stats`]. After a loss of power, torn items
+/// are counted but are no fault, because no server serves them.
+///
+/// # Errors
+/// As for opening it.
+pub fn file_check(file: &Arc<MapFile>, boot: u128) -> Result<FileCheck, FileFault> {
+    let mut inspected = open(file, boot)?;
+    inspected.count()?;
+    let mut check = FileCheck::default();
+    inspected.check_segments(&mut check);
+    inspected.check_index(&mut check);
+    Ok(check)
+}

@@ -1,0 +1,391 @@
+//! A store's memory in a file: its parts and their places, its creation, and the reasons to refuse an existing file.
+//!
+//! ```text
+//!   superblock x 2 | kept words | stripes | notes x 2 | undo log | segment headers | checkpoint x 2 | ...
+//!   page 0, 1        page 2       3 .. 10   16 ..       on a page  on a page         on a page
+//!
+//!   ... | tier's room | index .. | heap ..
+//!         on a page     on ALIGN   on ALIGN
+//! ```
+//!
+//! Invariants:
+//! - The place of each part follows from segment size, number of segments and number of groups alone.
+//! - Each part is a map of its own, so that it is accessed like private memory.
+//! - A file is changed only if it is known to be this store's, is empty, or was requested to be reset.
+//! - Space for everything in use is allocated: see [`arena::Map::allocate`].
+//! - If the index is in the process ([`IndexPlace::Dram`]), its place and that of the stripes are holes.
+
+pub(crate) mod copy;
+mod fault;
+mod ground;
+mod held;
+pub(crate) mod index_left;
+pub(crate) mod inspect;
+pub(crate) mod notes;
+mod places;
+pub(crate) mod superblock;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+use arena::{Map, MapFile};
+use base::clock::UnixMillis;
+
+use crate::durable::checkpoint::record::{Record, Records};
+use crate::heap::config::{Geometry, StartError, StoreConfig};
+use crate::index::{GROUP_BYTES, Index};
+use crate::layout::header::SegmentHeader;
+use crate::layout::raw::Array;
+use crate::tier::TierPlan;
+use crate::tier::room::TierRoom;
+pub use fault::FileFault;
+pub(crate) use ground::Ground;
+use ground::{ground, ground_of};
+pub(crate) use held::{Held, Left};
+#[cfg(all(test, not(shuttle)))]
+pub(crate) use places::parts;
+use places::{ALIGN, NOTES_AT, PAGE, Places, layout_hash};
+use superblock::{Found, Superblock, Superblocks, VERSION};
+
+/// Part of the undo log whose space is allocated from the start, in bytes.
+const UNDO_AT_ONCE: u64 = 8 * PAGE;
+
+/// The file of a store, opened by a caller that may access files.
+#[derive(Clone, Debug)]
+pub struct StoreFile {
+    /// The file, used by this process alone.
+    pub file: Arc<MapFile>,
+    /// If true, the file's contents are discarded.
+    pub reset: bool,
+    /// Place of the index.
+    pub index: IndexPlace,
+    /// A copy of the previous store's index in DRAM, if any: [`crate::Store::leave_index`].
+    pub index_left: Option<Arc<MapFile>>,
+    /// Provisions for a loss of power.
+    pub power: Power,
+}
+
+/// The provisions of a store in a file for a loss of power.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Power {
+    /// The run of the machine: [`arena::boot_id`]. 0: not known, and the file is taken for one of the same run.
+    pub boot: u128,
+    /// Checkpoints are made: [`crate::Checkpointer`].
+    pub checkpoints: bool,
+}
+
+/// The place of the index, for a store in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IndexPlace {
+    /// In the file: it is there at once when the file is opened.
+    #[default]
+    File,
+    /// In the process's own memory: it is rebuilt from the segments while the store serves. For files that lie on a
+    /// medium slower than memory.
+    Dram,
+}
+
+pub(crate) fn index_of(block: &Superblock) -> IndexPlace {
+    if block.index_in_dram == 1 { IndexPlace::Dram } else { IndexPlace::File }
+}
+
+/// The contents of the file, or the fact that a store may be created in it.
+enum There {
+    Store(Superblock),
+    Nothing,
+}
+
+fn look(file: &Arc<MapFile>) -> Result<There, FileFault> {
+    let bytes = file.bytes()?;
+    if bytes == 0 {
+        return Ok(There::Nothing);
+    }
+    if bytes < 2 * PAGE {
+        return Err(FileFault::Foreign);
+    }
+    let superblocks = map_superblocks(file)?;
+    match superblocks.find() {
+        Found::Whole { block, .. } if block.made == 0 => Ok(There::Nothing),
+        Found::Whole { block, .. } if block.file_bytes != bytes => {
+            let what = format!("it has {bytes} bytes and says {}", block.file_bytes);
+            Err(FileFault::Damaged(what))
+        }
+        Found::Whole { block, .. } => Ok(There::Store(block)),
+        Found::OtherVersion(found) => Err(FileFault::Version { found, known: VERSION }),
+        Found::OtherLayout => Err(FileFault::Layout),
+        Found::Damaged => Err(FileFault::Damaged("neither copy of its superblock is whole".to_owned())),
+        // Making it had only begun.
+        Found::Blank if bytes == front_bytes(file) => Ok(There::Nothing),
+        Found::Blank | Found::Foreign => Err(FileFault::Foreign),
+    }
+}
+
+/// Returns both superblocks, in whole pages of the file system.
+fn front_bytes(file: &MapFile) -> u64 {
+    if file.medium() == arena::Medium::HugePages { ALIGN } else { 2 * PAGE }
+}
+
+fn map_superblocks(file: &Arc<MapFile>) -> io::Result<Superblocks> {
+    let map = Map::of_file(file, 0, 2 * PAGE as usize, false)?;
+    Ok(Superblocks::of(Array::of_map(map, 2), layout_hash()))
+}
+
+/// Returns the store's sizes and its ground, in a file: as it was left, or made.
+pub(crate) fn lay(
+    config: &StoreConfig,
+    store_file: &StoreFile,
+    tier: Option<&TierPlan>,
+    now: UnixMillis,
+) -> Result<(Geometry, Ground, Held), StartError> {
+    Places::check();
+    let fault = |fault| StartError::File { path: store_file.file.path().to_owned(), fault };
+    let there = if store_file.reset { There::Nothing } else { look(&store_file.file).map_err(fault)? };
+    let segment_bytes = match there {
+        There::Store(block) => Some(block.segment_bytes as u32),
+        There::Nothing => config.segment_bytes,
+    };
+    // A file does not grow: its memory is the most that there will be.
+    let sized = StoreConfig { memory_bytes_max: 0, segment_bytes, ..config.clone() };
+    if let There::Store(block) = &there {
+        tier_fits(tier, block).map_err(fault)?;
+    }
+    let geometry = match (&there, tier) {
+        (There::Store(block), Some(_)) => geometry_of(&sized, block)?,
+        (There::Nothing, Some(plan)) => Geometry::with_index(&sized, plan.groups(), plan.room_bytes())?,
+        (_, None) => Geometry::of(&sized)?,
+    };
+    let held = match there {
+        There::Store(block) => take(config, &geometry, store_file, block),
+        There::Nothing => make(config, &geometry, store_file, tier.map_or(0, |plan| plan.bytes), now),
+    }
+    .map_err(fault)?;
+    let mut held = held;
+    if held.left.is_some_and(|left| left.lost) {
+        held.lost = restore(config, &geometry, &held).map_err(fault)?;
+        if held.lost.is_none() {
+            let (geometry, ground, held) = lay(config, &StoreFile { reset: true, ..store_file.clone() }, tier, now)?;
+            return Ok((geometry, ground, Held { lost_all: true, ..held }));
+        }
+    }
+    if tier.is_some() && held.has_checkpoints() {
+        let from = Places::of(&geometry).tier;
+        held.believe_none_of(from..from + geometry.tier_bytes).map_err(|error| fault(FileFault::Io(error)))?;
+    }
+    let ground = match held.left {
+        Some(_) => ground_of(&geometry, config, &held.file, &held.block),
+        None => ground(&geometry, config, &held.file, held.index()).map_err(FileFault::Io),
+    };
+    let ground = ground.map_err(fault)?;
+    if held.left.is_some() {
+        begin(&mut held, &ground, store_file.index_left.as_ref()).map_err(|error| fault(FileFault::Io(error)))?;
+    } else {
+        let segments = geometry.segments_for(config.memory_bytes, geometry.groups_start);
+        let (kept, groups) = (ground.kept.clone(), geometry.groups_start);
+        drop(kept.begun(Index::growth_of(groups), groups, segments));
+        if let Some(records) = ground.records.as_ref().filter(|_| held.has_checkpoints()) {
+            records.allocate().map_err(|error| fault(FileFault::Io(error)))?;
+        }
+        held.index_anew = held.index() == IndexPlace::Dram;
+        // Both copies: were one damaged, the other must not say that the file was never made.
+        held.superblocks.write(&held.block);
+        held.superblocks.write(&held.block);
+    }
+    Ok((geometry, ground, held))
+}
+
+/// Makes the kept words what the last checkpoint says, and gives that, if there is one.
+fn restore(config: &StoreConfig, geometry: &Geometry, held: &Held) -> Result<Option<Box<Record>>, FileFault> {
+    let ground = ground(geometry, config, &held.file, held.index())?;
+    let record = ground.records.as_ref().and_then(Records::latest);
+    if record.is_none() && held.file.is_view() {
+        return Err(FileFault::Damaged("the machine lost its power before its first checkpoint".to_owned()));
+    }
+    Ok(record.map(|record| {
+        ground.kept.restore(&record.kept);
+        Box::new(record)
+    }))
+}
+
+/// Begins the first changes of a file that was there.
+fn begin(held: &mut Held, ground: &Ground, index_left: Option<&Arc<MapFile>>) -> io::Result<()> {
+    if held.lost.is_none() {
+        held.superblocks.write(&held.block);
+        if held.has_checkpoints() {
+            // Were anything that is changed now on the disk before this, it would be taken for what was left in order.
+            held.sync()?;
+        }
+    }
+    if held.has_checkpoints()
+        && let Some(records) = &ground.records
+    {
+        records.allocate()?;
+    }
+    let in_dram = held.index() == IndexPlace::Dram;
+    if let Some(left) = index_left.filter(|_| in_dram && held.lost.is_none())
+        && index_left::take(left, held, ground)?
+    {
+        return Ok(());
+    }
+    held.index_anew = in_dram || held.lost.is_some() || ground.kept.rebuilding.load(Acquire) != 0;
+    if !held.index_anew {
+        return Ok(());
+    }
+    Index::begin_anew(&ground.kept);
+    if !in_dram {
+        let groups_bytes = ground.kept.groups_next.load(Acquire) as usize * GROUP_BYTES;
+        // Holes read as zero.
+        let (stripes, buckets) = (ground.stripes.map(), ground.buckets.map());
+        stripes.release(0, stripes.bytes())?;
+        stripes.allocate(0, stripes.bytes())?;
+        buckets.release(0, buckets.bytes())?;
+        buckets.allocate(0, groups_bytes)?;
+    }
+    Ok(())
+}
+
+/// Checks that a store with these sizes and that second tier could be opened in the file. The file is only read, even
+/// while another process works on it.
+///
+/// # Errors
+/// See [`FileFault`].
+pub fn file_fits(config: &StoreConfig, file: &StoreFile, tier: Option<&TierPlan>) -> Result<(), FileFault> {
+    let There::Store(block) = look(&file.file)? else {
+        return Err(FileFault::Damaged("it was not made to its end".to_owned()));
+    };
+    tier_fits(tier, &block)?;
+    let segment_bytes = Some(block.segment_bytes as u32);
+    let geometry = geometry_of(&StoreConfig { memory_bytes_max: 0, segment_bytes, ..config.clone() }, &block);
+    let geometry = geometry.map_err(|error| FileFault::Damaged(error.to_string()))?;
+    fits(config, &geometry, file, &block)
+}
+
+/// Checks that the second tier is the one in the superblock.
+fn tier_fits(tier: Option<&TierPlan>, block: &Superblock) -> Result<(), FileFault> {
+    let (asked, room_bytes) = tier.map_or((0, 0), |plan| (plan.bytes, plan.room_bytes()));
+    if block.flash_bytes != asked {
+        return Err(FileFault::Flash { found: block.flash_bytes, asked });
+    }
+    if tier.is_some_and(|plan| plan.finds != (index_of(block) == IndexPlace::Dram)) {
+        return Err(FileFault::Index { found: index_of(block) });
+    }
+    if block.flash_room_bytes == room_bytes { Ok(()) } else { Err(FileFault::Layout) }
+}
+
+/// Returns the sizes of a file with such a superblock, for a store of its memory and segments.
+fn geometry_of(config: &StoreConfig, block: &Superblock) -> Result<Geometry, StartError> {
+    if block.flash_bytes == 0 {
+        return Geometry::of(config);
+    }
+    // As far as its header is whole: what is too large for the memory is refused there.
+    let groups = block.groups_start.min(config.memory_bytes / GROUP_BYTES as u64).max(1);
+    Geometry::with_index(config, groups as usize, block.flash_room_bytes.min(block.file_bytes))
+}
+
+/// Returns the room of a second tier in a file.
+pub(crate) fn tier_room(geometry: &Geometry, held: &Held, plan: &TierPlan) -> io::Result<TierRoom> {
+    TierRoom::in_file(plan, held, Places::of(geometry).tier)
+}
+
+/// Checks that the superblock matches the requested settings.
+fn fits(config: &StoreConfig, geometry: &Geometry, file: &StoreFile, block: &Superblock) -> Result<(), FileFault> {
+    if index_of(block) != file.index {
+        return Err(FileFault::Index { found: index_of(block) });
+    }
+    if block.memory_bytes != config.memory_bytes {
+        return Err(FileFault::Memory { found: block.memory_bytes, asked: config.memory_bytes });
+    }
+    if let Some(asked) = config.segment_bytes.map(u64::from).filter(|asked| *asked != block.segment_bytes) {
+        return Err(FileFault::Segment { found: block.segment_bytes, asked });
+    }
+    check_sizes(geometry, block)
+}
+
+/// Returns the number of a run of the machine, as a superblock has it.
+fn boot_words(boot: u128) -> [u64; 2] {
+    [(boot >> 64) as u64, boot as u64]
+}
+
+/// Returns true if a file with such a superblock was written last in this run of the machine, as far as that is known.
+fn is_of_run(block: &Superblock, boot: u128) -> bool {
+    boot == 0 || boot_words(boot) == [block.boot_high, block.boot_low]
+}
+
+/// Checks that a file is what was asked for.
+fn take(config: &StoreConfig, geometry: &Geometry, file: &StoreFile, block: Superblock) -> Result<Held, FileFault> {
+    fits(config, geometry, file, &block)?;
+    let (power, file) = (&file.power, &file.file);
+    let clean = block.clean == 1;
+    let (is_lost, knows_run) = (!clean && !is_of_run(&block, power.boot), block.boot_high | block.boot_low != 0);
+    let lost = is_lost && block.checkpoints == 1;
+    let left = Some(Left { clean, lost, unsynced: is_lost && knows_run && !lost });
+    let [boot_high, boot_low] = boot_words(power.boot);
+    let checkpoints = u64::from(power.checkpoints);
+    let block = Superblock { clean: 0, opened: block.opened + 1, checkpoints, boot_high, boot_low, ..block };
+    Ok(Held::new(file, map_superblocks(file)?, block, left))
+}
+
+/// Checks that the sizes in the superblock are those that this build derives from the memory and the segments there.
+fn check_sizes(geometry: &Geometry, block: &Superblock) -> Result<(), FileFault> {
+    let sizes = [geometry.segments_max, geometry.groups_start, geometry.groups_max].map(|size| size as u64);
+    let same = sizes == [block.segments_max, block.groups_start, block.groups_max];
+    if same && Places::of(geometry).end == block.file_bytes { Ok(()) } else { Err(FileFault::Layout) }
+}
+
+/// Makes the file, except the kept words: until they are there, the file says that it is not made.
+fn make(
+    config: &StoreConfig,
+    geometry: &Geometry,
+    StoreFile { file, index, power, .. }: &StoreFile,
+    flash_bytes: u64,
+    now: UnixMillis,
+) -> Result<Held, FileFault> {
+    let places = Places::of(geometry);
+    let segments = geometry.segments_for(config.memory_bytes, geometry.groups_start);
+    file.set_bytes(0)?;
+    file.set_bytes(front_bytes(file))?;
+    let groups = if *index == IndexPlace::File { geometry.groups_start } else { 0 };
+    let bytes = NOTES_AT + geometry.tier_bytes + geometry.bytes_of(segments, groups);
+    let space = |error| FileFault::Space { bytes, error };
+    file.allocate(0, front_bytes(file)).map_err(space)?;
+    let superblocks = map_superblocks(file)?;
+    let [boot_high, boot_low] = boot_words(power.boot);
+    let block = Superblock {
+        file_bytes: places.end,
+        memory_bytes: config.memory_bytes,
+        segment_bytes: geometry.segment_bytes as u64,
+        segments_max: geometry.segments_max as u64,
+        groups_start: geometry.groups_start as u64,
+        groups_max: geometry.groups_max as u64,
+        hash_seed: config.hash_seed,
+        made_ms: now.0,
+        index_in_dram: u64::from(*index == IndexPlace::Dram),
+        flash_bytes,
+        flash_room_bytes: geometry.tier_bytes,
+        checkpoints: u64::from(power.checkpoints),
+        boot_high,
+        boot_low,
+        ..Superblock::default()
+    };
+    superblocks.write(&block);
+    let allocated = file.set_bytes(places.end).map_err(FileFault::Io).and_then(|()| {
+        let parts = [
+            (0, NOTES_AT),
+            // More of it is had when it is needed; without any no change of several keys could begin.
+            (places.undo, UNDO_AT_ONCE),
+            (places.headers, (geometry.segments_max * size_of::<SegmentHeader>()) as u64),
+            (places.tier, geometry.tier_bytes),
+            (places.index, (groups * GROUP_BYTES) as u64),
+            (places.heap, (segments * geometry.segment_bytes) as u64),
+        ];
+        let mut parts = parts.into_iter().filter(|(_, bytes)| *bytes > 0);
+        parts.try_for_each(|(at, bytes)| file.allocate(at, bytes)).map_err(space)
+    });
+    if let Err(fault) = allocated {
+        // What space was had is given back.
+        let _ = file.set_bytes(0);
+        return Err(fault);
+    }
+    let block = Superblock { made: 1, opened: 1, ..block };
+    Ok(Held::new(file, superblocks, block, None))
+}

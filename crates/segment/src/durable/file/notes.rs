@@ -1,0 +1,251 @@
+//! Notes: records that the layers above persist beside the items, appended one by one.
+//!
+//! ```text
+//!   half 0   | len 4 | sum 4 | note | len 4 | ...        the word `half 1 | bytes 63` says which half counts, how far
+//!   half 1   | len 4 | sum 4 | note | ...                sum: of the note, XXH3
+//! ```
+//!
+//! Invariants:
+//! - A note's bytes are there before the word says so: it is kept whole or not at all.
+//! - Notes are read in the order that they were written. A new list is written to the other half, and counts once the
+//!   word names that half.
+//! - Space is allocated before it is written to.
+//! - A half that a checkpoint names is not rewritten until another checkpoint names the other half.
+
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use arena::Map;
+
+use crate::layout::persistent::KeptPage;
+use crate::layout::raw::{Heap, Mutex, Reserved};
+
+/// Why a note is not kept.
+#[derive(Debug)]
+pub enum NoteFault {
+    /// There is no room for it: the list has to be rewritten, shorter.
+    Full,
+    /// The file has no space for it.
+    Space(std::io::Error),
+}
+
+impl std::fmt::Display for NoteFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Full => f.write_str("there is no room for another note"),
+            Self::Space(error) => write!(f, "the memory file has no space for another note ({error})"),
+        }
+    }
+}
+
+impl std::error::Error for NoteFault {}
+
+/// Bytes before each note: its length, its sum.
+pub(super) const FRONT_BYTES: usize = 8;
+
+fn sum_of(note: &[u8]) -> u32 {
+    xxhash_rust::xxh3::xxh3_64(note) as u32
+}
+
+/// The word that says which notes count.
+#[derive(Clone, Copy)]
+struct Word(u64);
+
+impl Word {
+    fn new(half: usize, bytes: usize) -> Self {
+        Self((half as u64) << 63 | bytes as u64)
+    }
+
+    fn half(self) -> usize {
+        (self.0 >> 63) as usize
+    }
+
+    fn bytes(self) -> usize {
+        (self.0 & u64::MAX >> 1) as usize
+    }
+}
+
+/// The notes of a store in a file.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    halves: Heap,
+    half_bytes: usize,
+    kept: KeptPage,
+    writes: Mutex<()>,
+    /// Bytes that the notes took when they were last rewritten.
+    renewed: AtomicUsize,
+    /// Halves that a checkpoint names: bit 0, bit 1.
+    named: AtomicUsize,
+}
+
+impl Notes {
+    /// Returns the notes in a map of both halves.
+    pub(super) fn of(map: Map, kept: KeptPage) -> Self {
+        let half_bytes = map.bytes() / 2;
+        Self {
+            halves: Heap::of_map(map),
+            half_bytes,
+            kept,
+            writes: Mutex::new(()),
+            renewed: AtomicUsize::new(0),
+            named: AtomicUsize::new(0),
+        }
+    }
+
+    fn word(&self) -> Word {
+        Word(self.kept.notes.load(Acquire))
+    }
+
+    /// Returns true if the word names bytes that there can be, and they are what was written.
+    pub(super) fn is_sound(&self) -> bool {
+        self.word().bytes() <= self.half_bytes && self.read(&mut |_| {})
+    }
+
+    /// Gives every note to `each`, in order, up to one that is not what was written. Returns false if there is such a
+    /// one.
+    pub(crate) fn read(&self, each: &mut dyn FnMut(&[u8])) -> bool {
+        let (from, bytes) = (self.word().half() * self.half_bytes, self.word().bytes());
+        let mut left = self.halves.bytes(from, bytes);
+        while let Some((front, rest)) = left.split_at_checked(FRONT_BYTES) {
+            let [len, sum] =
+                [&front[..4], &front[4..]].map(|word| u32::from_le_bytes(word.try_into().expect("4 bytes")));
+            let Some((note, rest)) = rest.split_at_checked(len as usize) else { return false };
+            if sum != sum_of(note) {
+                return false;
+            }
+            each(note);
+            left = rest;
+        }
+        left.is_empty()
+    }
+
+    /// Appends one note behind those that count.
+    pub(crate) fn append(&self, note: &[u8]) -> Result<(), NoteFault> {
+        let _writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let word = self.word();
+        let bytes = self.put(word.half(), word.bytes(), note)?;
+        self.kept.notes.store(Word::new(word.half(), bytes).0, Release);
+        Ok(())
+    }
+
+    /// Makes these the notes.
+    pub(crate) fn rewrite(&self, notes: &[Vec<u8>]) -> Result<(), NoteFault> {
+        self.renew(&mut |_| notes.to_vec())
+    }
+
+    /// Returns true if the notes take more than half of their room, and more than twice what they took when last
+    /// rewritten.
+    pub(crate) fn are_long(&self) -> bool {
+        let bytes = self.word().bytes();
+        !self.is_named(1 - self.word().half()) && bytes > self.half_bytes / 2 && bytes > 2 * self.renewed.load(Relaxed)
+    }
+
+    /// Writes in the place of all notes what `make` makes of them; none comes in between.
+    pub(crate) fn renew(&self, make: &mut dyn FnMut(&Self) -> Vec<Vec<u8>>) -> Result<(), NoteFault> {
+        let _writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let half = 1 - self.word().half();
+        if self.is_named(half) {
+            return Err(NoteFault::Full);
+        }
+        let notes = make(self);
+        let bytes = notes.iter().try_fold(0, |at, note| self.put(half, at, note))?;
+        self.kept.notes.store(Word::new(half, bytes).0, Release);
+        self.renewed.store(bytes, Relaxed);
+        Ok(())
+    }
+
+    /// Returns true if a checkpoint names this half.
+    fn is_named(&self, half: usize) -> bool {
+        self.named.load(Acquire) & 1 << half != 0
+    }
+
+    /// Begins a checkpoint: returns the words of `read`, and retains what they name beside what the previous checkpoint
+    /// names.
+    pub(crate) fn name_with<T>(&self, read: impl FnOnce() -> T) -> T {
+        let _writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        self.named.fetch_or(1 << self.word().half(), AcqRel);
+        read()
+    }
+
+    /// Records that the checkpoint that counts has this word for the notes; no other needs to be retained.
+    pub(crate) fn name_only(&self, word: u64) {
+        self.named.store(1 << Word(word).half(), Release);
+    }
+
+    /// Writes a note at a place of a half; where the next one goes.
+    fn put(&self, half: usize, at: usize, note: &[u8]) -> Result<usize, NoteFault> {
+        let end = at + FRONT_BYTES + note.len();
+        if end > self.half_bytes || u32::try_from(note.len()).is_err() {
+            return Err(NoteFault::Full);
+        }
+        let from = half * self.half_bytes + at;
+        self.halves.map().allocate(from, end - at).map_err(NoteFault::Space)?;
+        // Behind what counts, under the writers' lock: no other thread names these bytes.
+        let mut reserved = Reserved::of_notes(from, end - at);
+        reserved.write(&self.halves, 0, &(note.len() as u32).to_le_bytes());
+        reserved.write(&self.halves, 4, &sum_of(note).to_le_bytes());
+        reserved.write(&self.halves, FRONT_BYTES, note);
+        Ok(end)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    fn notes() -> Notes {
+        let map = Map::reserve(2 * arena::PAGE_BYTES, false).expect("reserve");
+        Notes::of(map, KeptPage::private().expect("a page"))
+    }
+
+    fn all(notes: &Notes) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        notes.read(&mut |note| all.push(note.to_vec()));
+        all
+    }
+
+    #[test]
+    fn notes_come_back_in_order_and_a_new_list_takes_the_place_of_the_old_one() {
+        let notes = notes();
+        assert!(all(&notes).is_empty() && notes.is_sound());
+        for note in [&b"one"[..], b"", b"three"] {
+            notes.append(note).expect("room");
+        }
+        assert_eq!(all(&notes), [&b"one"[..], b"", b"three"]);
+        notes.rewrite(&[b"a".to_vec(), b"bc".to_vec()]).expect("room");
+        notes.append(b"d").expect("room");
+        assert_eq!(all(&notes), [&b"a"[..], b"bc", b"d"]);
+        notes.rewrite(&[]).expect("room");
+        assert!(all(&notes).is_empty());
+    }
+
+    #[test]
+    fn a_list_that_is_half_full_is_written_anew_and_asked_for_once_more_when_it_has_doubled() {
+        let notes = notes();
+        (0..20).for_each(|_| notes.append(&[7; 92]).expect("room"));
+        assert!(!notes.are_long());
+        (0..5).for_each(|_| notes.append(&[7; 92]).expect("room"));
+        assert!(notes.are_long());
+        let mut found = 0;
+        let made = notes.renew(&mut |notes| {
+            notes.read(&mut |_| found += 1);
+            vec![vec![1; 1200]]
+        });
+        assert!(made.is_ok() && found == 25 && all(&notes) == [vec![1; 1200]]);
+        (0..10).for_each(|_| notes.append(&[7; 92]).expect("room"));
+        assert!(!notes.are_long(), "half full, but not twice as long");
+        (0..5).for_each(|_| notes.append(&[7; 92]).expect("room"));
+        assert!(notes.are_long());
+    }
+
+    #[test]
+    fn a_list_that_is_full_is_as_it_was() {
+        let notes = notes();
+        while notes.append(&[7; 100]).is_ok() {}
+        let before = all(&notes);
+        assert_eq!(before.len(), arena::PAGE_BYTES / 108);
+        assert!(matches!(notes.rewrite(&[vec![1; 5000]]), Err(NoteFault::Full)));
+        assert_eq!(all(&notes), before);
+    }
+}

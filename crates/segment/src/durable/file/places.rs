@@ -1,0 +1,104 @@
+//! Where what lies in a store's file: [`super`] has the picture.
+
+use super::notes;
+use super::superblock::VERSION;
+use crate::durable::checkpoint::record::Records;
+use crate::heap::config::Geometry;
+use crate::index::{GROUP_BYTES, STRIPES, Stripe};
+use crate::layout::header::SegmentHeader;
+use crate::layout::persistent::Kept;
+use crate::locks::undo::LOG_BYTES;
+#[cfg(all(test, not(shuttle)))]
+use crate::{StoreConfig, TierPlan};
+
+pub(super) const PAGE: u64 = arena::PAGE_BYTES as u64;
+/// Heap and index begin at a multiple of this, for huge pages to stand behind them.
+pub(super) const ALIGN: u64 = arena::HUGE_PAGE_BYTES as u64;
+/// A heap smaller than this has no use for that.
+pub(super) const ALIGNED_FROM: u64 = 32 * ALIGN;
+/// Offset of the notes.
+pub(super) const NOTES_AT: u64 = 16 * PAGE;
+/// One half of the notes.
+pub(super) const NOTES_BYTES: u64 = 4 << 20;
+
+/// The offsets of the parts of a file, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Places {
+    pub(super) stripes: u64,
+    pub(super) undo: u64,
+    pub(super) headers: u64,
+    pub(super) records: u64,
+    pub(super) tier: u64,
+    pub(super) index: u64,
+    pub(super) heap: u64,
+    pub(super) end: u64,
+}
+
+/// Returns the range of each part, by name, for tests that damage one; with a plan, that of a second tier too.
+#[cfg(all(test, not(shuttle)))]
+pub(crate) fn parts(config: &StoreConfig, plan: Option<&TierPlan>) -> Vec<(&'static str, std::ops::Range<u64>)> {
+    let with_tier = |plan: &TierPlan| Geometry::with_index(config, plan.groups(), plan.room_bytes());
+    let geometry = plan.map_or_else(|| Geometry::of(config), with_tier).expect("sizes that fit");
+    let Places { stripes, undo, headers, records, tier, index, heap, .. } = Places::of(&geometry);
+    let index_end = index + (geometry.groups_start * GROUP_BYTES) as u64;
+    let headers_end = headers + (geometry.segments_max * size_of::<SegmentHeader>()) as u64;
+    vec![
+        ("superblock", 0..2 * PAGE),
+        ("kept words", 2 * PAGE..2 * PAGE + 512),
+        ("stripes", stripes..stripes + (STRIPES * size_of::<Stripe>()) as u64),
+        ("notes", NOTES_AT..NOTES_AT + 256),
+        ("undo log", undo..undo + PAGE),
+        ("headers", headers..headers_end),
+        ("checkpoint", records..records + PAGE),
+        ("tier", tier..tier + geometry.tier_bytes),
+        ("index", index..index_end),
+        ("heap", heap..heap + (geometry.segments_max * geometry.segment_bytes) as u64),
+    ]
+}
+
+impl Places {
+    pub(super) fn of(geometry: &Geometry) -> Self {
+        let heap_bytes = (geometry.segments_max * geometry.segment_bytes) as u64;
+        let align = if heap_bytes < ALIGNED_FROM { PAGE } else { ALIGN };
+        let undo = NOTES_AT + 2 * NOTES_BYTES;
+        let headers = undo + LOG_BYTES as u64;
+        let headers_bytes = (geometry.segments_max * size_of::<SegmentHeader>()) as u64;
+        let records = (headers + headers_bytes).next_multiple_of(PAGE);
+        let tier = records + Records::bytes(geometry.segments_max);
+        let index = (tier + geometry.tier_bytes).next_multiple_of(align);
+        let heap = (index + (geometry.groups_max * GROUP_BYTES) as u64).next_multiple_of(align);
+        let end = (heap + heap_bytes).next_multiple_of(align);
+        Self { stripes: 3 * PAGE, undo, headers, records, tier, index, heap, end }
+    }
+
+    pub(super) fn check() {
+        const { assert!(size_of::<Kept>() as u64 == PAGE) };
+        const { assert!(3 * PAGE + (STRIPES * size_of::<Stripe>()) as u64 <= NOTES_AT) };
+    }
+}
+
+/// Returns the hash of a build's layout. It changes with every size and place that the superblock's sizes do not give.
+pub(super) fn layout_hash() -> u64 {
+    let sizes = [
+        VERSION,
+        PAGE,
+        ALIGN,
+        ALIGNED_FROM,
+        NOTES_AT,
+        NOTES_BYTES,
+        notes::FRONT_BYTES as u64,
+        LOG_BYTES as u64,
+        crate::durable::checkpoint::record::HEAD_WORDS as u64,
+        STRIPES as u64,
+        size_of::<Stripe>() as u64,
+        size_of::<Kept>() as u64,
+        size_of::<SegmentHeader>() as u64,
+        GROUP_BYTES as u64,
+        crate::layout::slot::HEAP_BYTES_MAX,
+        u64::from(crate::store::TOKEN_OFFSET_BITS),
+        crate::layout::item::SUM_BYTES as u64,
+        u64::from(cfg!(target_endian = "big")),
+    ];
+    let bytes: Vec<u8> = sizes.iter().flat_map(|size| size.to_le_bytes()).collect();
+    xxhash_rust::xxh3::xxh3_64(&bytes)
+}

@@ -1,0 +1,227 @@
+//! The superblock: what a file was laid out as, in two copies of which one is always whole.
+//!
+//! ```text
+//!   page 0   copy 0   number 7   checksum          the whole copy with the higher number counts;
+//!   page 1   copy 1   number 8   checksum   <--    the next one is written over the other
+//! ```
+//!
+//! Words of 64 bits: magic, version, layout hash, number, the fields in the order of [`Superblock`], zeros up to the
+//! last word of the first 512 bytes, which is the checksum of those before it (XXH3).
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::layout::raw::{Array, Word64};
+
+/// The first eight bytes of a file.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GANNETMM");
+/// The version of what a file holds. One more with each change that an older build cannot read.
+pub(crate) const VERSION: u64 = 3;
+/// Words of a copy, the checksum among them.
+const WORDS: usize = 64;
+/// Words before the fields.
+const FRONT: usize = 4;
+
+/// The page of one copy.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub(crate) struct Page {
+    words: [Word64; 512],
+}
+
+const _: () = assert!(size_of::<Page>() == 4096);
+
+macro_rules! superblock {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The layout of a file, and the state in which it was left. Sizes are bytes, instants ms since 1970.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub(crate) struct Superblock { $($(#[$doc])* pub(crate) $name: u64,)* }
+
+        impl Superblock {
+            /// Number of fields.
+            const FIELDS: usize = [$(stringify!($name)),*].len();
+
+            fn fields(&self) -> [u64; Self::FIELDS] {
+                [$(self.$name),*]
+            }
+
+            fn of_fields(fields: [u64; Self::FIELDS]) -> Self {
+                let [$($name),*] = fields;
+                Self { $($name),* }
+            }
+
+            /// Returns the fields with their names.
+            pub(crate) fn named(&self) -> [(&'static str, u64); Self::FIELDS] {
+                [$((stringify!($name), self.$name)),*]
+            }
+        }
+    };
+}
+
+superblock! {
+    /// The whole file.
+    file_bytes,
+    /// Segments, headers and index together: the memory that the file was made for.
+    memory_bytes,
+    /// One segment.
+    segment_bytes,
+    /// Segments that there is room for.
+    segments_max,
+    /// Groups of the index at first.
+    groups_start,
+    /// Groups that there is room for.
+    groups_max,
+    /// Makes the places of keys unpredictable.
+    hash_seed,
+    /// Instant at which the file was made; META words count from here.
+    made_ms,
+    /// Number of times that it was opened since.
+    opened,
+    /// 1: it was made to its end.
+    made,
+    /// 1: it was left in order; 0: a process has it, or was killed.
+    clean,
+    /// Instant at which it was left in order last.
+    closed_ms,
+    /// 1: the index is in the memory of the process; 0: it is in the file.
+    index_in_dram,
+    /// Bytes that its second tier lies on; 0: it has none.
+    flash_bytes,
+    /// Bytes of the second tier's room in the file.
+    flash_room_bytes,
+    /// 1: the process that had it last made checkpoints.
+    checkpoints,
+    /// The run of the machine that it was written in last, if so: the high half of its number.
+    boot_high,
+    /// And the low one.
+    boot_low,
+    /// 1: every process that took an item's slot has always marked the item first.
+    marked,
+}
+
+const _: () = assert!(Superblock::FIELDS + FRONT < WORDS);
+
+/// The content of a superblock's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A whole copy of this version and layout, its number and the page that it is in.
+    Whole { block: Superblock, number: u64 },
+    /// A whole copy of another version.
+    OtherVersion(u64),
+    /// A whole copy of this version, of a build that lays things out otherwise.
+    OtherLayout,
+    /// No copy is whole, and one was one.
+    Damaged,
+    /// Only zeros.
+    Blank,
+    /// Something else.
+    Foreign,
+}
+
+/// Returns the checksum of words.
+fn checksum(words: &[u64]) -> u64 {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    xxhash_rust::xxh3::xxh3_64_with_seed(&bytes, MAGIC)
+}
+
+fn load(page: &Page) -> [u64; WORDS] {
+    std::array::from_fn(|at| page.words[at].load(Acquire))
+}
+
+/// The two copies of a file.
+#[derive(Debug)]
+pub(crate) struct Superblocks {
+    pages: Array<Page>,
+    layout_hash: u64,
+}
+
+impl Superblocks {
+    /// Returns the copies in the first two pages of a file, for a build whose layout has this hash.
+    pub(crate) fn of(pages: Array<Page>, layout_hash: u64) -> Self {
+        assert!(pages.len() == 2, "two copies");
+        Self { pages, layout_hash }
+    }
+
+    /// Returns the copy that counts.
+    pub(crate) fn find(&self) -> Found {
+        let copies = [0, 1].map(|at| load(self.pages.at(at)));
+        let is_whole = |words: &&[u64; WORDS]| words[0] == MAGIC && words[WORDS - 1] == checksum(&words[..WORDS - 1]);
+        let Some(words) = copies.iter().filter(is_whole).max_by_key(|words| words[3]) else {
+            return match copies.iter().flatten().all(|word| *word == 0) {
+                true => Found::Blank,
+                false if copies.iter().any(|words| words[0] == MAGIC) => Found::Damaged,
+                false => Found::Foreign,
+            };
+        };
+        if words[1] != VERSION {
+            return Found::OtherVersion(words[1]);
+        }
+        if words[2] != self.layout_hash {
+            return Found::OtherLayout;
+        }
+        let fields = words[FRONT..FRONT + Superblock::FIELDS].try_into().expect("as many as there are");
+        Found::Whole { block: Superblock::of_fields(fields), number: words[3] }
+    }
+
+    /// Writes the block over the copy that counts less.
+    pub(crate) fn write(&self, block: &Superblock) {
+        let number = if let Found::Whole { number, .. } = self.find() { number + 1 } else { 0 };
+        let mut words = [0; WORDS];
+        words[..FRONT].copy_from_slice(&[MAGIC, VERSION, self.layout_hash, number]);
+        words[FRONT..FRONT + Superblock::FIELDS].copy_from_slice(&block.fields());
+        words[WORDS - 1] = checksum(&words[..WORDS - 1]);
+        let page = self.pages.at((number % 2) as usize);
+        for (word, value) in page.words.iter().zip(words) {
+            word.store(value, Relaxed);
+        }
+        std::sync::atomic::fence(Release);
+    }
+
+    /// Overwrites a word of a copy.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn damage(&self, copy: usize, word: usize, to: u64) {
+        self.pages.at(copy).words[word].store(to, Release);
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    fn blank(layout_hash: u64) -> Superblocks {
+        Superblocks::of(Array::reserve(2, false).expect("reserve"), layout_hash)
+    }
+
+    #[test]
+    fn the_later_copy_counts_and_a_torn_one_leaves_the_other() {
+        let blocks = blank(9);
+        assert_eq!(blocks.find(), Found::Blank);
+        let block = |opened| Superblock { file_bytes: 77, opened, ..Superblock::default() };
+        for opened in 0..5 {
+            blocks.write(&block(opened));
+            assert_eq!(blocks.find(), Found::Whole { block: block(opened), number: opened });
+        }
+        blocks.damage(0, FRONT + 1, 4711);
+        assert_eq!(blocks.find(), Found::Whole { block: block(3), number: 3 });
+        blocks.write(&block(9));
+        assert_eq!(blocks.find(), Found::Whole { block: block(9), number: 4 });
+        blocks.damage(0, FRONT + 1, 4711);
+        blocks.damage(1, FRONT + 1, 4711);
+        assert_eq!(blocks.find(), Found::Damaged);
+    }
+
+    #[test]
+    fn what_is_not_ours_or_of_another_version_or_layout_is_told_apart() {
+        let blocks = blank(9);
+        blocks.damage(1, 100 % WORDS, 1);
+        assert_eq!(blocks.find(), Found::Foreign);
+        let blocks = blank(9);
+        blocks.write(&Superblock::default());
+        let other = Superblocks { layout_hash: 10, ..blocks };
+        assert_eq!(other.find(), Found::OtherLayout);
+        let mut words = load(other.pages.at(0));
+        words[1] = VERSION + 1;
+        other.damage(0, 1, VERSION + 1);
+        other.damage(0, WORDS - 1, checksum(&words[..WORDS - 1]));
+        assert_eq!(other.find(), Found::OtherVersion(VERSION + 1));
+    }
+}

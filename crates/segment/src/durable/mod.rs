@@ -1,0 +1,8 @@
+//! The store in a file: its format, checkpoints, opening after any end of the process, and the rebuild of the index.
+
+pub(crate) mod checkpoint;
+pub(crate) mod file;
+pub(crate) mod moving;
+pub(crate) mod rebuild;
+pub(crate) mod reopen;
+pub(crate) mod verify;

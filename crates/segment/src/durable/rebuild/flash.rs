@@ -1,0 +1,88 @@
+//! Items on flash, found again once all of memory is: for a second tier whose store's index is gone with the previous
+//! process.
+//!
+//! ```text
+//!   the tier ──hash, place──> under the key's lock: dead?  in memory?  no room? ──> left out, and dead
+//!                                                 none of these ──────────────────> a slot names it
+//! ```
+//!
+//! - A key has one live copy, in memory or on flash, at whatever instant the previous process was cut
+//!   ([`crate::tier`]). Memory is found first, and is looked at all the same: a device may have brought back what was
+//!   there before.
+//! - A thread that changes a key reports it to the tier under the key's lock. So an item that is entered here is
+//!   visible to that thread, or is dead for the thread that would enter it.
+//! - Eviction, expiry and compaction go on meanwhile.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use super::{ROUND_FLASH, RebuildStep, WHOLE};
+use crate::core::counters::Counters;
+use crate::index::Hash;
+use crate::layout::item::Kind;
+use crate::layout::slot::Slot;
+use crate::store::Store;
+use crate::tier::{FlashAddress, Shown, TierFind};
+
+/// Items between two looks at the time.
+pub(crate) const ITEMS_PER_LOOK: usize = 32;
+
+impl Store {
+    /// Enters what is at hand of items on flash, until `over`.
+    pub(crate) fn find_on_flash(&self, counters: &Counters, over: &mut dyn FnMut() -> bool) -> RebuildStep {
+        let Some(rebuild) = self.rebuild.as_ref().filter(|rebuild| rebuild.round.load(Acquire) == ROUND_FLASH) else {
+            return if self.is_finding() { RebuildStep::Waits } else { RebuildStep::Whole };
+        };
+        let (mut items, mut entered) = (0, 0);
+        let found = self.tier().find(&mut |hash, at| {
+            items += 1;
+            if items % ITEMS_PER_LOOK == 0 && over() {
+                return Shown::Later;
+            }
+            let shown = self.enter_on_flash(counters, Hash(hash), at);
+            entered += u64::from(shown == Shown::Entered);
+            shown
+        });
+        rebuild.on_flash.fetch_add(entered, Relaxed);
+        match found {
+            TierFind::More => RebuildStep::More,
+            TierFind::Waits => RebuildStep::Waits,
+            TierFind::Whole => {
+                let _ = rebuild.round.compare_exchange(ROUND_FLASH, WHOLE, AcqRel);
+                self.call_background();
+                RebuildStep::Whole
+            }
+        }
+    }
+
+    /// Gives an item a slot, or marks it dead for good. To a thread that changes its key from here on, an item without
+    /// a slot is the same as none.
+    fn enter_on_flash(&self, counters: &Counters, hash: Hash, at: FlashAddress) -> Shown {
+        let Some(locked) = self.index.lock(hash) else { return Shown::Later };
+        let slot = Slot::flash(hash.tag(), 0, at);
+        if self.tier().is_gone(hash.0, at, hash.tag())
+            || locked.find(|slot| self.is_of_hash(slot, hash)).is_some()
+            // Two items of one block with one tag would be indistinguishable.
+            || locked.find_flash(at).is_some()
+        {
+            self.dies_on_flash(slot);
+            return Shown::Gone;
+        }
+        let room = locked.room();
+        if room.holds.is_taken() {
+            // What is there is in use, or was found before it.
+            self.dies_on_flash(slot);
+            counters.flash_evicted.add(1);
+            return Shown::Gone;
+        }
+        locked.replace(room.word, room.holds, slot, false);
+        locked.note_birth();
+        self.flash_found(counters, crate::Namespace::DEFAULT.0, 1);
+        Shown::Entered
+    }
+
+    /// Returns `Some` if the item in memory that a slot names has a key with this hash.
+    fn is_of_hash(&self, slot: Slot, hash: Hash) -> Option<()> {
+        let (namespace, address, layout) = self.item_of(slot)?;
+        (!layout.is(Kind::Piece) && self.hash_at(namespace, address, &layout) == hash).then_some(())
+    }
+}

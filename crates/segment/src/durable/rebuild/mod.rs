@@ -1,0 +1,668 @@
+//! The rebuild of the index from the segments, while the store serves: for a store whose index is not in its file.
+//!
+//! ```text
+//!   segments, the newest first     [ walked | walked | taken | taken | waiting . . dropped . . waiting ]
+//!                                    several threads, a segment each ->     where memory is short: the emptiest
+//!   round 1     items, pieces and parts
+//!   round 2     heads of values in pieces and parts, in the segments that have any: all that they name is found
+//!   whole       from here on eviction, expiry, compaction and scrubbing go on as ever
+//!   flash       what a second tier finds again, if there is one ([`flash`])
+//! ```
+//!
+//! Invariants:
+//! - What is not found yet is a miss. Nothing that was replaced or removed comes back: of two versions of a key the one
+//!   with the higher (segment sequence, offset) stays, and the other is marked dead at once. Whatever this process
+//!   stores has a higher sequence than all that it found.
+//! - So while it lasts no version goes that may hide an older one: a delete leaves an item that has ended
+//!   ([`crate::items::write`]), and nothing is evicted or removed for its time or a flush.
+//! - Where memory is short, segments that are mostly dead are copied out, if nothing later than what they hold is still
+//!   to be found ([`Rebuild::may_copy`]). Where there are none, segments that were not walked are given up whole, one
+//!   for several that were walked meanwhile. Those with the fewest bytes of live items go first, by the counts of the
+//!   process before; of two alike the older one. Where an earlier rebuild was cut there are no counts.
+//! - A head is entered when all that it may name is, so no reader takes a value for broken whose parts are not found
+//!   yet.
+//! - If the previous process ended before its index was whole, what it stored may hide something older that was not
+//!   found then and is live still. So the segments since that rebuild began are walked before any request is served
+//!   ([`Store::find_latest`]): they are as many as were written meanwhile.
+//! - DEAD in the file is the truth. Every path that takes an item's slot has marked the item first. A new item is
+//!   marked live before it has a slot ([`crate::items::draft`]).
+//! - A rebuild that is cut at any instant is begun again and comes to the same result.
+//!
+//! Bounds: 24 bytes a segment; [`BATCH`] items a thread; [`REBUILDERS_MAX`] threads beside the background.
+
+mod flash;
+mod latest;
+
+pub(crate) use flash::ITEMS_PER_LOOK;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+use base::clock::UnixMillis;
+
+use crate::core::counters::Counters;
+use crate::core::lane::Tokens;
+use crate::heap::segments::SegmentId;
+use crate::index::{Hash, Locked};
+use crate::items::draft::Orphan;
+use crate::layout::header::SegmentHeader;
+use crate::layout::item::{CAS_FIELD, CAS_TAKEN, DEAD, EXPIRY, Kind, Layout, META};
+use crate::layout::raw::Word32;
+use crate::layout::slot::Slot;
+use crate::store::{Seen, Store};
+use crate::values::deferred_free::Grave;
+
+/// Items whose index buckets are asked for before the first of them is entered.
+const BATCH: usize = 32;
+/// So far ahead of a walk its bytes are asked for: a processor does not do that by itself where a page ends.
+const AHEAD_BYTES: usize = 1024;
+/// Threads that may help the background.
+pub(crate) const REBUILDERS_MAX: usize = 64;
+
+const ROUND_ITEMS: u32 = 0;
+const ROUND_HEADS: u32 = 1;
+/// All of memory is found.
+const ROUND_FLASH: u32 = 2;
+const WHOLE: u32 = 3;
+
+// Where a segment is.
+const WAITING: u32 = 0;
+const TAKEN: u32 = 1;
+/// Walked, and it has heads: waits for the second round.
+const HAS_HEADS: u32 = 2;
+const DONE: u32 = 3;
+
+/// One segment that is to be walked.
+#[derive(Debug)]
+struct Entry {
+    id: SegmentId,
+    /// The segment's sequence when the file was opened.
+    sequence: u64,
+    state: Word32,
+}
+
+/// The result of undoing a change, under a hash: items in segments with a smaller sequence live at no other address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Undone {
+    pub(crate) namespace: u8,
+    pub(crate) piece: bool,
+    pub(crate) address: Option<usize>,
+    pub(crate) before: u64,
+}
+
+/// A head that is the latest version of its key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaterHead {
+    namespace: u8,
+    /// Its sequence and address.
+    version: (u64, usize),
+    object: Option<u64>,
+}
+
+/// The state of a rebuild that all its threads share.
+#[derive(Debug)]
+pub(crate) struct Rebuild {
+    round: Word32,
+    entries: Box<[Entry]>,
+    /// The entries in the order in which they are given up.
+    cheapest: Box<[u32]>,
+    /// Position in that order before which no entry waits, as far as was seen.
+    cheapest_from: AtomicUsize,
+    /// Entry before which all are walked, as far as was seen.
+    walked: AtomicUsize,
+    /// Entry before which none waits, as far as was seen.
+    from: AtomicUsize,
+    /// Entries of this round that are not done.
+    left: AtomicUsize,
+    /// Sequence of the first segment that was written while an earlier rebuild was under way: an item there that has
+    /// ended may hide something older. `u64::MAX`: there is none.
+    since: u64,
+    /// Heads of those segments: they hide what is older before they are entered themselves.
+    later: HashMap<u64, Vec<LaterHead>>,
+    undone: HashMap<u64, Vec<Undone>>,
+    /// The machine lost its power: a number may be newer than the token that lies beside it.
+    lost: bool,
+    helpers: AtomicUsize,
+    found: AtomicU64,
+    torn: AtomicU64,
+    dropped: AtomicU64,
+    on_flash: AtomicU64,
+}
+
+/// The progress of the rebuild.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RebuildProgress {
+    /// Everything is found.
+    pub whole: bool,
+    /// Segments that hold items, as they were when the file was opened.
+    pub segments: u64,
+    /// Those that are not walked yet.
+    pub segments_left: u64,
+    /// Those that were given up to make room.
+    pub segments_dropped: u64,
+    /// Items that were found.
+    pub items: u64,
+    /// Items that were not whole, and are gone.
+    pub torn: u64,
+    /// Items that were found on flash.
+    pub on_flash: u64,
+}
+
+/// The result of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RebuildStep {
+    /// There is more to do.
+    More,
+    /// It has to wait for others: for a lock, or for the index to grow.
+    Waits,
+    /// The index is whole.
+    Whole,
+}
+
+impl Rebuild {
+    /// Creates the state for these segments, in any order, each with its bytes of live items, as far as that is known.
+    pub(crate) fn new(
+        store: &Store,
+        mut ids: Vec<(SegmentId, u32)>,
+        since: u64,
+        undone: HashMap<u64, Vec<Undone>>,
+    ) -> Self {
+        ids.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(store.segments.header(*id).sequence()));
+        let mut cheapest: Box<[u32]> = (0..ids.len() as u32).collect();
+        cheapest.sort_unstable_by_key(|at| (ids[*at as usize].1, std::cmp::Reverse(*at)));
+        let entry = |(id, _)| {
+            let sequence = store.segments.header(id).sequence();
+            Entry { id, sequence, state: Word32::new(WAITING) }
+        };
+        let entries: Box<[Entry]> = ids.into_iter().map(entry).collect();
+        Self {
+            cheapest,
+            cheapest_from: AtomicUsize::new(0),
+            walked: AtomicUsize::new(0),
+            round: Word32::new(ROUND_ITEMS),
+            from: AtomicUsize::new(0),
+            left: AtomicUsize::new(entries.len()),
+            entries,
+            since,
+            later: HashMap::new(),
+            undone,
+            lost: store.held.as_ref().is_some_and(|held| held.lost.is_some()),
+            helpers: AtomicUsize::new(0),
+            found: AtomicU64::new(0),
+            torn: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            on_flash: AtomicU64::new(0),
+        }
+    }
+
+    /// Heads that hide what is older: see [`Store::find_latest`].
+    pub(crate) fn note_later(&mut self, later: HashMap<u64, Vec<LaterHead>>) {
+        self.later = later;
+    }
+
+    /// Returns true if there is nothing to find.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Returns true if all of memory is found.
+    #[inline(always)]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.round.load(Acquire) >= ROUND_FLASH
+    }
+
+    /// Returns the number of segments of this round that are walked or given up.
+    pub(crate) fn walked(&self) -> usize {
+        self.entries.len().saturating_sub(self.left.load(Relaxed))
+    }
+
+    fn progress(&self) -> RebuildProgress {
+        let round = self.round.load(Acquire);
+        RebuildProgress {
+            whole: round == WHOLE,
+            segments: self.entries.len() as u64,
+            segments_left: if round >= ROUND_FLASH { 0 } else { self.left.load(Relaxed) as u64 },
+            segments_dropped: self.dropped.load(Relaxed),
+            items: self.found.load(Relaxed),
+            torn: self.torn.load(Relaxed),
+            on_flash: self.on_flash.load(Relaxed),
+        }
+    }
+
+    /// Takes a segment of this round that no thread has, and returns it with the round.
+    fn claim(&self) -> Option<(usize, u32)> {
+        let round = self.round.load(Acquire);
+        let wants = match round {
+            ROUND_ITEMS => WAITING,
+            ROUND_HEADS => HAS_HEADS,
+            _ => return None,
+        };
+        let from = self.from.load(Relaxed);
+        for at in (from..self.entries.len()).chain(0..from) {
+            let state = &self.entries[at].state;
+            if state.load(Relaxed) == wants && state.compare_exchange(wants, TAKEN, Acquire).is_ok() {
+                self.from.store(at + 1, Relaxed);
+                return Some((at, round));
+            }
+        }
+        None
+    }
+
+    /// Ends the work on a segment of a round.
+    fn end(&self, store: &Store, at: usize, round: u32, has_heads: bool) {
+        let state = if round == ROUND_ITEMS && has_heads { HAS_HEADS } else { DONE };
+        self.entries[at].state.store(state, Release);
+        if self.left.fetch_sub(1, AcqRel) == 1 {
+            self.next_round(store, round);
+        }
+    }
+
+    fn next_round(&self, store: &Store, round: u32) {
+        let with_heads = self.entries.iter().filter(|entry| entry.state.load(Relaxed) == HAS_HEADS).count();
+        if round == ROUND_ITEMS && with_heads > 0 {
+            self.left.store(with_heads, Relaxed);
+            self.from.store(0, Relaxed);
+            self.round.store(ROUND_HEADS, Release);
+            return;
+        }
+        self.become_whole(store);
+    }
+
+    pub(crate) fn become_whole(&self, store: &Store) {
+        if let Some(log) = &store.undo {
+            log.close_held();
+        }
+        store.kept.rebuilding.store(0, Release);
+        let finds = store.finds && !store.tier().is_found();
+        self.round.store(if finds { ROUND_FLASH } else { WHOLE }, Release);
+        store.call_background();
+    }
+
+    /// Returns true if items of a sealed segment may be copied elsewhere: this process stored them, or the segment and
+    /// all newer ones were walked. Then no version that is still to be found is later than theirs. Not where heads wait
+    /// for the second round, nor where what has ended may hide something older.
+    pub(crate) fn may_copy(&self, header: &SegmentHeader, reopened_at: u64) -> bool {
+        let sequence = header.sequence();
+        if sequence >= reopened_at {
+            return true;
+        }
+        let is_walked = |entry: &Entry| matches!(entry.state.load(Acquire), DONE | HAS_HEADS);
+        let mut walked = self.walked.load(Relaxed);
+        walked += self.entries[walked..].iter().take_while(|entry| is_walked(entry)).count();
+        self.walked.store(walked, Relaxed);
+        let at = self.entries.partition_point(|entry| entry.sequence > sequence);
+        let is_done = |entry: &Entry| entry.sequence == sequence && entry.state.load(Acquire) == DONE;
+        sequence < self.since && at < walked && self.entries.get(at).is_some_and(is_done)
+    }
+
+    /// Gives up the segment with the least in it, of those that no thread has looked at and that `may` accepts. No
+    /// thread takes it from then on.
+    pub(crate) fn give_up_cheapest(&self, store: &Store, may: impl Fn(&SegmentHeader) -> bool) -> Option<SegmentId> {
+        if self.round.load(Acquire) != ROUND_ITEMS {
+            return None;
+        }
+        let waits = |entry: &&Entry| entry.state.load(Relaxed) == WAITING && may(store.segments.header(entry.id));
+        let taken = |entry: &&Entry| entry.state.compare_exchange(WAITING, DONE, AcqRel).is_ok();
+        let in_order = |from: usize| self.cheapest[from..].iter().map(|at| &self.entries[*at as usize]);
+        let mut from = self.cheapest_from.load(Relaxed);
+        from += in_order(from).take_while(|entry| entry.state.load(Relaxed) != WAITING).count();
+        self.cheapest_from.store(from, Relaxed);
+        let id = in_order(from).filter(waits).find(taken)?.id;
+        self.dropped.fetch_add(1, Relaxed);
+        if self.left.fetch_sub(1, AcqRel) == 1 {
+            self.next_round(store, ROUND_ITEMS);
+        }
+        Some(id)
+    }
+
+    /// Returns the head that the key of an item has for its latest version, if that is another.
+    fn later_than(&self, hash: Hash, address: usize, piece: bool, header: &SegmentHeader) -> Option<LaterHead> {
+        let hides = |later: &&LaterHead| {
+            !piece && later.namespace == header.namespace() && later.version > (header.sequence(), address)
+        };
+        self.later.get(&hash.0).and_then(|all| all.iter().find(hides)).copied()
+    }
+
+    /// Returns true if a change that is undone made this item, or left it behind.
+    fn is_undone(&self, hash: Hash, address: usize, piece: bool, header: &SegmentHeader) -> bool {
+        let of = |undone: &&Undone| undone.namespace == header.namespace() && undone.piece == piece;
+        let ends = |undone: &Undone| header.sequence() < undone.before && undone.address != Some(address);
+        self.undone.get(&hash.0).is_some_and(|all| all.iter().filter(of).any(ends))
+    }
+}
+
+/// A walk through a segment.
+#[derive(Debug)]
+struct Walk {
+    entry: usize,
+    round: u32,
+    id: SegmentId,
+    at: usize,
+    has_heads: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    address: usize,
+    layout: Layout,
+    hash: Hash,
+}
+
+/// Totals of what was entered of a batch, to be counted together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entered {
+    items: u32,
+    hidden: u32,
+    bytes: u32,
+}
+
+/// One thread's part in it.
+#[derive(Debug, Default)]
+pub(crate) struct Hand {
+    walk: Option<Walk>,
+    batch: Vec<Candidate>,
+    /// Those of the batch that are entered.
+    next: usize,
+    /// True if no other thread works on the index: an item that has no place in it now gets none.
+    never_waits: bool,
+    tokens: Tokens,
+}
+
+impl Hand {
+    /// Walks on, until `over` or nothing can be done now.
+    pub(crate) fn step(
+        &mut self,
+        store: &Store,
+        counters: &Counters,
+        now: UnixMillis,
+        over: &mut dyn FnMut() -> bool,
+    ) -> RebuildStep {
+        let Some(rebuild) = &store.rebuild else { return RebuildStep::Whole };
+        loop {
+            if self.walk.is_none() {
+                let Some((entry, round)) = rebuild.claim() else {
+                    return if rebuild.is_whole() { RebuildStep::Whole } else { RebuildStep::Waits };
+                };
+                self.walk = Some(Walk { entry, round, id: rebuild.entries[entry].id, at: 0, has_heads: false });
+            }
+            if self.next == self.batch.len() && !self.fill(store, rebuild, counters, now) {
+                let walk = self.walk.take().expect("it was begun");
+                rebuild.end(store, walk.entry, walk.round, walk.has_heads);
+            } else if !self.enter_batch(store, rebuild, counters) {
+                return RebuildStep::Waits;
+            }
+            if over() {
+                return RebuildStep::More;
+            }
+        }
+    }
+
+    /// Takes the next items into the batch; false at the end of the segment.
+    fn fill(&mut self, store: &Store, rebuild: &Rebuild, counters: &Counters, now: UnixMillis) -> bool {
+        let walk = self.walk.as_mut().expect("a batch is of a walk");
+        let (header, start) = (store.segments.header(walk.id), store.segments.start(walk.id));
+        let end = header.written.load(Acquire) as usize;
+        self.batch.clear();
+        self.next = 0;
+        while self.batch.len() < BATCH && walk.at < end {
+            let address = start + walk.at;
+            store.segments.heap.prefetch(address + AHEAD_BYTES);
+            let Some(layout) = store.item_in(header, address) else {
+                // What would follow is not found any more, because its beginning is unknown.
+                rebuild.torn.fetch_add(1, Relaxed);
+                walk.at = end;
+                break;
+            };
+            walk.at += layout.size;
+            if layout.has(DEAD) {
+                continue;
+            }
+            if walk.round == ROUND_ITEMS && !store.is_sound(address, &layout) {
+                rebuild.torn.fetch_add(1, Relaxed);
+                store.mark_dead(address);
+                continue;
+            }
+            let is_head = store.orphan_at(address, &layout).is_some();
+            if is_head != (walk.round == ROUND_HEADS) {
+                walk.has_heads |= is_head;
+                continue;
+            }
+            let hash = store.hash_at(header.namespace(), address, &layout);
+            let may_hide = is_head || header.sequence() >= rebuild.since;
+            let ended = !may_hide && store.has_ended(address, &layout, now);
+            if ended || rebuild.is_undone(hash, address, layout.is(Kind::Piece), header) {
+                store.mark_dead(address);
+                continue;
+            }
+            if let Some(later) = rebuild.later_than(hash, address, layout.is(Kind::Piece), header) {
+                store.mark_dead(address);
+                store.bury_unless(counters, store.orphan_at(address, &layout), later.object);
+                continue;
+            }
+            if rebuild.lost {
+                renew_token(store, &mut self.tokens, address, &layout);
+            }
+            store.index.prefetch_change(hash);
+            self.batch.push(Candidate { address, layout, hash });
+        }
+        !self.batch.is_empty()
+    }
+
+    /// Enters what is left of the batch; false if that has to wait.
+    fn enter_batch(&mut self, store: &Store, rebuild: &Rebuild, counters: &Counters) -> bool {
+        let id = self.walk.as_ref().expect("a batch is of a walk").id;
+        let mut entered = Entered::default();
+        while let Some(candidate) = self.batch.get(self.next) {
+            match store.enter_found(counters, candidate, !self.never_waits) {
+                Some(true) => {
+                    entered.items += 1;
+                    entered.hidden += u32::from(candidate.layout.is(Kind::Piece));
+                    entered.bytes += candidate.layout.size as u32;
+                }
+                Some(false) => {}
+                None => break,
+            }
+            self.next += 1;
+        }
+        if entered.items > 0 {
+            let Entered { items, hidden, bytes } = entered;
+            let header = store.segments.header(id);
+            header.note_found(items, hidden, bytes);
+            counters.note_found(header.namespace(), items.into(), hidden.into(), bytes.into());
+            rebuild.found.fetch_add(items.into(), Relaxed);
+        }
+        self.next == self.batch.len()
+    }
+
+    /// Gives back the segment that is being walked: another thread walks it from its start.
+    fn leave(&mut self, rebuild: &Rebuild) {
+        if let Some(walk) = self.walk.take() {
+            let state = if walk.round == ROUND_ITEMS { WAITING } else { HAS_HEADS };
+            rebuild.entries[walk.entry].state.store(state, Release);
+        }
+    }
+}
+
+/// After a loss of power what changes in place may be of another time than the token, and than what says whether a
+/// client knows that.
+fn renew_token(store: &Store, tokens: &mut Tokens, address: usize, layout: &Layout) {
+    let heap = &store.segments.heap;
+    if layout.has(CAS_FIELD) {
+        layout.cas_field(heap, address).store(tokens.fresh(store), Release);
+    } else if layout.has(META) {
+        let _ = heap.word32(address).fetch_or(CAS_TAKEN, AcqRel);
+    }
+}
+
+impl Store {
+    /// Returns true if not all that an earlier process left is found, in memory or on flash: a key that is not there
+    /// may be later.
+    #[inline(always)]
+    pub fn is_finding(&self) -> bool {
+        self.rebuild.as_ref().is_some_and(|rebuild| rebuild.round.load(Acquire) != WHOLE)
+    }
+
+    /// Returns true while the index is being rebuilt, as far as it covers items in memory: see
+    /// [`crate::durable::rebuild`].
+    #[inline(always)]
+    pub fn is_rebuilding(&self) -> bool {
+        self.rebuild.as_ref().is_some_and(|rebuild| !rebuild.is_whole())
+    }
+
+    /// Returns the progress of the rebuild, or `None` if the index is in the file or the store in no file.
+    pub fn rebuild_progress(&self) -> Option<RebuildProgress> {
+        self.rebuild.as_ref().map(Rebuild::progress)
+    }
+
+    /// Returns a helper of the background, for a thread of its own, or `None` if nothing is to be rebuilt, or too many
+    /// help.
+    pub fn rebuilder(self: &Arc<Self>) -> Option<Rebuilder> {
+        let rebuild = self.rebuild.as_ref().filter(|_| self.is_finding())?;
+        let number = rebuild.helpers.fetch_add(1, Relaxed);
+        let (store, counters) = (Arc::clone(self), self.geometry.lanes_max + number);
+        (number < REBUILDERS_MAX).then(|| Rebuilder { store, counters, hand: Hand::default() })
+    }
+
+    /// Returns true if the item at an address has ended by its own time.
+    fn has_ended(&self, address: usize, layout: &Layout, now: UnixMillis) -> bool {
+        let relative = || layout.expiry(&self.segments.heap, address).load(Acquire);
+        layout.has(EXPIRY) && self.segments.expire_at(address, relative()) <= now
+    }
+
+    fn mark_dead(&self, address: usize) {
+        let _ = self.segments.heap.word32(address).fetch_or(DEAD, AcqRel);
+    }
+
+    /// Returns the position of an address in the order of all versions.
+    pub(super) fn version_at(&self, address: usize) -> (u64, usize) {
+        (self.segments.header_of(address).sequence(), address)
+    }
+
+    /// Gives a slot to an item that was found, if it is the latest of its key; says whether it did. `None`: not now.
+    fn enter_found(&self, counters: &Counters, candidate: &Candidate, may_wait: bool) -> Option<bool> {
+        let Candidate { address, layout, hash } = candidate;
+        let header = self.segments.header_of(*address);
+        let key = self.key_at(header.namespace(), *address, layout);
+        let locked = self.index.lock(*hash)?;
+        let slot = Slot::item(hash.tag(), 0, header.slot_generation(), *address);
+        let Some(there) = self.find_locked(&locked, &key) else {
+            return self.enter_new(&locked, counters, *address, slot, may_wait);
+        };
+        if there.address == *address {
+            return Some(false);
+        }
+        let wins = self.version_at(*address) > self.version_at(there.address);
+        let orphan = if wins {
+            self.dies_first(there.address);
+            locked.replace(there.word, there.slot, slot, true);
+            self.kill(counters, there.address, &there.layout)
+        } else {
+            self.mark_dead(*address);
+            self.orphan_at(*address, layout)
+        };
+        drop(locked);
+        let stays = if wins { self.object_of(*address, layout) } else { self.object_at(&there) };
+        self.bury_unless(counters, orphan, stays);
+        Some(wins)
+    }
+
+    /// Gives a slot to an item whose key has none. If there is no place, the item waits for the index to grow. If the
+    /// index cannot grow, the item goes: to remove another item instead could bring back what that one hides.
+    fn enter_new(
+        &self,
+        locked: &Locked<'_>,
+        counters: &Counters,
+        address: usize,
+        slot: Slot,
+        may_wait: bool,
+    ) -> Option<bool> {
+        let room = locked.room();
+        if !room.holds.is_item() {
+            locked.replace(room.word, room.holds, slot, false);
+            locked.note_birth();
+            return Some(true);
+        }
+        if may_wait && self.index_will_grow() {
+            return None;
+        }
+        self.mark_dead(address);
+        counters.evicted.add(1);
+        counters.evicted_by_index.add(1);
+        Some(false)
+    }
+
+    /// Requests growth of the index, and returns whether there are segments for it, or will be.
+    fn index_will_grow(&self) -> bool {
+        let keep = self.memory.free_reserve() + self.spaces.reserved();
+        let may_go = |entry: &Entry| {
+            let namespace = self.segments.header(entry.id).namespace();
+            entry.state.load(Relaxed) == WAITING && !self.spaces.keeps(namespace)
+        };
+        let spare = || self.rebuild.as_ref().is_some_and(|rebuild| rebuild.entries.iter().any(may_go));
+        let grows = self.index.groups() < self.memory.groups_max()
+            && (self.index.is_growing() || self.segments.free_count() > keep || spare());
+        if grows {
+            self.index_crowded.store(true, Relaxed);
+            self.call_background();
+        }
+        grows
+    }
+
+    pub(super) fn object_of(&self, address: usize, layout: &Layout) -> Option<u64> {
+        self.orphan_at(address, layout).and_then(|orphan| orphan.object(self))
+    }
+
+    /// Removes what an older version named, unless the version that stays names it too.
+    pub(super) fn bury_unless(&self, counters: &Counters, orphan: Option<Orphan>, stays: Option<u64>) {
+        if let Some(orphan) = orphan.filter(|orphan| stays.is_none() || orphan.object(self) != stays) {
+            self.bury_grave(counters, Grave::of(self, orphan));
+        }
+    }
+}
+
+/// A helper of the background in the rebuild of the index. It may be dropped at any time.
+#[derive(Debug)]
+pub struct Rebuilder {
+    store: Arc<Store>,
+    /// Its block of counters.
+    counters: usize,
+    hand: Hand,
+}
+
+impl Rebuilder {
+    /// Walks on, until `over`, which is asked every few items.
+    pub fn step(&mut self, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> RebuildStep {
+        let counters = &self.store.counters[self.counters];
+        match self.hand.step(&self.store, counters, now, over) {
+            RebuildStep::Whole => self.store.find_on_flash(counters, over),
+            other => other,
+        }
+    }
+}
+
+impl Drop for Rebuilder {
+    fn drop(&mut self) {
+        if let Some(rebuild) = &self.store.rebuild {
+            self.hand.leave(rebuild);
+        }
+    }
+}
+
+impl Store {
+    /// Marks an item dead before its slot goes, where DEAD in the file is what an opening goes by.
+    #[inline(always)]
+    pub(crate) fn dies_first(&self, address: usize) {
+        if self.marks_first {
+            self.mark_dead(address);
+        }
+    }
+
+    /// Takes the slot of an item, whose lock is held.
+    #[inline(always)]
+    pub(crate) fn unname(&self, locked: &Locked<'_>, seen: &Seen<'_>, to: Slot) {
+        self.dies_first(seen.address);
+        locked.replace(seen.word, seen.slot, to, false);
+    }
+}

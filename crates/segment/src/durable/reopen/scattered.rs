@@ -1,0 +1,124 @@
+//! Opening without an index: the segments are brought into a state in which no thread works on them. Their items are
+//! found later ([`crate::durable::rebuild`]).
+//!
+//! ```text
+//!   1  undo        what was under the keys of claims that were not let go is live again, as it was
+//!   2  segments    Open, Draining -> Sealed, Limbo -> Free; one that was flushed -> Free; nothing is counted yet
+//!   3  moves       of an item that was going from memory to flash or back one copy stays
+//!   4  lists       free, sealed, withheld; what each namespace has
+//! ```
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use super::Reopened;
+use crate::durable::file::FileFault;
+use crate::durable::rebuild::{Rebuild, Undone};
+use crate::heap::segments::SegmentId;
+use crate::layout::header::State;
+use crate::layout::item::{DEAD, Kind};
+use crate::layout::key::Namespace;
+use crate::locks::undo::{Record, slot_of};
+use crate::store::Store;
+
+impl Store {
+    /// Makes the segments whole, and gives what is to be found in them.
+    pub(crate) fn reopen_without_index(&self) -> Result<(Reopened, Rebuild), FileFault> {
+        let mut report = Reopened { found: true, index_anew: true, ..Reopened::default() };
+        self.believe_checkpoint(&mut report)?;
+        self.check_headers()?;
+        let undone = self.undo_scattered(&mut report);
+        let live = self.live_bytes_of_before();
+        for id in (0..self.geometry.segments_max as u32).map(SegmentId) {
+            self.reopen_scattered(id, &mut report);
+        }
+        self.end_moves_of_before();
+        self.segments.list_anew();
+        let mut ids = Vec::new();
+        for id in (0..self.segments.high_water() as u32).map(SegmentId) {
+            let header = self.segments.header(id);
+            if header.state() == State::Sealed {
+                self.spaces.takes(header.namespace());
+                ids.push((id, live.get(id.0 as usize).copied().unwrap_or(0)));
+            }
+        }
+        // Until all is found, what is stored from here on may be all that hides something older.
+        let since = match self.kept.rebuilding.load(Acquire) {
+            0 => u64::MAX,
+            since => since,
+        };
+        if since == u64::MAX {
+            self.kept.rebuilding.store(self.kept.sequence.load(Acquire), Release);
+        }
+        Ok((report, Rebuild::new(self, ids, since, undone)))
+    }
+
+    /// Returns the bytes of live items of each segment, as the previous process counted them. If it had not found all
+    /// of its items, there are no counts.
+    fn live_bytes_of_before(&self) -> Vec<u32> {
+        if self.kept.rebuilding.load(Acquire) != 0 {
+            return Vec::new();
+        }
+        let segment_bytes = self.segments.segment_bytes() as u32;
+        let all = (0..self.geometry.segments_max as u32).map(|id| self.segments.header(SegmentId(id)));
+        // What is free in an open segment counts as live: it is young.
+        all.map(|header| segment_bytes.saturating_sub(header.dead_bytes())).collect()
+    }
+
+    fn reopen_scattered(&self, id: SegmentId, report: &mut Reopened) {
+        let header = self.segments.header(id);
+        report.segments_open += u64::from(header.was_written_to());
+        if matches!(header.state(), State::Open | State::Sealed | State::Draining) {
+            report.items += u64::from(header.live_items());
+            header.reopen_unknown(self.segments.segment_bytes());
+        }
+        header.reopen();
+        if header.state() == State::Sealed && header.sequence() < self.flushed_before(header.namespace()) {
+            header.go(State::Draining);
+            header.go(State::Limbo);
+            header.free();
+        }
+    }
+
+    /// Makes what open groups have changed what it was, as far as it is known where that is; what they put in its place
+    /// is given.
+    fn undo_scattered(&self, report: &mut Reopened) -> HashMap<u64, Vec<Undone>> {
+        let mut all: HashMap<u64, Vec<Undone>> = HashMap::new();
+        let Some(log) = &self.undo else { return all };
+        let next = self.kept.sequence.load(Acquire);
+        report.groups_undone = log.each_open(&mut |record, undone| {
+            let before = if undone == 0 { next } else { undone };
+            if let Some(address) = self.undo_at(record, undone == 0) {
+                let (namespace, piece) = (record.namespace, record.piece);
+                all.entry(record.hash).or_default().push(Undone { namespace, piece, address, before });
+            }
+        });
+        log.hold_open(next);
+        all
+    }
+
+    /// Returns the address of what was under a record's key, live again if `restore`; the inner `None`: there was
+    /// nothing. Returns `None` if the file was damaged: then what is there now is as good as anything.
+    fn undo_at(&self, record: &Record, restore: bool) -> Option<Option<usize>> {
+        if usize::from(record.namespace) >= Namespace::MAX {
+            return None;
+        }
+        let Some(before) = slot_of(record) else { return Some(None) };
+        let address = before.address();
+        if !restore {
+            return Some(Some(address));
+        }
+        let header = self.segments.named(before).filter(|_| self.is_kept(before))?;
+        let layout = self.item_in(header, address)?;
+        let is_its = header.namespace() == record.namespace
+            && layout.is(Kind::Piece) == record.piece
+            && self.hash_at(record.namespace, address, &layout).0 == record.hash;
+        if !is_its {
+            return None;
+        }
+        let _ = self.segments.heap.word32(address).fetch_and(!DEAD, Release);
+        self.walk_again(address);
+        self.write_back(address, record);
+        Some(Some(address))
+    }
+}

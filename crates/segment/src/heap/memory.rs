@@ -1,0 +1,138 @@
+//! The memory that the store may use, and changing it while the store runs.
+//!
+//! ```text
+//!   resize ──> wanted ──background──> limits in force ──> segments withheld or given back, one by one
+//! ```
+//!
+//! A resize is only noted here; the background follows it. Upwards, segments become free at once as their memory is
+//! had. Downwards, the eviction policy empties segments in its own order, and each that becomes free is withheld and
+//! its memory given back, wherever in the heap it lies; the index gives back what it has too many of.
+//!
+//! Bounds: from what the lanes' open segments and the largest item need, to the address space reserved at start.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+use crate::heap::config::{Geometry, Limits};
+use crate::store::Store;
+
+/// Why the memory cannot be changed to that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResizeError {
+    /// The open segments, the largest item and the quotas of namespaces need more.
+    TooSmall {
+        /// Least memory that works, in bytes.
+        least_bytes: u64,
+    },
+    /// No address space was reserved for so much.
+    TooLarge {
+        /// Most memory that is possible, in bytes.
+        most_bytes: u64,
+    },
+}
+
+impl std::fmt::Display for ResizeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooSmall { least_bytes } => {
+                write!(f, "too small for what is open, the item maximum and quotas: give at least {least_bytes} bytes")
+            }
+            Self::TooLarge { most_bytes } => {
+                write!(f, "more than address space was reserved for at start: give at most {most_bytes} bytes")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ResizeError {}
+
+/// The memory that was requested, and the limits in force.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// Memory that was last requested, in bytes.
+    wanted: AtomicU64,
+    // The limits in force; the background alone writes them.
+    free_low: AtomicUsize,
+    free_reserve: AtomicUsize,
+    open_max: AtomicUsize,
+    groups_max: AtomicUsize,
+}
+
+impl Memory {
+    pub(crate) fn new(geometry: &Geometry, memory_bytes: u64) -> Self {
+        let Limits { free_low, free_reserve, open_max, groups_max } = geometry.limits(memory_bytes);
+        Self {
+            wanted: AtomicU64::new(memory_bytes),
+            free_low: AtomicUsize::new(free_low),
+            free_reserve: AtomicUsize::new(free_reserve),
+            open_max: AtomicUsize::new(open_max),
+            groups_max: AtomicUsize::new(groups_max),
+        }
+    }
+
+    /// Returns the memory that was last requested, in bytes.
+    pub(crate) fn wanted_bytes(&self) -> u64 {
+        self.wanted.load(Acquire)
+    }
+
+    /// Puts the limits of another memory in force.
+    pub(crate) fn take(&self, limits: Limits) {
+        self.free_low.store(limits.free_low, Relaxed);
+        self.free_reserve.store(limits.free_reserve, Relaxed);
+        self.open_max.store(limits.open_max, Relaxed);
+        self.groups_max.store(limits.groups_max, Relaxed);
+    }
+
+    /// See [`Limits::free_low`].
+    #[inline(always)]
+    pub(crate) fn free_low(&self) -> usize {
+        self.free_low.load(Relaxed)
+    }
+
+    /// See [`Limits::free_reserve`].
+    #[inline(always)]
+    pub(crate) fn free_reserve(&self) -> usize {
+        self.free_reserve.load(Relaxed)
+    }
+
+    /// See [`Limits::open_max`].
+    pub(crate) fn open_max(&self) -> usize {
+        self.open_max.load(Relaxed)
+    }
+
+    /// See [`Limits::groups_max`].
+    pub(crate) fn groups_max(&self) -> usize {
+        self.groups_max.load(Relaxed)
+    }
+}
+
+impl Store {
+    /// Changes the memory that segments and index may use, in bytes. The background does the work from here on, and
+    /// reports its progress in [`crate::StoreStats::held_bytes`]. For a smaller memory, the eviction policy chooses the
+    /// items to evict.
+    ///
+    /// # Errors
+    /// If it is less than the store needs to go on, or more than address space was reserved for.
+    pub fn resize(&self, memory_bytes: u64) -> Result<(), ResizeError> {
+        let least_bytes = self.geometry.least_resize_bytes().max(self.least_for_quotas());
+        if memory_bytes < least_bytes {
+            return Err(ResizeError::TooSmall { least_bytes });
+        }
+        if memory_bytes > self.geometry.memory_bytes_max {
+            return Err(ResizeError::TooLarge { most_bytes: self.geometry.memory_bytes_max });
+        }
+        self.memory.wanted.store(memory_bytes, Release);
+        self.call_background();
+        Ok(())
+    }
+
+    /// Returns the memory that was last requested, at start or by [`Store::resize`], in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.wanted_bytes()
+    }
+
+    /// Returns the bytes that segments and index hold now: free segments count, withheld ones do not.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.geometry.bytes_of(self.segments.count(), self.index.groups().max(self.index.groups_next()))
+    }
+}

@@ -1,0 +1,16 @@
+//! The heap: segments, the open segments that new items go to, and the limits on memory.
+//!
+//! ```text
+//!   config ──> memory (limits in force) ──> segments (free, open, sealed) <── open (one table a thread)
+//!                namespaces (quotas)            prefault (memory from the kernel before it is needed)
+//!                shortage (wait or refuse)      samples (of accesses, for the background)
+//! ```
+
+pub(crate) mod config;
+pub(crate) mod memory;
+pub(crate) mod namespaces;
+pub(crate) mod open;
+pub(crate) mod prefault;
+pub(crate) mod samples;
+pub(crate) mod segments;
+pub(crate) mod shortage;

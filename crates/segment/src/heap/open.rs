@@ -1,0 +1,233 @@
+//! The open segments of one thread: where its new items go.
+//!
+//! One open segment for each (namespace, TTL class, queue) that the thread writes to, up to a stated maximum; beyond
+//! it, and beyond what its quota allows a namespace, neighbouring classes share one. A segment is sealed when the next
+//! item does not fit, when it has been open for an eighth of its class, or when its namespace was flushed since.
+//!
+//! The table is the sole owner of the write end of its segments: that is what makes a [`Reserved`] exclusive.
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use base::clock::UnixMillis;
+
+use crate::core::op::OpError;
+use crate::heap::config::OPEN_MAX;
+use crate::heap::segments::SegmentId;
+use crate::layout::header::{Queue, SegmentHeader, kind_of};
+use crate::layout::item::{FILLER, FILLER_BYTES};
+use crate::layout::raw::Reserved;
+use crate::layout::ttl;
+use crate::store::Store;
+
+/// One segment that is being filled.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    id: SegmentId,
+    namespace: u8,
+    class: u8,
+    queue: Queue,
+    sequence: u64,
+    /// Bytes handed out.
+    written: usize,
+    opened: UnixMillis,
+    /// Reservation of the table at which it was last written to.
+    used: u64,
+}
+
+/// The open segments of one thread.
+#[derive(Debug)]
+pub(crate) struct OpenTable {
+    whose: Whose,
+    open: Vec<Open>,
+    reservations: u64,
+    /// Latest checkpoint for which the segments open at its beginning are sealed: see [`OpenTable::seal_begun`].
+    sealed_before: u64,
+}
+
+/// The owner of open segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// A data thread's: leaves the reserve of free segments alone.
+    Lane,
+    /// The background's, which frees more than it takes.
+    Background,
+}
+
+/// The kind of item that asks for space.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Want {
+    pub(crate) namespace: u8,
+    pub(crate) class: u8,
+    pub(crate) queue: Queue,
+    /// A multiple of 4, in bytes.
+    pub(crate) size: usize,
+    pub(crate) align8: bool,
+}
+
+impl OpenTable {
+    pub(crate) fn new(whose: Whose) -> Self {
+        Self { whose, open: Vec::with_capacity(OPEN_MAX), reservations: 0, sealed_before: 0 }
+    }
+
+    /// Reserves space for one item. It lies behind the segment's write offset until [`SegmentHeader::reach`] includes
+    /// it. `Parked`: no segment is free.
+    #[inline]
+    pub(crate) fn reserve(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<Reserved, OpError> {
+        debug_assert!(want.size.is_multiple_of(4) && want.size <= store.segments.segment_bytes() - FILLER_BYTES);
+        self.reservations += 1;
+        let mut at = match self.find(want) {
+            Some(at) => at,
+            None => self.open_or_share(store, want, now)?,
+        };
+        let open = self.open[at];
+        let fill = usize::from(want.align8 && !open.written.is_multiple_of(8)) * FILLER_BYTES;
+        let full = open.written + fill + want.size > store.segments.segment_bytes();
+        let old = now.ms_since(open.opened) > ttl::open_ms_max(open.class);
+        if full || old || open.sequence < store.flushed_before(open.namespace) {
+            self.seal(store, at);
+            at = self.open_new(store, Want { class: open.class, ..want }, now)?;
+        }
+        let open = &mut self.open[at];
+        let start = store.segments.start(open.id);
+        if want.align8 && !open.written.is_multiple_of(8) {
+            store.segments.heap.word32(start + open.written).store(FILLER, Relaxed);
+            store.segments.header(open.id).note_waste(FILLER_BYTES);
+            open.written += FILLER_BYTES;
+        }
+        let reserved = Reserved::new(start + open.written, want.size);
+        open.written += want.size;
+        open.used = self.reservations;
+        Ok(reserved)
+    }
+
+    /// Returns whether a reservation is the latest one of a segment that is still open here.
+    pub(crate) fn is_latest(&self, store: &Store, reserved: &Reserved) -> bool {
+        let id = store.segments.of(reserved.offset());
+        let end = reserved.offset() - store.segments.start(id) + reserved.len();
+        self.open.iter().any(|open| open.id == id && open.written == end)
+    }
+
+    /// Hands the latest reservation back: nothing was published in it.
+    pub(crate) fn give_back(&mut self, store: &Store, reserved: Reserved) {
+        let id = store.segments.of(reserved.offset());
+        let open = self.open.iter_mut().find(|o| o.id == id).expect("a reservation lies in an open segment");
+        let at = reserved.offset() - store.segments.start(id);
+        assert!(at + reserved.len() == open.written, "only the latest reservation can be handed back");
+        open.written = at;
+        store.segments.header(id).written.store(at as u32, Release);
+    }
+
+    /// Seals every open segment, at the end of the table's thread.
+    pub(crate) fn seal_all(&mut self, store: &Store) {
+        while !self.open.is_empty() {
+            self.seal(store, self.open.len() - 1);
+        }
+    }
+
+    /// Seals the segments of namespaces that were flushed since they were opened, those open for too long, those that a
+    /// checkpoint is to have, and those used least lately of more than there may be.
+    pub(crate) fn seal_ended(&mut self, store: &Store, now: UnixMillis) {
+        while self.open.len() > store.memory.open_max()
+            && let Some(idle) = self.idle_of(None)
+        {
+            self.seal(store, idle);
+        }
+        let (checkpoint, mut at) = (store.checkpoints.before(), 0);
+        while let Some(open) = self.open.get(at) {
+            let old = now.ms_since(open.opened) > ttl::open_ms_max(open.class) || open.sequence < checkpoint;
+            if old || open.sequence < store.flushed_before(open.namespace) {
+                self.seal(store, at);
+            } else {
+                at += 1;
+            }
+        }
+        self.sealed_before = checkpoint;
+    }
+
+    /// Seals what a checkpoint is to have that was begun since this was done last: from here on all that is stored here
+    /// is in segments that are not in it.
+    #[inline]
+    pub(crate) fn seal_begun(&mut self, store: &Store, now: UnixMillis) {
+        if self.sealed_before != store.checkpoints.before() {
+            self.seal_ended(store, now);
+        }
+    }
+
+    /// Returns the latest checkpoint that has nothing of what is stored here from now on: where its segments end.
+    pub(crate) fn sealed_before(&self) -> u64 {
+        self.sealed_before
+    }
+
+    fn find(&self, want: Want) -> Option<usize> {
+        self.open.iter().position(|o| o.class == want.class && o.namespace == want.namespace && o.queue == want.queue)
+    }
+
+    /// Returns true if the contents of such a segment can be copied without sealing a segment that is not full.
+    pub(crate) fn has_place(&self, store: &Store, header: &SegmentHeader) -> bool {
+        let of_queue = |o: &&Open| o.namespace == header.namespace() && o.queue == header.queue();
+        let own = self.open.iter().filter(|open| open.namespace == header.namespace()).count();
+        let room = self.open.len() < store.memory.open_max() && own < store.open_max_of(header.namespace());
+        room || self.open.iter().filter(of_queue).any(|open| ttl::same_unit(open.class, header.class()))
+    }
+
+    /// Returns the segment that was used least lately, of one namespace or of all.
+    fn idle_of(&self, namespace: Option<u8>) -> Option<usize> {
+        let of = |at: &usize| namespace.is_none_or(|namespace| self.open[*at].namespace == namespace);
+        (0..self.open.len()).filter(of).min_by_key(|at| self.open[*at].used)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn open_or_share(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<usize, OpError> {
+        let own = self.open.iter().filter(|open| open.namespace == want.namespace).count();
+        let crowded = own >= store.open_max_of(want.namespace);
+        if self.open.len() < store.memory.open_max() && !crowded {
+            return self.open_new(store, want, now);
+        }
+        let neighbour =
+            |o: &&Open| o.namespace == want.namespace && o.queue == want.queue && ttl::same_unit(o.class, want.class);
+        match self.open.iter().filter(neighbour).min_by_key(|o| o.class.abs_diff(want.class)) {
+            Some(near) => {
+                let class = near.class;
+                self.find(Want { class, ..want }).ok_or(OpError::Parked)
+            }
+            None => {
+                let idle = self.idle_of(crowded.then_some(want.namespace)).ok_or(OpError::OutOfMemory)?;
+                self.seal(store, idle);
+                self.open_new(store, want, now)
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn open_new(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<usize, OpError> {
+        let id = store.take_segment(self.whose, want.namespace)?;
+        let sequence = store.segments.next_sequence();
+        let created = ttl::creation(want.class, now);
+        let is_unverified = store.is_unverified();
+        let kind = kind_of(want.class, want.namespace, want.queue, is_unverified);
+        store.segments.header(id).open(sequence, created, kind);
+        if is_unverified {
+            store.check_mark(id);
+        }
+        self.open.push(Open {
+            id,
+            namespace: want.namespace,
+            class: want.class,
+            queue: want.queue,
+            sequence,
+            written: 0,
+            opened: now,
+            used: self.reservations,
+        });
+        Ok(self.open.len() - 1)
+    }
+
+    fn seal(&mut self, store: &Store, at: usize) {
+        let open = self.open.swap_remove(at);
+        let left = store.segments.segment_bytes() - open.written;
+        store.segments.header(open.id).note_waste(left);
+        store.segments.seal(open.id);
+    }
+}

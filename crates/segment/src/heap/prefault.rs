@@ -1,0 +1,215 @@
+//! Memory that is obtained from the kernel before it is needed, and returned if left over, on a thread that nothing
+//! waits for.
+//!
+//! ```text
+//!   background: how far is memory wanted?  ──> Ahead <── how far is it obtained?   Populator, a step at a time
+//! ```
+//!
+//! The kernel may take milliseconds to clear a huge page, or to obtain one from the machine below it. A store whose
+//! background has no such thread beside it takes the steps itself.
+//!
+//! Bounds: a step gets or gives back at most [`STEP_BYTES`], so one huge page; segments are populated at most
+//! [`AHEAD_BYTES`] ahead of their use.
+
+use std::sync::{Arc, PoisonError};
+
+use crate::index::GROUP_BYTES;
+use crate::layout::raw::Mutex;
+use crate::store::Store;
+
+/// Memory is populated this far ahead of the segments in use, in bytes.
+const AHEAD_BYTES: usize = 64 << 20;
+/// And this much of it in one step.
+const STEP_BYTES: usize = 2 << 20;
+
+/// The amounts of memory that are wanted and obtained, in bytes from the start of each map. Shared by the background
+/// and a [`Populator`].
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    heap_done: usize,
+    index_done: usize,
+    index_wanted: usize,
+    /// Segments that there are to be: as many of those that are withheld are given back.
+    segments_wanted: usize,
+    /// A file's space was refused.
+    short_of_space: bool,
+    /// And that for so many segments in all.
+    refused_segments: usize,
+}
+
+/// Returns the end of a step that goes from `at` towards `to`: at the next whole step, so that it touches one huge
+/// page.
+fn step_up(at: usize, to: usize) -> usize {
+    ((at / STEP_BYTES + 1) * STEP_BYTES).min(to)
+}
+
+/// Returns the end of a step downwards from `at` towards `to`.
+fn step_down(at: usize, to: usize) -> usize {
+    ((at - 1) / STEP_BYTES * STEP_BYTES).max(to)
+}
+
+impl Ahead {
+    /// Sets the number of groups that the index needs memory for, and the number of segments that there are to be.
+    /// Memory of the index beyond that is given back. While a step is under way nothing is set: the caller tries again
+    /// later.
+    pub(crate) fn want(&self, groups: usize, segments: usize) {
+        if let Ok(mut state) = self.state.try_lock() {
+            (state.index_wanted, state.segments_wanted) = (groups * GROUP_BYTES, segments);
+        }
+    }
+
+    /// Returns true if the index has memory for so many groups, and none of it is being given back.
+    pub(crate) fn has_groups(&self, groups: usize) -> bool {
+        let bytes = groups * GROUP_BYTES;
+        self.state.try_lock().is_ok_and(|state| state.index_done >= bytes && state.index_wanted >= bytes)
+    }
+
+    /// Allows more fresh segments to be taken, up to the wanted number, except those that are withheld. Returns false
+    /// if there are none, or if a step is under way, which might be giving their memory back.
+    pub(crate) fn add_fresh(&self, store: &Store) -> bool {
+        let Ok(mut state) = self.state.try_lock() else { return false };
+        let segments = &store.segments;
+        let missing = state.segments_wanted.saturating_sub(segments.count() + segments.withheld_count());
+        let each = segments.segment_bytes();
+        if missing == 0 {
+            return false;
+        }
+        if segments.heap.map().allocate(segments.end() * each, missing * each).is_err() {
+            (state.short_of_space, state.refused_segments) = (true, state.segments_wanted);
+            return false;
+        }
+        segments.add_fresh(missing);
+        state.refused_segments = 0;
+        true
+    }
+
+    /// Adds fresh segments like [`Ahead::add_fresh`], unless that was refused before: for a background with other work
+    /// to do.
+    pub(crate) fn add_fresh_unrefused(&self, store: &Store) -> bool {
+        let refused = self.state.try_lock().is_ok_and(|state| state.refused_segments == state.segments_wanted);
+        !refused && self.add_fresh(store)
+    }
+
+    /// See [`Store::takes_short_of_space`].
+    fn takes_short_of_space(&self) -> bool {
+        self.state.try_lock().is_ok_and(|mut state| std::mem::take(&mut state.short_of_space))
+    }
+
+    /// Prepares the memory of a store in a file: what is in use has its space, and what is behind it gives its space
+    /// back.
+    pub(crate) fn begin_in_file(&self, store: &Store) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (index, heap) = (store.index.map(), store.segments.heap.map());
+        // Until the background says more, what is there is what is wanted.
+        state.index_wanted = store.index.groups().max(store.index.groups_next()) * GROUP_BYTES;
+        state.segments_wanted = store.segments.count();
+        // An index that is not in the file has no memory yet.
+        state.index_done = if store.rebuild.is_some() { 0 } else { state.index_wanted };
+        state.heap_done = store.segments.end() * store.segments.segment_bytes();
+        let _ = index.release(state.index_wanted, index.bytes() - state.index_wanted);
+        let _ = heap.release(state.heap_done, heap.bytes() - state.heap_done);
+    }
+
+    /// Runs one step. Returns false if there is nothing to do.
+    pub(crate) fn step(&self, store: &Store) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.step_index(store) || state.step_segments(store) || state.step_heap(store)
+    }
+}
+
+impl State {
+    fn step_index(&mut self, store: &Store) -> bool {
+        let (map, wanted) = (store.index.map(), self.index_wanted);
+        if self.index_done < wanted {
+            let to = step_up(self.index_done, wanted);
+            if map.allocate(self.index_done, to - self.index_done).is_err() {
+                self.short_of_space = true;
+                return false;
+            }
+            // Where the kernel cannot populate, the first write faults instead.
+            let _ = map.populate(self.index_done, to - self.index_done);
+            self.index_done = to;
+        } else if self.index_done > wanted {
+            let to = step_down(self.index_done, wanted);
+            let _ = map.release(to, self.index_done - to);
+            self.index_done = to;
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Gives a withheld segment back to use, with memory.
+    fn step_segments(&self, store: &Store) -> bool {
+        let segments = &store.segments;
+        if segments.count() >= self.segments_wanted {
+            return false;
+        }
+        segments.give_back_withheld()
+    }
+
+    /// Populates the segments that are opened next, and gives back the memory of those that were left out.
+    fn step_heap(&mut self, store: &Store) -> bool {
+        let (segments, each) = (&store.segments, store.segments.segment_bytes());
+        let (next, end) = (segments.high_water() * each, segments.end() * each);
+        let wanted = (next + AHEAD_BYTES.max(each)).min(end);
+        if self.heap_done < wanted {
+            let to = step_up(self.heap_done, wanted);
+            let _ = segments.heap.map().populate(self.heap_done, to - self.heap_done);
+            self.heap_done = to;
+        } else if self.heap_done > end {
+            let to = step_down(self.heap_done, end);
+            let _ = segments.heap.map().release(to, self.heap_done - to);
+            self.heap_done = to;
+        } else {
+            return false;
+        }
+        true
+    }
+}
+
+impl Store {
+    /// Returns true if the memory file's space was refused, so that segments or index are smaller than they might be,
+    /// since this was asked last.
+    pub fn takes_short_of_space(&self) -> bool {
+        self.ahead.takes_short_of_space()
+    }
+}
+
+/// Gets memory ahead of its use, on a thread of its own: see [`crate::Background::leave_populating`].
+#[derive(Debug)]
+pub struct Populator {
+    store: Arc<Store>,
+}
+
+impl Populator {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        Self { store }
+    }
+
+    /// Runs one step, which lasts as long as the kernel takes. Returns false if there is nothing to do; then call again
+    /// in a few milliseconds.
+    pub fn step(&mut self) -> bool {
+        self.store.ahead.step(&self.store)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_ends_at_a_whole_huge_page_whichever_way_it_goes() {
+        let page = STEP_BYTES;
+        assert_eq!((step_up(0, 9 * page), step_up(5, 9 * page), step_up(page, page + 7)), (page, page, page + 7));
+        assert_eq!(
+            (step_down(9 * page, 0), step_down(page + 1, 0), step_down(page + 7, page + 3)),
+            (8 * page, page, page + 3)
+        );
+    }
+}

@@ -1,0 +1,308 @@
+//! The segments: their headers, the free list, the list of those sealed since the background last looked, and the list
+//! of those that are withheld.
+//!
+//! ```text
+//!   0          fresh next            fresh end                       segments_max
+//!   | were taken | free, never taken | address space for a larger memory |
+//! ```
+//!
+//! The lists are stacks linked through the headers, so they need no memory and no lock ([`free`]). Segments that were
+//! never taken are in no list: a range names them, and their headers are untouched.
+//!
+//! Beyond the process, only the headers' states, the end and the next sequence are retained. The lists are rebuilt from
+//! those ([`Segments::list_anew`]).
+//!
+//! Bounds: a segment is in at most one list, so all together are no longer than the segments are many.
+
+mod free;
+
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+
+use base::clock::UnixMillis;
+
+use crate::heap::config::Geometry;
+use crate::layout::header::{SegmentHeader, State};
+use crate::layout::persistent::KeptPage;
+use crate::layout::raw::{Array, Heap, Word32};
+use crate::layout::slot::Slot;
+
+use free::{FreeSegments, Fresh, Links, Stack};
+
+/// A segment's number: its place in the heap and in the array of headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentId(pub(crate) u32);
+
+/// All segments of a store.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    pub(crate) heap: Heap,
+    headers: Array<SegmentHeader>,
+    free: FreeSegments,
+    sealed: Stack,
+    withheld: Stack,
+    withheld_count: Word32,
+    kept: KeptPage,
+    shift: u32,
+}
+
+impl Links for Array<SegmentHeader> {
+    fn link(&self, id: u32) -> &Word32 {
+        &self.at(id as usize).link
+    }
+}
+
+impl Segments {
+    /// `count` segments, with address space for as many as the geometry says.
+    #[cfg(test)]
+    pub(crate) fn reserve(geometry: &Geometry, count: usize, huge_pages: bool) -> std::io::Result<Self> {
+        assert!(count <= geometry.segments_max && geometry.segments_max < u32::MAX as usize);
+        let kept = KeptPage::private()?.begun(crate::index::Index::growth_of(1), 1, count);
+        let heap = Heap::reserve(geometry.segments_max * geometry.segment_bytes, huge_pages)?;
+        Ok(Self::on(geometry, heap, Array::reserve(geometry.segments_max, false)?, kept))
+    }
+
+    /// Returns the segments whose bytes and headers these are, none of which was ever taken; as many as are kept.
+    pub(crate) fn on(geometry: &Geometry, heap: Heap, headers: Array<SegmentHeader>, kept: KeptPage) -> Self {
+        let end = kept.end.load(Relaxed) as u32;
+        assert!(end as usize <= headers.len() && headers.len() < u32::MAX as usize);
+        Self {
+            heap,
+            headers,
+            // The lowest comes off first, so that memory is first touched from the bottom up.
+            free: FreeSegments::new(Fresh { next: 0, end }),
+            sealed: Stack::default(),
+            withheld: Stack::default(),
+            withheld_count: Word32::new(0),
+            kept,
+            shift: geometry.segment_shift,
+        }
+    }
+
+    /// Rebuilds the lists from the headers' states, all of which are Free, Sealed or Withheld; no other thread is there
+    /// yet. The segments behind the last one that was taken count as never taken.
+    pub(crate) fn list_anew(&self) {
+        let end = self.fresh().end;
+        let used = |id: &u32| !self.header(SegmentId(*id)).is_pristine();
+        let next = (0..self.headers.len() as u32).rev().find(used).map_or(0, |last| last + 1);
+        self.free.begin(Fresh { next, end: end.max(next) });
+        self.kept.end.store(end.max(next).into(), Relaxed);
+        let mut sealed = Vec::new();
+        for id in (0..next).rev().map(SegmentId) {
+            match self.header(id).state() {
+                State::Free => self.push_free(id),
+                State::Sealed => sealed.push(id),
+                State::Withheld => self.push_withheld(id),
+                state => unreachable!("{state:?} was made Sealed or Free"),
+            }
+        }
+        // The oldest first: that is the order that they would have been sealed in.
+        sealed.sort_unstable_by_key(|id| self.header(*id).sequence());
+        sealed.into_iter().for_each(|id| self.sealed.push(&self.headers, id.0));
+    }
+
+    fn fresh(&self) -> Fresh {
+        self.free.fresh()
+    }
+
+    /// Returns the number of segments, without those that are withheld.
+    pub(crate) fn count(&self) -> usize {
+        (self.fresh().end - self.withheld_count.load(Relaxed)) as usize
+    }
+
+    /// Returns one past the highest segment that may be taken now.
+    pub(crate) fn end(&self) -> usize {
+        self.fresh().end as usize
+    }
+
+    /// Returns the number of segments that were never taken.
+    pub(crate) fn fresh_count(&self) -> usize {
+        let fresh = self.fresh();
+        (fresh.end - fresh.next) as usize
+    }
+
+    pub(crate) fn segment_bytes(&self) -> usize {
+        1 << self.shift
+    }
+
+    #[inline(always)]
+    pub(crate) fn header(&self, id: SegmentId) -> &SegmentHeader {
+        self.headers.at(id.0 as usize)
+    }
+
+    /// Returns the segment that an address lies in.
+    #[inline(always)]
+    pub(crate) fn of(&self, address: usize) -> SegmentId {
+        SegmentId((address >> self.shift) as u32)
+    }
+
+    /// Returns the header of the segment that an address lies in.
+    #[inline(always)]
+    pub(crate) fn header_of(&self, address: usize) -> &SegmentHeader {
+        self.headers.at(address >> self.shift)
+    }
+
+    /// Returns the header of the segment that an address lies in, or `None` if the address cannot be an item's.
+    pub(crate) fn header_at(&self, address: usize) -> Option<&SegmentHeader> {
+        self.headers.get(address >> self.shift).filter(|_| address.is_multiple_of(4))
+    }
+
+    /// Returns the header of the segment that a slot names, in the life that it names. `None`: that is over, or the
+    /// slot is what damage to a memory file made of it.
+    #[inline(always)]
+    pub(crate) fn named(&self, slot: Slot) -> Option<&SegmentHeader> {
+        let header = self.headers.get(slot.address() >> self.shift)?;
+        (header.slot_generation() == slot.generation()).then_some(header)
+    }
+
+    #[inline(always)]
+    pub(crate) fn prefetch_header(&self, address: usize) {
+        self.headers.prefetch(address >> self.shift);
+    }
+
+    /// Returns the address of a segment's first byte.
+    #[inline(always)]
+    pub(crate) fn start(&self, id: SegmentId) -> usize {
+        (id.0 as usize) << self.shift
+    }
+
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.kept.sequence.fetch_add(1, AcqRel)
+    }
+
+    pub(crate) fn free_count(&self) -> usize {
+        self.free.count()
+    }
+
+    /// Returns a free segment, if there are more than `keep`.
+    pub(crate) fn take_free(&self, keep: usize) -> Option<SegmentId> {
+        self.free.take(&self.headers, keep).map(SegmentId)
+    }
+
+    /// Returns one past the highest segment that was ever taken: those from there on were never touched.
+    pub(crate) fn high_water(&self) -> usize {
+        self.fresh().next as usize
+    }
+
+    /// Leaves out at most `count` segments that were never taken; how many there were. The background alone calls it
+    /// and the ones below.
+    pub(crate) fn cut_fresh(&self, count: usize) -> usize {
+        let (cut, end) = self.free.cut_fresh(count);
+        self.kept.end.store(end.into(), Release);
+        cut as usize
+    }
+
+    /// Lets at most `count` more segments be taken that never were; there is address space for them, and memory.
+    pub(crate) fn add_fresh(&self, count: usize) {
+        self.kept.end.fetch_add(count as u64, Release);
+        self.free.add_fresh(count);
+    }
+
+    /// Takes a segment that was taken from the free list out of use, and gives its memory back: first the one, then the
+    /// other, so that no segment in use is without memory.
+    pub(crate) fn withhold(&self, id: SegmentId) {
+        self.header(id).go(State::Withheld);
+        // Refused only for locked memory, which then stays counted twice within the stated constant.
+        let _ = self.heap.map().release(self.start(id), self.segment_bytes());
+        self.push_withheld(id);
+    }
+
+    fn push_withheld(&self, id: SegmentId) {
+        self.withheld.push(&self.headers, id.0);
+        self.withheld_count.fetch_add(1, Relaxed);
+    }
+
+    /// Puts a withheld segment on the free list, with memory; false if there is none, or no memory for it.
+    pub(crate) fn give_back_withheld(&self) -> bool {
+        let Some(id) = self.withheld.pop(&self.headers).map(SegmentId) else { return false };
+        let map = self.heap.map();
+        if map.allocate(self.start(id), self.segment_bytes()).is_err() {
+            self.withheld.push(&self.headers, id.0);
+            return false;
+        }
+        // Where the kernel cannot populate, the first write faults instead.
+        let _ = map.populate(self.start(id), self.segment_bytes());
+        self.withheld_count.fetch_sub(1, Relaxed);
+        self.header(id).go(State::Free);
+        self.push_free(id);
+        true
+    }
+
+    pub(crate) fn withheld_count(&self) -> usize {
+        self.withheld_count.load(Relaxed) as usize
+    }
+
+    /// Puts a segment in state Free on the free list.
+    pub(crate) fn push_free(&self, id: SegmentId) {
+        debug_assert!(self.header(id).state() == State::Free);
+        self.free.give(&self.headers, id.0);
+    }
+
+    /// Ends a segment's open time: from here on the background owns its fate.
+    pub(crate) fn seal(&self, id: SegmentId) {
+        let header = self.header(id);
+        header.go(State::Sealed);
+        self.sealed.push(&self.headers, id.0);
+    }
+
+    /// Returns the segments sealed since the last call, the latest first.
+    pub(crate) fn pop_sealed(&self) -> Option<SegmentId> {
+        self.sealed.pop(&self.headers).map(SegmentId)
+    }
+
+    /// Returns the instant at which an item at `address` with that expiry word ends.
+    #[inline(always)]
+    pub(crate) fn expire_at(&self, address: usize, relative: u32) -> UnixMillis {
+        let header = self.header_of(address);
+        crate::layout::ttl::absolute(header.class(), header.created(), relative)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    fn segments(count: usize, most: usize) -> Segments {
+        let config = crate::StoreConfig {
+            memory_bytes: 200 << 10,
+            memory_bytes_max: 800 << 10,
+            segment_bytes: Some(4096),
+            item_bytes_max: 400,
+            lanes_max: 1,
+            hash_seed: 0,
+            huge_pages: false,
+        };
+        let geometry = Geometry { segments_max: most, ..Geometry::of(&config).expect("geometry") };
+        Segments::reserve(&geometry, count, false).expect("reserve")
+    }
+
+    #[test]
+    fn what_is_kept_is_left_and_the_lowest_come_first() {
+        let segments = segments(40, 40);
+        let mut taken = Vec::new();
+        while let Some(id) = segments.take_free(3) {
+            taken.push(id);
+        }
+        assert_eq!((taken.len(), taken[0]), (37, SegmentId(0)));
+        while let Some(id) = segments.take_free(0) {
+            taken.push(id);
+        }
+        assert_eq!((taken.len(), segments.free_count()), (40, 0));
+        segments.push_free(taken[3]);
+        assert_eq!(segments.take_free(0), Some(taken[3]));
+    }
+
+    #[test]
+    fn a_segment_that_is_cut_or_withheld_is_not_taken_and_comes_back_when_it_is_given_back() {
+        let segments = segments(10, 20);
+        let taken: Vec<_> = (0..4).map(|_| segments.take_free(0).expect("free")).collect();
+        assert_eq!((segments.cut_fresh(2), segments.count(), segments.free_count()), (2, 8, 4));
+        assert_eq!((segments.cut_fresh(9), segments.count(), segments.free_count()), (4, 4, 0));
+        segments.withhold(taken[1]);
+        assert_eq!((segments.count(), segments.withheld_count(), segments.take_free(0)), (3, 1, None));
+        segments.add_fresh(16);
+        assert_eq!((segments.end(), segments.count()), (20, 19));
+        assert!(segments.give_back_withheld() && !segments.give_back_withheld());
+        assert_eq!(segments.take_free(0), Some(taken[1]));
+        assert_eq!((segments.take_free(0), segments.count()), (Some(SegmentId(4)), 20));
+    }
+}

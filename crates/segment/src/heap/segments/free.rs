@@ -1,0 +1,183 @@
+//! The free segments: those that came back, and those that were never taken.
+//!
+//! ```text
+//!   take   a right: one less available, if more than `keep` are   then a segment: one that came back, or a fresh one
+//!   give   a segment: onto the stack                              then a right: one more available
+//! ```
+//!
+//! Invariant: at every instant there are at least as many free segments as are available, plus the rights that were
+//! taken and not used yet. So the count never wraps, the holder of a right finds a segment, and `keep` segments are
+//! left, however many threads take at once.
+//!
+//! The stacks are linked through words beside the segments, so they need no memory and no lock. The head word carries a
+//! count that changes with every push and pop, so that a pop never mistakes a segment that went and came back for one
+//! that stayed (ABA).
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::layout::raw::{Word32, Word64};
+
+/// The words that link segments into stacks: one for each.
+pub(crate) trait Links {
+    /// Returns the word of this segment.
+    fn link(&self, id: u32) -> &Word32;
+}
+
+/// A stack of segments: `count 32 | id + 1 32`, 0 for none.
+#[derive(Debug, Default)]
+pub(crate) struct Stack(Word64);
+
+impl Stack {
+    pub(crate) fn push(&self, links: &impl Links, id: u32) {
+        let link = links.link(id);
+        let mut head = self.0.load(Relaxed);
+        loop {
+            link.store(head as u32, Relaxed);
+            let next = ((head >> 32).wrapping_add(1) << 32) | u64::from(id + 1);
+            match self.0.compare_exchange(head, next, Release) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    pub(crate) fn pop(&self, links: &impl Links) -> Option<u32> {
+        let mut head = self.0.load(Acquire);
+        loop {
+            let id = (head as u32).checked_sub(1)?;
+            let under = links.link(id).load(Relaxed);
+            let next = ((head >> 32).wrapping_add(1) << 32) | u64::from(under);
+            match self.0.compare_exchange(head, next, AcqRel) {
+                Ok(_) => return Some(id),
+                Err(_) => head = self.0.load(Acquire),
+            }
+        }
+    }
+}
+
+/// The segments that were never taken, from `next` to before `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fresh {
+    pub(crate) next: u32,
+    pub(crate) end: u32,
+}
+
+impl Fresh {
+    fn of(word: u64) -> Self {
+        Self { next: (word >> 32) as u32, end: word as u32 }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.next) << 32 | u64::from(self.end)
+    }
+}
+
+/// All free segments of a store.
+#[derive(Debug)]
+pub(crate) struct FreeSegments {
+    came_back: Stack,
+    /// Those never taken: `next 32 | end 32`.
+    fresh: Word64,
+    /// Number of segments that may be taken.
+    available: Word32,
+}
+
+impl FreeSegments {
+    /// Creates the lists: none came back yet.
+    pub(crate) fn new(fresh: Fresh) -> Self {
+        Self {
+            came_back: Stack::default(),
+            fresh: Word64::new(fresh.word()),
+            available: Word32::new(fresh.end - fresh.next),
+        }
+    }
+
+    /// Sets those that were never taken, before any came back and before another thread is there.
+    pub(crate) fn begin(&self, fresh: Fresh) {
+        self.fresh.store(fresh.word(), Relaxed);
+        self.available.store(fresh.end - fresh.next, Relaxed);
+    }
+
+    pub(crate) fn fresh(&self) -> Fresh {
+        Fresh::of(self.fresh.load(Relaxed))
+    }
+
+    /// Returns the number of segments that may be taken.
+    pub(crate) fn count(&self) -> usize {
+        self.available.load(Relaxed) as usize
+    }
+
+    /// Takes a free segment, if more than `keep` are available.
+    pub(crate) fn take(&self, links: &impl Links, keep: usize) -> Option<u32> {
+        if self.rights(1, keep) == 0 {
+            return None;
+        }
+        loop {
+            // A right is a segment on one of the two. Both look empty only if another thread took from the one and gave
+            // to the other in between: then another thread made progress.
+            if let Some(id) = self.came_back.pop(links).or_else(|| self.next_fresh()) {
+                return Some(id);
+            }
+        }
+    }
+
+    /// Takes the right to as many as `most` of those that are available beyond `keep`.
+    fn rights(&self, most: u32, keep: usize) -> u32 {
+        let mut available = self.available.load(Relaxed);
+        loop {
+            let rights = most.min((available as usize).saturating_sub(keep) as u32);
+            if rights == 0 {
+                return 0;
+            }
+            // Acquire: the segment that was given before the right is found.
+            match self.available.compare_exchange(available, available - rights, Acquire) {
+                Ok(_) => return rights,
+                Err(now) => available = now,
+            }
+        }
+    }
+
+    fn next_fresh(&self) -> Option<u32> {
+        let mut word = self.fresh.load(Relaxed);
+        loop {
+            let Fresh { next, end } = Fresh::of(word);
+            if next >= end {
+                return None;
+            }
+            match self.fresh.compare_exchange(word, Fresh { next: next + 1, end }.word(), AcqRel) {
+                Ok(_) => return Some(next),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Gives a segment back.
+    pub(crate) fn give(&self, links: &impl Links, id: u32) {
+        self.came_back.push(links, id);
+        self.available.fetch_add(1, Release);
+    }
+
+    /// Leaves out at most `count` of those that were never taken, and says how many, and where they end then.
+    pub(crate) fn cut_fresh(&self, count: usize) -> (u32, u32) {
+        let rights = self.rights(count as u32, 0);
+        let mut word = self.fresh.load(Relaxed);
+        let (cut, end) = loop {
+            let Fresh { next, end } = Fresh::of(word);
+            let cut = rights.min(end - next);
+            match self.fresh.compare_exchange(word, Fresh { next, end: end - cut }.word(), AcqRel) {
+                Ok(_) => break (cut, end - cut),
+                Err(now) => word = now,
+            }
+        };
+        self.available.fetch_add(rights - cut, Release);
+        (cut, end)
+    }
+
+    /// Lets `count` more be taken, behind those that were never taken.
+    pub(crate) fn add_fresh(&self, count: usize) {
+        self.fresh.fetch_add(count as u64, AcqRel);
+        let fresh = self.fresh();
+        assert!(fresh.next <= fresh.end, "the segments are counted in 32 bits");
+        self.available.fetch_add(count as u32, Release);
+    }
+}

@@ -1,0 +1,368 @@
+//! New items: bytes first, without a lock; then the slot, under it.
+//!
+//! ```text
+//!   draft     reserve space, write header with DEAD; the segment reaches over it; fields, key, value
+//!   lock      the stripe of the key's group (or give the space back and park)
+//!   decide    look again: is what the draft was made for still so?
+//!   publish   clear DEAD of the new, store the slot, set DEAD of the old
+//!   unlock, and only then reply
+//! ```
+//!
+//! If an opening finds items by DEAD and not by slots ([`crate::durable::rebuild`]), DEAD of the old is set before the
+//! slot is stored. So a client that has seen the new item does not see the old one after a crash.
+
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+
+use base::clock::UnixMillis;
+
+use crate::core::counters::Counters;
+use crate::core::op::{Expire, LargeRef, OpError, Put};
+use crate::heap::open::{OpenTable, Want};
+use crate::index::Locked;
+use crate::layout::header::{Queue, SegmentHeader};
+use crate::layout::item::{
+    CAS_FIELD, CAS_TAKEN, CLIENT_FLAGS, DEAD, EXPIRY, FILLER_BYTES, Kind, Layout, META, NUM, needs_align8,
+};
+use crate::layout::key::{Key, Namespace};
+use crate::layout::raw::Reserved;
+use crate::layout::slot::Slot;
+use crate::layout::ttl;
+use crate::store::{Ended, LARGE_REF_BYTES, Seen, Store, large_ref};
+use crate::values::parts::{Head, object_of};
+
+/// A value to be written: two parts end to end, or a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Content<'v> {
+    Bytes(&'v [u8], &'v [u8]),
+    Number(u64),
+    /// So many bytes that are still to be written, and room for `tail` bytes behind them that are not kept.
+    Room {
+        bytes: usize,
+        tail: usize,
+    },
+}
+
+/// All of a new item but its key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan<'v> {
+    pub(crate) kind: Kind,
+    pub(crate) content: Content<'v>,
+    pub(crate) client_flags: u32,
+    pub(crate) expire: Expire,
+    /// A token of its own; without one, the item's place is its token.
+    pub(crate) token: Option<u64>,
+    /// A client knows the token, so it has to be kept exact.
+    pub(crate) taken: bool,
+    pub(crate) meta: Option<u32>,
+    pub(crate) queue: Queue,
+}
+
+/// A new item that no slot names yet.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) layout: Layout,
+    pub(crate) reserved: Reserved,
+}
+
+/// A value that has lost its head: its pieces or parts are to be removed once the lock is let go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Orphan {
+    /// A large value.
+    Pieces { namespace: u8, large: LargeRef },
+    /// A value in parts, whose head is still to be read where it was: within the turn, or the slice.
+    Parts { namespace: u8, address: usize, bytes: usize },
+}
+
+impl Draft {
+    pub(crate) fn address(&self) -> usize {
+        self.reserved.offset()
+    }
+}
+
+impl<'v> Plan<'v> {
+    /// Returns a new item with neither flags nor an end, and a token that no client knows.
+    pub(crate) fn bare(kind: Kind, content: Content<'v>) -> Self {
+        let (expire, queue) = (Expire::Never, Queue::Small);
+        Self { kind, content, client_flags: 0, expire, token: None, taken: false, meta: None, queue }
+    }
+
+    /// Returns a new item as a put asks for it, whatever is there.
+    pub(crate) fn of(put: &Put<'_>, kind: Kind, content: Content<'v>) -> Self {
+        let Put { client_flags, expire, token, want_token: taken, .. } = *put;
+        Self { kind, content, client_flags, expire, token, taken, meta: None, queue: Queue::Small }
+    }
+
+    /// Returns the object that this item is the head of.
+    pub(crate) fn object(&self) -> Option<u64> {
+        match (self.kind, self.content) {
+            (Kind::Head, Content::Bytes(value, _)) => Some(large_ref(value).object),
+            (Kind::Typed, Content::Bytes(a, b)) => object_of(a, b),
+            _ => None,
+        }
+    }
+
+    /// Returns the bytes behind the item for a tail that its padding does not hold: one filler, or none.
+    fn slack(&self, layout: &Layout) -> usize {
+        let Content::Room { bytes, tail } = self.content else { return 0 };
+        debug_assert!(tail <= FILLER_BYTES);
+        let padding = layout.size - layout.value_address(0) - bytes;
+        if padding < tail { FILLER_BYTES } else { 0 }
+    }
+
+    /// Returns the layout of the item.
+    pub(crate) fn layout(&self, key_len: usize) -> Layout {
+        let bit = |on: bool, bit: u32| if on { bit } else { 0 };
+        let bits = bit(self.client_flags != 0, CLIENT_FLAGS)
+            | bit(self.expire != Expire::Never, EXPIRY)
+            | bit(self.token.is_some(), CAS_FIELD)
+            | bit(self.taken || self.token.is_some(), CAS_TAKEN)
+            | bit(self.meta.is_some(), META)
+            | bit(matches!(self.content, Content::Number(_)), NUM);
+        let value_len = match self.content {
+            Content::Bytes(a, b) => a.len() + b.len(),
+            Content::Number(_) => 8,
+            Content::Room { bytes, .. } => bytes,
+        };
+        match self.content {
+            Content::Room { tail, .. } if tail > 0 => Layout::plan_with_slack(self.kind, bits, key_len, value_len),
+            _ => Layout::plan(self.kind, bits, key_len, value_len),
+        }
+    }
+}
+
+impl Store {
+    /// Writes a new item into space of its own.
+    pub(crate) fn draft(
+        &self,
+        open: &mut OpenTable,
+        key: &Key<'_>,
+        plan: &Plan<'_>,
+        now: UnixMillis,
+    ) -> Result<Draft, OpError> {
+        let layout = plan.layout(key.bytes.len()).in_heap(&self.segments.heap);
+        if let Some(named) = self.named.as_ref().filter(|_| layout.may_be_head()) {
+            named.note_draft(plan);
+        }
+        let want = Want {
+            namespace: key.namespace,
+            class: ttl::class_of(plan.expire, now),
+            queue: plan.queue,
+            size: layout.size + plan.slack(&layout),
+            align8: needs_align8(layout.header),
+        };
+        let mut reserved = open.reserve(self, want, now)?;
+        let (heap, address) = (&self.segments.heap, reserved.offset());
+        let segment = self.segments.header_of(address);
+        layout.with_slack(reserved.len() - layout.size).write_front(heap, &reserved, plan.client_flags);
+        // Behind the front, so that the segment can be walked to its write offset whenever the process ends.
+        segment.reach((address & (self.segments.segment_bytes() - 1)) + reserved.len());
+        if let Expire::At(at) = plan.expire {
+            let relative = ttl::relative(segment.class(), segment.created(), at, now);
+            layout.expiry(heap, address).store(relative, Relaxed);
+            segment.note_expiry(ttl::absolute(segment.class(), segment.created(), relative).0);
+        } else {
+            segment.note_expiry(u64::MAX);
+        }
+        if let Some(token) = plan.token {
+            layout.cas_field(heap, address).store(token, Relaxed);
+        }
+        if let Some(meta) = plan.meta {
+            layout.meta(heap, address).store(meta, Relaxed);
+        }
+        layout.write_key(heap, &mut reserved, key.bytes);
+        match plan.content {
+            Content::Bytes(a, b) => {
+                layout.write_value(heap, &mut reserved, 0, a);
+                layout.write_value(heap, &mut reserved, a.len(), b);
+            }
+            Content::Number(number) => layout.number(heap, address).store(number, Relaxed),
+            Content::Room { .. } => return Ok(Draft { layout, reserved }),
+        }
+        self.write_sum(address, &layout);
+        Ok(Draft { layout, reserved })
+    }
+
+    /// Makes the draft the key's item. `old` is what [`Store::find_locked`] found under this lock.
+    ///
+    /// Gives the large value that lost its head, whose pieces the caller removes after the lock; or the draft back,
+    /// with nothing changed, if both index buckets are full and the index is about to grow.
+    pub(crate) fn publish(
+        &self,
+        locked: &Locked<'_>,
+        counters: &Counters,
+        key: &Key<'_>,
+        draft: Draft,
+        old: Option<&Seen<'_>>,
+        freq: Option<u64>,
+    ) -> Result<Option<Orphan>, Draft> {
+        if old.is_none() && self.tier.is_some() && !key.piece && locked.on_flash().next().is_some() {
+            let slot = self.count_draft(counters, key, &draft).with_freq(freq.unwrap_or(0));
+            if self.finds {
+                locked.on_flash().for_each(|(_, old)| self.dies_on_flash(old));
+                self.undead(&draft);
+            }
+            self.publish_over_flash(locked, counters, key.namespace, slot);
+            locked.note_birth();
+            self.undead(&draft);
+            return Ok(None);
+        }
+        let room = if old.is_none() { Some(locked.room()) } else { None };
+        if room.as_ref().is_some_and(|room| room.holds.is_item() && self.is_to_wait(key.namespace, room.holds)) {
+            return Err(draft);
+        }
+        let slot = self.count_draft(counters, key, &draft);
+        Ok(match (old, room) {
+            (Some(old), _) => {
+                self.undead(&draft);
+                self.dies_first(old.address);
+                locked.replace(old.word, old.slot, slot.with_freq(freq.unwrap_or(0)), freq.is_none());
+                self.kill(counters, old.address, &old.layout)
+            }
+            (None, None) => unreachable!("room was looked for"),
+            (None, Some(room)) => {
+                if room.displaced {
+                    self.call_background();
+                }
+                counters.ghost_hits.add(u64::from(room.ghost));
+                counters.displaced.add(u64::from(room.displaced));
+                let first = if room.ghost { GHOST_FREQ } else { 0 };
+                if room.holds.is_flash() {
+                    self.dies_on_flash(room.holds);
+                    self.release(counters, room.holds, key.namespace, None);
+                }
+                if room.holds.is_item() {
+                    self.slot_dies_first(room.holds);
+                }
+                self.undead(&draft);
+                locked.replace(room.word, room.holds, slot.with_freq(freq.unwrap_or(first)), false);
+                locked.note_birth();
+                room.holds.is_item().then(|| self.evict_slot(counters, room.holds)).flatten()
+            }
+        })
+    }
+
+    /// Counts a draft as an item, and gives the slot that names it.
+    #[inline(always)]
+    pub(crate) fn count_draft(&self, counters: &Counters, key: &Key<'_>, draft: &Draft) -> Slot {
+        let address = draft.address();
+        let header = self.segments.header_of(address);
+        header.items.store(header.items.load(Relaxed) + 1, Release);
+        counters.note_added(key.namespace, draft.layout.size);
+        if key.piece {
+            note_hidden(header, counters, key.namespace);
+        }
+        Slot::item(key.hash.tag(), 0, header.slot_generation(), address)
+    }
+
+    /// Returns true if an item may not take the place of the one that it would have to in an overfull index bucket.
+    #[cold]
+    fn is_to_wait(&self, namespace: u8, holds: Slot) -> bool {
+        let of = self.segments.named(holds).map(SegmentHeader::namespace);
+        if of.is_some_and(|of| self.are_apart(namespace, of)) {
+            self.index_crowded.store(true, Relaxed);
+            self.call_background();
+            return true;
+        }
+        // The one that would go may hide an older one that is not found yet.
+        self.keeps(Namespace(namespace)) || self.is_rebuilding() || self.index_can_grow()
+    }
+
+    /// Returns whether an item that has no place in the index will get none.
+    #[cold]
+    pub(crate) fn no_place(&self, namespace: u8) -> bool {
+        let crowded = self.index_crowded.load(Relaxed);
+        let grows = self.index_can_grow() || crowded && self.index.groups() < self.memory.groups_max();
+        (crowded || self.keeps(Namespace(namespace))) && !grows
+    }
+
+    /// Returns true if the index is over its load or growing already, so that an overfull index bucket will have room
+    /// soon.
+    pub(crate) fn index_can_grow(&self) -> bool {
+        self.call_background();
+        self.index.is_growing() || self.index_is_loaded(&self.totals())
+    }
+
+    pub(crate) fn undead(&self, draft: &Draft) {
+        // A plain store: every thread that changes a header holds the stripe lock.
+        self.segments.heap.word32(draft.address()).store(draft.layout.header & !DEAD, Release);
+    }
+
+    /// Counts the item at `address` as dead. Its slot is already gone or names another item; its lock is held.
+    pub(crate) fn kill(&self, counters: &Counters, address: usize, layout: &Layout) -> Option<Orphan> {
+        let before = self.segments.heap.word32(address).fetch_or(DEAD, AcqRel);
+        debug_assert!(before & DEAD == 0 || self.marks_first, "an item dies once");
+        let header = self.segments.header_of(address);
+        let namespace = header.namespace();
+        header.note_dead(layout.size);
+        counters.note_removed(namespace, layout.size);
+        if layout.is(Kind::Plain) {
+            return None;
+        }
+        if layout.is(Kind::Piece) {
+            header.note_dead_hidden();
+            counters.note_hidden_removed(namespace);
+        }
+        self.orphan_at(address, layout)
+    }
+
+    /// Returns what the item at an address is the head of.
+    pub(crate) fn orphan_at(&self, address: usize, layout: &Layout) -> Option<Orphan> {
+        let (heap, namespace) = (&self.segments.heap, self.segments.header_of(address).namespace());
+        match layout.kind() {
+            Kind::Head if layout.value_len == LARGE_REF_BYTES && !layout.has(NUM) => {
+                Some(Orphan::Pieces { namespace, large: large_ref(layout.value(heap, address)) })
+            }
+            Kind::Typed if !layout.has(NUM) => {
+                let value = layout.value(heap, address);
+                Head::of(value)?;
+                Some(Orphan::Parts { namespace, address: layout.value_address(address), bytes: value.len() })
+            }
+            Kind::Plain | Kind::Piece | Kind::Head | Kind::Typed => None,
+        }
+    }
+
+    /// Marks an item as dead before it loses its slot to another key.
+    #[cold]
+    pub(crate) fn slot_dies_first(&self, slot: Slot) {
+        if let Some((_, address, _)) = self.item_of(slot) {
+            self.dies_first(address);
+        }
+    }
+
+    /// Counts an item that lost its slot to another key as evicted.
+    pub(crate) fn evict_slot(&self, counters: &Counters, slot: Slot) -> Option<Orphan> {
+        let (namespace, address, layout) = self.item_of(slot)?;
+        let meta = layout.has(META).then(|| layout.meta(&self.segments.heap, address).load(Relaxed));
+        let (fetched, _) = self.access(slot, address, meta);
+        counters.note_evicted(namespace, &layout, fetched);
+        counters.evicted_by_index.add(1);
+        self.kill(counters, address, &layout)
+    }
+
+    /// Counts why an item that is being replaced or removed had ended already, if it had. Returns whether it had.
+    pub(crate) fn note_ended(&self, counters: &Counters, seen: Option<&Seen<'_>>, now: UnixMillis) -> bool {
+        let Some(seen) = seen else { return false };
+        let ended = self.ended(seen, now);
+        match ended {
+            Some(Ended::Expired) => {
+                let (fetched, _) = self.access(seen.slot, seen.address, self.meta(seen));
+                counters.note_expired(self.segments.header_of(seen.address).namespace(), fetched);
+            }
+            Some(Ended::Flushed) => counters.note_flushed(self.segments.header_of(seen.address).namespace()),
+            None => {}
+        }
+        ended.is_some()
+    }
+}
+
+/// Records that the item that was published is a piece or a part.
+#[cold]
+#[inline(never)]
+fn note_hidden(header: &SegmentHeader, counters: &Counters, namespace: u8) {
+    header.hidden.store(header.hidden.load(Relaxed) + 1, Release);
+    counters.note_hidden_added(namespace);
+}
+
+/// The frequency that a key whose ghost was found begins with: enough to be promoted when the small queue ends, except
+/// for a long item.
+pub(crate) const GHOST_FREQ: u64 = crate::background::PROMOTE_FREQ;

@@ -1,0 +1,271 @@
+//! Values that are received straight into the store: space first, bytes as they arrive, the slot when all are there.
+//!
+//! ```text
+//!   begin     reserve space, write header with DEAD, fields, key       segment: arrivals + 1
+//!             (a tail behind the item is counted as the item's)
+//!   receive   value bytes, and a short tail that is not kept           over as many turns as it takes
+//!   commit    under the stripe lock: the slot, DEAD cleared            segment: arrivals - 1
+//!   abandon   the space is handed back if nothing came behind it, else it is dead bytes
+//! ```
+//!
+//! - No other thread can name the item before it is committed: the bytes are its owner's alone.
+//! - A segment with arrivals may be sealed, but the background neither drains nor frees it, so that what is committed
+//!   always lies in a segment that readers and the background treat as any other. None begins in a sealed segment.
+//! - A flush that comes meanwhile is before the commit: then the value is stored once more, by a copy, in a segment of
+//!   its own time.
+//! - Callers bound how many there are and how long they take: the store would wait for them for ever.
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use crate::core::lane::Turn;
+use crate::core::op::{OpError, Put, PutMode, PutOutcome};
+use crate::heap::samples::Asked;
+use crate::items::draft::{Content, Draft, Plan};
+use crate::layout::header::SegmentHeader;
+use crate::layout::item::{FILLER, FILLER_BYTES, Kind};
+use crate::layout::key::Key;
+use crate::store::Store;
+use crate::values::large::LargeWriter;
+
+/// Bytes that may be received behind a value without being kept: a line end, say.
+pub const TAIL_BYTES_MAX: usize = FILLER_BYTES;
+
+/// An item whose value is being received. Give it to [`Turn::arrived`], [`Turn::piece_arrived`] or [`Turn::abandon`].
+#[derive(Debug)]
+#[must_use = "a segment is not drained before its arrivals are done"]
+pub struct Arriving {
+    /// `None` once it is committed or abandoned.
+    draft: Option<Draft>,
+    /// Value and tail together, in bytes.
+    bytes: usize,
+    received: usize,
+}
+
+impl Arriving {
+    /// Returns the bytes that are still to be received, the tail's with them.
+    pub fn left(&self) -> usize {
+        self.bytes - self.received
+    }
+
+    /// Returns the bytes that were received.
+    pub fn received(&self) -> usize {
+        self.received
+    }
+
+    /// Records that the first `bytes` of [`Store::room_of`] were received.
+    pub fn receive(&mut self, bytes: usize) {
+        assert!(bytes <= self.left(), "more was received than there was room for");
+        self.received += bytes;
+    }
+
+    fn draft(&self) -> &Draft {
+        self.draft.as_ref().expect("it is neither committed nor abandoned")
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        debug_assert!(
+            self.draft.is_none() || std::thread::panicking(),
+            "an arrival was neither committed nor abandoned"
+        );
+    }
+}
+
+impl Store {
+    /// Returns the room for the next bytes: as many as are left.
+    pub fn room_of<'a>(&'a self, arriving: &'a mut Arriving) -> &'a mut [u8] {
+        let (at, left) = (arriving.received, arriving.left());
+        let draft = arriving.draft.as_mut().expect("it is neither committed nor abandoned");
+        let value = draft.layout.value_address(0);
+        draft.reserved.bytes_mut(&self.segments.heap, value + at, left)
+    }
+
+    /// Returns the bytes that were received so far.
+    pub fn received_of<'a>(&'a self, arriving: &'a Arriving) -> &'a [u8] {
+        let draft = arriving.draft();
+        self.segments.heap.bytes(draft.layout.value_address(draft.address()), arriving.received)
+    }
+
+    fn arrival_ends(&self, header: &SegmentHeader) {
+        let before = header.arrivals.fetch_sub(1, Release);
+        assert!(before > 0, "an arrival ends once");
+    }
+
+    /// Turns the space that the tail took beyond the item into a filler, and only then the item into one of its own
+    /// length. So a walk follows without a gap at every instant. No other thread can name the item yet. May be
+    /// repeated.
+    fn fill_slack(&self, draft: &Draft) {
+        if draft.reserved.len() > draft.layout.size {
+            let heap = &self.segments.heap;
+            heap.word32(draft.address() + draft.layout.size).store(FILLER, Release);
+            draft.layout.write_lengths(heap, draft.address());
+        }
+    }
+
+    /// Counts what the tail took.
+    fn note_slack(&self, header: &SegmentHeader, slack: usize) {
+        if slack > 0 {
+            header.note_waste(slack);
+        }
+    }
+}
+
+impl<'l> Turn<'l> {
+    /// Reserves space for a value of `value_bytes`, which is to be received with `tail_bytes` behind it and then stored
+    /// by `put` under `key`: an unconditional `Set`, whose `value` is not looked at.
+    ///
+    /// # Errors
+    /// [`OpError::TooLarge`], also for a value that is not stored whole; [`OpError::Parked`] if no segment is free.
+    pub fn arrive(
+        &mut self,
+        key: &Key<'_>,
+        put: &Put<'_>,
+        value_bytes: usize,
+        tail_bytes: usize,
+    ) -> Result<Arriving, OpError> {
+        assert!(put.mode == PutMode::Set && put.compare.is_none(), "only an unconditional set is received ahead");
+        self.check_size(key, value_bytes as u64)?;
+        if value_bytes as u64 > self.whole_max(key) {
+            return Err(OpError::TooLarge);
+        }
+        let room = Content::Room { bytes: value_bytes, tail: tail_bytes };
+        let expire = self.store.spaces.expire(key.namespace, put.expire, self.now);
+        let plan = Plan { expire, ..Plan::of(put, Kind::Plain, room) };
+        self.begin_arrival(key, &plan, value_bytes + tail_bytes)
+    }
+
+    /// Reserves space for the next piece of a large value: [`Turn::large_piece_max`] bytes, or what is left, with
+    /// `tail_bytes` behind it.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] if no segment is free.
+    pub fn piece_arrives(&mut self, writer: &LargeWriter, tail_bytes: usize) -> Result<Arriving, OpError> {
+        let bytes = self.piece_len(writer);
+        let name = writer.next_name(self.store);
+        let key = self.store.hasher.piece(writer.namespace, &name);
+        let room = Content::Room { bytes, tail: tail_bytes };
+        self.begin_arrival(&key, &writer.piece_plan(room), bytes + tail_bytes)
+    }
+
+    fn begin_arrival(&mut self, key: &Key<'_>, plan: &Plan<'_>, bytes: usize) -> Result<Arriving, OpError> {
+        let counters = self.counters();
+        let draft = self.store.draft(&mut self.own.open, key, plan, self.now);
+        let draft = draft.inspect_err(|error| counters.parked.add(u64::from(*error == OpError::Parked)))?;
+        self.store.segments.header_of(draft.address()).arrivals.fetch_add(1, Relaxed);
+        Ok(Arriving { draft: Some(draft), bytes, received: 0 })
+    }
+
+    /// Stores a value that was received whole. `key` and `put` are those that it was begun with.
+    ///
+    /// # Errors
+    /// The arrival comes back with the error: on [`OpError::Parked`] call again in a later turn.
+    pub fn arrived(
+        &mut self,
+        arriving: Arriving,
+        key: &Key<'_>,
+        put: &Put<'_>,
+    ) -> Result<PutOutcome, (Arriving, OpError)> {
+        assert!(arriving.left() == 0, "{} bytes have not arrived", arriving.left());
+        if self.was_flushed(&arriving) {
+            let value = self.value_of(&arriving);
+            return match self.put(key, &Put { value, ..*put }) {
+                Ok(outcome) => {
+                    self.abandon(arriving);
+                    Ok(outcome)
+                }
+                Err(error) => Err((arriving, error)),
+            };
+        }
+        self.sample(key, Asked::Store);
+        let bytes = arriving.draft().layout.value_len as u64;
+        let token = self.publish_arrival(arriving, key, put.token)?;
+        Ok(PutOutcome::stored(put, token, bytes))
+    }
+
+    /// Stores a piece that was received whole, as [`Turn::large_piece`] does.
+    ///
+    /// # Errors
+    /// The arrival comes back with the error: on [`OpError::Parked`] call again in a later turn.
+    pub fn piece_arrived(&mut self, arriving: Arriving, writer: &mut LargeWriter) -> Result<(), (Arriving, OpError)> {
+        assert!(arriving.left() == 0, "{} bytes have not arrived", arriving.left());
+        if self.was_flushed(&arriving) {
+            let value = self.value_of(&arriving);
+            if let Err(error) = self.large_piece(writer, value) {
+                return Err((arriving, error));
+            }
+            self.abandon(arriving);
+            return Ok(());
+        }
+        let (bytes, name) = (self.piece_len(writer) as u64, writer.next_name(self.store));
+        let key = self.store.hasher.piece(writer.namespace, &name);
+        self.publish_arrival(arriving, &key, None)?;
+        writer.written += bytes;
+        Ok(())
+    }
+
+    /// Gives up an arrival, however much of it was received.
+    pub fn abandon(&mut self, mut arriving: Arriving) {
+        let Some(draft) = arriving.draft.take() else { return };
+        let header = self.store.segments.header_of(draft.address());
+        if self.own.open.is_latest(self.store, &draft.reserved) {
+            self.own.open.give_back(self.store, draft.reserved);
+        } else {
+            self.store.fill_slack(&draft);
+            self.store.note_slack(header, draft.reserved.len() - draft.layout.size);
+            header.note_waste(draft.layout.size);
+        }
+        self.store.arrival_ends(header);
+    }
+
+    /// Returns true if its namespace was flushed since its space was reserved.
+    fn was_flushed(&self, arriving: &Arriving) -> bool {
+        let header = self.store.segments.header_of(arriving.draft().address());
+        header.sequence() < self.store.flushed_before(header.namespace())
+    }
+
+    /// Returns the value without its tail. It stays until the arrival is given up.
+    fn value_of(&self, arriving: &Arriving) -> &'l [u8] {
+        let draft = arriving.draft();
+        draft.layout.value(&self.store.segments.heap, draft.address())
+    }
+
+    fn publish_arrival(
+        &mut self,
+        mut arriving: Arriving,
+        key: &Key<'_>,
+        token: Option<u64>,
+    ) -> Result<u64, (Arriving, OpError)> {
+        let (store, counters) = (self.store, self.counters());
+        let locked = match self.lock_over(key) {
+            Ok(locked) => locked,
+            Err(error) => return Err((arriving, error)),
+        };
+        let draft = arriving.draft.take().expect("it is neither committed nor abandoned");
+        let (address, slack) = (draft.address(), draft.reserved.len() - draft.layout.size);
+        store.fill_slack(&draft);
+        store.write_sum(address, &draft.layout);
+        let header = store.segments.header_of(address);
+        let old = store.find_locked(&locked, key);
+        let revived = store.note_ended(counters, old.as_ref(), self.now);
+        let published = store.publish(&locked, counters, key, draft, old.as_ref(), None);
+        if revived && published.is_ok() {
+            locked.note_birth();
+        }
+        drop(locked);
+        match published {
+            Ok(orphan) => {
+                let token = token.unwrap_or_else(|| store.place_token(address));
+                store.note_slack(header, slack);
+                store.arrival_ends(header);
+                self.bury(orphan, None);
+                Ok(token)
+            }
+            Err(draft) => {
+                arriving.draft = Some(draft);
+                let full = store.no_place(key.namespace);
+                Err((arriving, if full { OpError::OutOfMemory } else { self.parked() }))
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Walks over all items of a namespace, in memory and on flash.
+//!
+//! ```text
+//!   cursor ──> part of the index ──slots looked over──> in memory: reported at once
+//!                                                       on flash: asked for, the caller parks
+//!                 ──later turns── what was read ──> its key is looked for where it is now
+//!                                    │                 ├─ named there still: reported from the read
+//!                                    │                 ├─ in memory: reported from there
+//!                                    │                 ├─ at another place on flash: asked for there
+//!                                    │                 └─ nowhere: it went
+//!                                    └─ is not what the slot named: if the slot names it still, it is a miss; else
+//!                                       the part is looked over once more, for items not reported from it
+//!                 ──nothing is left──> the next cursor
+//! ```
+//!
+//! - **An item that stays is reported.** An item moves from memory to flash, back, or from one region to another by a
+//!   change of its slot. A look over the part notices if an item is displaced. So each look has every item of the part
+//!   once. An item that is looked up later by its key is found the same way. A part is looked over again only if a
+//!   region was freed between a look and a read, so no walk of this store stands still.
+//! - **A step is bounded.** It is a part of the index ([`crate::index::Order`]) of some 27 slots, or several parts of
+//!   one group that have no more than [`STEP_ITEMS`] together. Each turn of the step reports what has arrived. Walks
+//!   take no more than half of a lane's reads.
+//! - Without a second tier it is [`Turn::scan`], whose cursor is the upper four bits of the tags and then the group
+//!   hash: neither changes while the index grows or shrinks. A step takes the items of one group with those bits, some
+//!   27. Their slots identify them without a look at any other item of the group.
+//!
+//! An item on a damaged or lost device is a miss and loses its slot, as with a read of its key.
+
+use crate::core::lane::Turn;
+use crate::core::op::{Expire, Item, OpError};
+use crate::index::{Hash, Part, RANGE_PARTS, RANGE_SLOTS_MAX};
+use crate::layout::key::{Key, Namespace};
+use crate::layout::slot::Slot;
+use crate::tier::staging::Walked;
+use crate::tier::tiered::value_of;
+use crate::tier::{FlashAddress, Found, Parts, ReadBy, SlotMatch, TierRead};
+
+/// Items of a step, where its first part has no more: as many reads as a walk has under way.
+const STEP_ITEMS: usize = 32;
+
+/// The bits of a tag below those that order a walk in memory.
+pub(crate) const WALK_TAG_SHIFT: u32 = 12 - RANGE_PARTS.trailing_zeros();
+/// The end of the cursors of a walk in memory.
+pub(crate) const WALK_END: u64 = (RANGE_PARTS as u64) << 32;
+
+/// A caller's walk step that is under way, with the reads that it still waits for. The default is none.
+#[derive(Debug, Default)]
+pub struct Stride {
+    /// Namespace and cursor at which the step began.
+    from: Option<(Option<Namespace>, u64)>,
+    part: Option<Part>,
+    left: Vec<OnFlash>,
+    /// Places that were reported, or found to hold nothing.
+    settled: Vec<OnFlash>,
+}
+
+/// The place on flash of an item that a walk reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnFlash {
+    /// Hash of the key, as far as its slot holds it.
+    hash: Hash,
+    at: FlashAddress,
+}
+
+/// A visitor of a walk over all namespaces. It receives an item's namespace, the item, and its place if it is on flash.
+pub type WalkVisit<'v> = dyn FnMut(Namespace, &Item<'_>, Option<OnFlash>) + 'v;
+
+impl Stride {
+    fn note(&mut self, place: OnFlash) {
+        if !self.left.contains(&place) && !self.settled.contains(&place) {
+            self.left.push(place);
+        }
+    }
+}
+
+impl<'l> Turn<'l> {
+    /// Visits a few live items of a namespace, those that come next from `cursor` on (0 begins), and gives the next
+    /// cursor; `None` at the end. An item that stays from the first call to the last is visited at least once, wherever
+    /// it goes and whatever the index does meanwhile; it may be visited twice.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] while items on flash are being read: call again in a later turn, with the same cursor and
+    /// stride. What was visited is not visited again for that.
+    pub fn walk(
+        &self,
+        namespace: Namespace,
+        cursor: u64,
+        stride: &mut Stride,
+        visit: &mut dyn FnMut(&Item<'_>),
+    ) -> Result<Option<u64>, OpError> {
+        if !self.tiered {
+            return Ok(self.scan(namespace, cursor, visit));
+        }
+        self.walk_tiers(namespace, cursor, stride, &mut |item, _| visit(item))
+    }
+
+    /// Walks like [`Turn::walk`], and also reports the place of each item on flash: `None` if the item is in memory.
+    ///
+    /// # Errors
+    /// As [`Turn::walk`].
+    pub fn walk_tiers(
+        &self,
+        namespace: Namespace,
+        cursor: u64,
+        stride: &mut Stride,
+        visit: &mut dyn FnMut(&Item<'_>, Option<OnFlash>),
+    ) -> Result<Option<u64>, OpError> {
+        self.walk_some(Some(namespace), cursor, stride, &mut |_, item, place| visit(item, place))
+    }
+
+    /// Walks over all namespaces, and reports each item with its namespace. Every item on flash is read once for that.
+    ///
+    /// # Errors
+    /// As [`Turn::walk`].
+    pub fn walk_all(
+        &self,
+        cursor: u64,
+        stride: &mut Stride,
+        visit: &mut WalkVisit<'_>,
+    ) -> Result<Option<u64>, OpError> {
+        self.walk_some(None, cursor, stride, visit)
+    }
+
+    /// Walks over one namespace, or over all.
+    fn walk_some(
+        &self,
+        wanted: Option<Namespace>,
+        cursor: u64,
+        stride: &mut Stride,
+        visit: &mut WalkVisit<'_>,
+    ) -> Result<Option<u64>, OpError> {
+        if !self.tiered {
+            let takes = |of: u8| wanted.is_none_or(|wanted| wanted.0 == of);
+            return Ok(self.scan_some(takes, cursor, &mut |of, item| visit(of, item, None)));
+        }
+        let (store, reads) = (self.store, &self.own.reads);
+        let (order, tier) = (store.index.order(), store.tier());
+        let by = ReadBy::Slot(SlotMatch { hasher: store.hasher, order });
+        let begun = stride.part.filter(|_| stride.from == Some((wanted, cursor)));
+        let part = begun.unwrap_or_else(|| store.index.parts_from(cursor as u32, STEP_ITEMS));
+        if begun.is_none() {
+            (stride.from, stride.part) = (Some((wanted, cursor)), Some(part));
+            stride.left.clear();
+            stride.settled.clear();
+            self.look_over(wanted, &part, stride, visit);
+        }
+        let (mut number, mut has_moved) = (0, false);
+        while let Some(place) = stride.left.get(number).copied() {
+            match reads.with(|reads| reads.walked(place.hash.0, place.at)) {
+                Walked::Asked => number += 1,
+                Walked::Nothing => {
+                    reads.with(|reads| reads.ask_for_walk(tier, self.own.id, place.hash.0, place.at, by));
+                    number += 1;
+                }
+                Walked::Come(read) => {
+                    stride.left.swap_remove(number);
+                    stride.settled.push(place);
+                    match &read.found {
+                        Found::Item(parts) if wanted.is_some_and(|wanted| parts.namespace != wanted.0) => {}
+                        Found::Item(parts) => self.tell_read(&part, place, (&read, parts), stride, visit),
+                        _ => has_moved |= !self.is_miss(wanted, place),
+                    }
+                    reads.with(|reads| reads.recycle(read));
+                }
+            }
+        }
+        if has_moved {
+            self.look_over(wanted, &part, stride, visit);
+        }
+        if !stride.left.is_empty() {
+            return Err(self.parked());
+        }
+        stride.part = None;
+        Ok(part.last.checked_add(1).map(u64::from))
+    }
+
+    /// Visits what a part has in memory, and notes what it has on flash.
+    fn look_over(&self, wanted: Option<Namespace>, part: &Part, stride: &mut Stride, visit: &mut WalkVisit<'_>) {
+        let (index, order) = (&self.store.index, self.store.index.order());
+        let takes = |of: u8| wanted.is_none_or(|wanted| wanted.0 == of);
+        let mut slots = [Slot::EMPTY; RANGE_SLOTS_MAX];
+        let range = index.range(part.first, &mut slots);
+        for (at, slot) in slots[..range.count].iter().copied().enumerate() {
+            if !slot.is_taken() || !part.may_have(slot) {
+                continue;
+            }
+            if slot.is_flash() {
+                stride.note(OnFlash { hash: part.hash_of(at, slot), at: slot.flash_address() });
+            } else {
+                let (word, within) = (index.range_word(&range, at), |hash: Hash| part.has(order.place(hash)));
+                self.visit_slot(takes, word, slot, within, |of, item| visit(of, item, None));
+            }
+        }
+    }
+
+    /// Visits an item that was read, at its present place, or notes where it may be.
+    fn tell_read(
+        &self,
+        part: &Part,
+        place: OnFlash,
+        (read, parts): (&TierRead, &Parts),
+        stride: &mut Stride,
+        visit: &mut WalkVisit<'_>,
+    ) {
+        let (store, of) = (self.store, Namespace(parts.namespace));
+        let key = store.hasher.key(of, &read.buffer[parts.key.clone()]);
+        if !part.has(store.index.order().place(key.hash)) {
+            return;
+        }
+        let mut here = None;
+        let in_memory = store.index.find_tiered(key.hash, |word, slot| {
+            if slot.is_item() {
+                return store.seen_at(&key, word, slot);
+            }
+            if slot.flash_address() == place.at {
+                here = Some(slot);
+            } else {
+                stride.note(OnFlash { at: slot.flash_address(), ..place });
+            }
+            None
+        });
+        match (store.live(in_memory, self.now), here) {
+            (Some(seen), _) => visit(of, &store.item(&seen), None),
+            (None, Some(slot)) if in_memory.is_none() && !self.is_ended(parts) => {
+                visit(of, &self.item_of(slot, read, parts), Some(place));
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns an item as it was read from flash.
+    pub(crate) fn item_of<'r>(&self, slot: Slot, read: &'r TierRead, parts: &Parts) -> Item<'r> {
+        let expire = parts.expire_at.map_or(Expire::Never, Expire::At);
+        Item {
+            key: &read.buffer[parts.key.clone()],
+            value: value_of(read, parts),
+            client_flags: parts.client_flags,
+            expire,
+            token: parts.token.unwrap_or(0),
+            fetched: slot.freq() > 0,
+            last_access: self.store.started,
+            stale: false,
+            stored_bytes: (parts.value.end - parts.key.start) as u64,
+            ttl_class: crate::layout::ttl::class_of(expire, self.now),
+        }
+    }
+
+    /// Returns true if the item that a slot names cannot be read, or is not what was written. False if the slot names
+    /// something else by now.
+    #[cold]
+    fn is_miss(&self, wanted: Option<Namespace>, place: OnFlash) -> bool {
+        let store = self.store;
+        let named = |slot: Slot| slot.is_flash() && slot.flash_address() == place.at;
+        if store.index.find_tiered(place.hash, |_, slot| named(slot).then_some(())).is_none() {
+            return false;
+        }
+        self.counters().flash_failed.add(1);
+        // Whose it was is not known.
+        let of = wanted.unwrap_or(Namespace::DEFAULT);
+        store.clear_flash(self.counters(), of.0, place.hash, place.at);
+        true
+    }
+
+    /// Returns the place of the key among a walk's cursors.
+    pub fn walk_place(&self, key: &Key<'_>) -> u64 {
+        if self.tiered {
+            return self.store.index.order().place(key.hash).into();
+        }
+        u64::from(key.hash.tag() >> WALK_TAG_SHIFT) << 32 | u64::from(key.hash.group_hash())
+    }
+
+    /// Returns true if the item that a walk reported is still at `place`, for a caller that keeps all others from
+    /// changing it.
+    pub fn is_still(&self, key: &Key<'_>, place: OnFlash) -> bool {
+        let mut named = false;
+        let seen = self.store.index.find_tiered(key.hash, |word, slot| {
+            named |= slot.is_flash() && slot.flash_address() == place.at;
+            slot.is_item().then(|| self.store.seen_at(key, word, slot)).flatten()
+        });
+        seen.is_none() && named
+    }
+
+    /// Removes an item that a walk reported, if it is still at `place`. Returns false if that cannot be done now.
+    pub fn remove_from_flash(&self, namespace: Namespace, place: OnFlash) -> bool {
+        self.store.clear_flash(self.counters(), namespace.0, place.hash, place.at)
+    }
+}

@@ -1,0 +1,333 @@
+//! Changes that depend on what is there: a caller decides from the item, and what it decided is done only if the item
+//! is still the same.
+//!
+//! ```text
+//!   look ──item──> decide ──> Keep                            nothing is done
+//!                        ├──> Remove, Expire ───> lock, the same? done, else look again
+//!                        └──> Store, bytes in the scratch ──> written, lock, the same? published, else look again
+//! ```
+//!
+//! The callback that decides must come to the same result from the same item, and have no effect of its own. It may be
+//! called again, a bounded number of times, after which the operation parks.
+
+use std::cell::RefCell;
+
+use crate::core::lane::Turn;
+use crate::core::op::{Expire, Item, OpError, Put};
+use crate::items::draft::{Content, Plan};
+use crate::items::write::Snap;
+use crate::items::write::put::{Expect, decimal};
+use crate::items::write::rewrite::{Rewrite, TokenRule};
+use crate::layout::item::{CAS_FIELD, CAS_TAKEN, Kind, NUM};
+use crate::layout::key::Key;
+use crate::layout::slot::Slot;
+use crate::store::{Seen, large_value};
+use crate::values::large::{LargeWriter, Source};
+use crate::values::parts::Parts;
+
+/// The change that a callback decides on for an item, with the answer that the caller gets once it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<T> {
+    /// The item stays as it is.
+    Keep(T),
+    /// The item is removed.
+    Remove(T),
+    /// The item gets another expiry.
+    Expire(Expire, T),
+    /// The bytes in the scratch take its place.
+    Store {
+        /// Opaque to the store.
+        client_flags: u32,
+        /// Expiry of the new item.
+        expire: Expire,
+        /// For the caller.
+        answer: T,
+    },
+    /// The bytes in the scratch take its place, as a value with parts ([`crate::Value::Typed`]). It has to fit into
+    /// one piece.
+    StoreTyped {
+        /// Of what type it is; opaque to the store.
+        kind: u8,
+        /// Expiry of the new item.
+        expire: Expire,
+        /// For the caller.
+        answer: T,
+    },
+}
+
+/// A callback that decides when what would be stored is there already. It returns `None` if it cannot decide now.
+pub type DecideAlone<'d, T> = dyn FnMut(&Turn<'_>, Option<&Item<'_>>) -> Option<Change<T>> + 'd;
+
+impl<T> Change<T> {
+    /// Returns the same change with another answer.
+    pub fn map<U>(self, to: impl FnOnce(T) -> U) -> Change<U> {
+        match self {
+            Self::Keep(answer) => Change::Keep(to(answer)),
+            Self::Remove(answer) => Change::Remove(to(answer)),
+            Self::Expire(expire, answer) => Change::Expire(expire, to(answer)),
+            Self::Store { client_flags, expire, answer } => Change::Store { client_flags, expire, answer: to(answer) },
+            Self::StoreTyped { kind, expire, answer } => Change::StoreTyped { kind, expire, answer: to(answer) },
+        }
+    }
+}
+
+/// The result of [`Turn::add`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddOutcome {
+    /// The number is now this.
+    Number(i64),
+    /// The value is not a signed decimal number of 64 bits.
+    NotInteger,
+    /// The sum is none.
+    Overflow,
+    /// The value is typed: see [`crate::Value::Typed`].
+    WrongType,
+}
+
+/// Decides from the item what is to become of it; the turn is there to read its value by ([`Turn::copy_range`]).
+pub type Decide<'d, T> = dyn FnMut(&Turn<'_>, Option<&Item<'_>>, &mut Vec<u8>) -> Change<T> + 'd;
+
+impl Turn<'_> {
+    /// Does what `decide` says of the live item. What it wants stored it writes into the scratch, which it gets empty;
+    /// room beyond that for an item in one piece is given back afterwards. Counts as an access.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::TooLarge`],
+    /// [`OpError::OutOfMemory`].
+    pub fn change<T>(&mut self, key: &Key<'_>, decide: &mut Decide<'_, T>) -> Result<T, OpError> {
+        self.change_with(key, None, decide)
+    }
+
+    /// Does what `decide` says, as [`Turn::change`] does. `parts`: where `decide` puts those of a value in parts.
+    pub(crate) fn change_with<T>(
+        &mut self,
+        key: &Key<'_>,
+        parts: Option<&RefCell<Parts>>,
+        decide: &mut Decide<'_, T>,
+    ) -> Result<T, OpError> {
+        self.sample(key, crate::heap::samples::Asked::Store);
+        let mut scratch = std::mem::take(&mut self.own.change);
+        let changed = self.retry(|turn| turn.try_change(key, decide, &mut scratch, parts, None));
+        let changed = changed.map(|(answer, _)| answer);
+        scratch.clear();
+        scratch.shrink_to(self.store.geometry.piece_bytes);
+        self.own.change = scratch;
+        changed
+    }
+
+    /// As [`Turn::change`], but what is stored is the large value that was written, not what is in the scratch. If
+    /// `decide` wants nothing stored, its pieces are removed; if it cannot decide, by `None`, all is parked.
+    ///
+    /// # Errors
+    /// The writer comes back with the error: on [`OpError::Parked`] call again in a later turn.
+    pub fn change_to_large<T>(
+        &mut self,
+        key: &Key<'_>,
+        writer: LargeWriter,
+        decide: &mut DecideAlone<'_, T>,
+    ) -> Result<T, (LargeWriter, OpError)> {
+        self.sample(key, crate::heap::samples::Asked::Store);
+        let head = large_value(writer.whole());
+        let mut decide = |turn: &Turn<'_>, item: Option<&Item<'_>>, _: &mut Vec<u8>| match decide(turn, item) {
+            None => Change::Keep(None),
+            Some(change) => change.map(Some),
+        };
+        match self.retry(|turn| turn.try_change(key, &mut decide, &mut Vec::new(), None, Some(&head))) {
+            Ok((Some(answer), stored)) => {
+                if !stored {
+                    self.large_abort(writer);
+                }
+                Ok(answer)
+            }
+            Ok((None, _)) => Err((writer, self.parked())),
+            Err(error) => Err((writer, error)),
+        }
+    }
+
+    /// Gives the answer, and whether something was stored: the value that `head` names, or else the scratch.
+    fn try_change<T>(
+        &mut self,
+        key: &Key<'_>,
+        decide: &mut Decide<'_, T>,
+        scratch: &mut Vec<u8>,
+        parts: Option<&RefCell<Parts>>,
+        head: Option<&[u8; 16]>,
+    ) -> Result<Option<(T, bool)>, OpError> {
+        let there = self.snap_at_once(key)?;
+        scratch.clear();
+        let item = there.as_ref().map(|(seen, snap)| self.store.item_as(seen, snap));
+        if let Some((seen, _)) = &there {
+            self.store.note_access(seen, self.now);
+        }
+        match (decide(self, item.as_ref(), scratch), there) {
+            (Change::Remove(answer), None) if self.store.is_finding() => {
+                Ok(self.end_for_good(key, None, None)?.then_some((answer, false)))
+            }
+            (Change::Keep(answer), _) | (Change::Remove(answer) | Change::Expire(_, answer), None) => {
+                Ok(Some((answer, false)))
+            }
+            (Change::Remove(answer), Some((_, snap))) => Ok(self.remove_same(key, snap)?.then_some((answer, false))),
+            (Change::Expire(expire, answer), Some((seen, snap))) => {
+                Ok(self.touch_same(key, &seen, snap, expire)?.map(|_| (answer, false)))
+            }
+            (Change::Store { client_flags, expire, answer }, there) => {
+                let put = Put { client_flags, expire, ..Put::set(scratch) };
+                let stored = self.store_same(key, &put, there.map(|(_, snap)| snap), head)?;
+                Ok(stored.then_some((answer, true)))
+            }
+            (Change::StoreTyped { kind, expire, answer }, there) => {
+                let bytes = scratch.len() as u64 + 1;
+                self.check_size(key, bytes)?;
+                if bytes > self.whole_max(key) {
+                    return Err(OpError::TooLarge);
+                }
+                let (put, kind) = (Put { expire, ..Put::set(&[]) }, [kind]);
+                let plan = Plan::of(&put, Kind::Typed, Content::Bytes(&kind, scratch));
+                let expect = Expect::there(there.map(|(_, snap)| snap));
+                let (Some(parts), Some(object)) = (parts.map(RefCell::borrow), plan.object()) else {
+                    return Ok(self.commit(key, &plan, Some(expect))?.map(|_| (answer, true)));
+                };
+                let is_new = there.and_then(|(seen, _)| self.store.object_at(&seen)) != Some(object);
+                // Parts that a flush has ended would leave the head that it has not.
+                let expect = expect.unflushed_since(self.store.flushed_before(key.namespace));
+                self.write_parts(key, object, is_new, &parts)?;
+                let stored = self.commit(key, &plan, Some(expect));
+                match &stored {
+                    Ok(Some(_)) => self.end_parts(key, object, &parts.gone),
+                    _ => self.take_parts_back(key, object, is_new, &parts),
+                }
+                Ok(stored?.map(|_| (answer, true)))
+            }
+        }
+    }
+
+    /// Removes the item if it is the same still.
+    pub(crate) fn remove_same(&mut self, key: &Key<'_>, snap: Snap) -> Result<bool, OpError> {
+        let (store, counters) = (self.store, self.counters());
+        if store.is_rebuilding() && !key.piece {
+            return self.end_for_good(key, Some(snap), None);
+        }
+        let locked = self.lock(key)?;
+        let there = store.live(store.find_locked(&locked, key), self.now);
+        let Some(there) = there.filter(|there| Snap::of(store, there).same(&snap)) else { return Ok(false) };
+        store.unname(&locked, &there, Slot::EMPTY);
+        let orphan = store.kill(counters, there.address, &there.layout);
+        drop(locked);
+        self.bury(orphan, None);
+        Ok(true)
+    }
+
+    /// Stores the value if what is there is the same still.
+    fn store_same(
+        &mut self,
+        key: &Key<'_>,
+        put: &Put<'_>,
+        snap: Option<Snap>,
+        head: Option<&[u8; 16]>,
+    ) -> Result<bool, OpError> {
+        let expect = Some(Expect::there(snap));
+        if let Some(head) = head {
+            let plan = Plan::of(put, Kind::Head, Content::Bytes(head, &[]));
+            return Ok(self.commit(key, &plan, expect)?.is_some());
+        }
+        self.check_size(key, put.value.len() as u64)?;
+        if put.value.len() as u64 > self.whole_max(key) {
+            let plan = Plan::of(put, Kind::Plain, Content::Bytes(&[], &[]));
+            return Ok(self.commit_joined(key, &plan, expect, &[Source::Bytes(put.value)])?.is_some());
+        }
+        let plan = Plan::of(put, Kind::Plain, Content::Bytes(put.value, &[]));
+        Ok(self.commit(key, &plan, expect)?.is_some())
+    }
+
+    /// Adds to a signed number; where nothing is, to 0. Its expiry stays.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::OutOfMemory`];
+    /// [`OpError::TooLarge`]: nothing is there, and the key is longer than one may be.
+    pub fn add(&mut self, key: &Key<'_>, delta: i64) -> Result<AddOutcome, OpError> {
+        self.sample(key, crate::heap::samples::Asked::Store);
+        self.retry(|turn| turn.try_add(key, delta))
+    }
+
+    fn try_add(&mut self, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
+        let Some((seen, snap)) = self.snap(key)? else { return self.first_number(key, delta) };
+        let present = if seen.layout.has(NUM) {
+            i64::try_from(snap.number).ok()
+        } else if seen.layout.kind() == Kind::Plain {
+            base::decimal::parse_signed(seen.layout.value(&self.store.segments.heap, seen.address))
+        } else if seen.layout.is(Kind::Typed) {
+            return Ok(Some(AddOutcome::WrongType));
+        } else {
+            None
+        };
+        let Some(present) = present else { return Ok(Some(AddOutcome::NotInteger)) };
+        let Some(sum) = present.checked_add(delta) else { return Ok(Some(AddOutcome::Overflow)) };
+        if sum >= 0 && self.can_count_in_place(&seen) {
+            return self.count_in_place(key, delta);
+        }
+        let mut text = Text::default();
+        let rewrite = Rewrite { content: Some(text.content(sum)), token: TokenRule::New, ..Rewrite::SAME };
+        Ok(self.rewrite(key, &seen, snap, rewrite)?.map(|_| AddOutcome::Number(sum)))
+    }
+
+    fn can_count_in_place(&self, seen: &Seen<'_>) -> bool {
+        seen.layout.has(NUM) && !self.copies_all() && (seen.layout.has(CAS_FIELD) || !seen.layout.has(CAS_TAKEN))
+    }
+
+    /// Adds where the number stands. The sum is made again under the lock, so a busy counter never starts over, unless
+    /// it is one that cannot stand there.
+    fn count_in_place(&mut self, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
+        let store = self.store;
+        let tokens = self.tokens_of_change();
+        let locked = self.lock(key)?;
+        let Some(there) = store.live(store.find_locked(&locked, key), self.now) else { return Ok(None) };
+        if !self.can_count_in_place(&there) {
+            return Ok(None);
+        }
+        let number = i64::try_from(Snap::of(store, &there).number).ok();
+        let Some(sum) = number.and_then(|number| number.checked_add(delta)).filter(|sum| *sum >= 0) else {
+            return Ok(None);
+        };
+        store.store_number(&there, sum as u64, tokens);
+        crate::index::bump(there.word, there.slot);
+        Ok(Some(AddOutcome::Number(sum)))
+    }
+
+    fn first_number(&mut self, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
+        let mut text = Text::default();
+        self.check_size(key, text.0.len() as u64)?;
+        let plan = Plan::bare(Kind::Plain, text.content(delta));
+        Ok(self.commit(key, &plan, Some(Expect::there(None)))?.map(|_| AddOutcome::Number(delta)))
+    }
+}
+
+/// Room for the digits of a number below 0, which an item holds as text.
+#[derive(Default)]
+struct Text([u8; 20]);
+
+impl Text {
+    /// Returns a signed number as an item holds it.
+    fn content(&mut self, number: i64) -> Content<'_> {
+        if let Ok(number) = u64::try_from(number) {
+            return Content::Number(number);
+        }
+        let mut digits = [0; 20];
+        let digits = decimal(number.unsigned_abs(), &mut digits);
+        self.0[0] = b'-';
+        self.0[1..=digits.len()].copy_from_slice(digits);
+        Content::Bytes(&self.0[..=digits.len()], &[])
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_below_zero_is_kept_as_its_digits() {
+        let mut text = Text::default();
+        assert!(matches!(text.content(i64::MIN), Content::Bytes(b"-9223372036854775808", b"")));
+        assert!(matches!(text.content(-7), Content::Bytes(b"-7", b"")));
+        assert!(matches!(text.content(7), Content::Number(7)));
+    }
+}

@@ -1,0 +1,146 @@
+//! delete, mark stale, drop the value.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+
+use base::clock::UnixMillis;
+
+use crate::core::lane::Turn;
+use crate::core::op::{Delete, DeleteOutcome, Expire, OpError};
+use crate::items::draft::{Content, Plan};
+use crate::items::write::Snap;
+use crate::items::write::put::Expect;
+use crate::items::write::rewrite::{Rewrite, TokenRule};
+use crate::layout::item::{CAS_FIELD, CAS_TAKEN, Kind, META, META_STALE, META_WON};
+use crate::layout::key::Key;
+use crate::layout::slot::Slot;
+use crate::store::{Seen, Store};
+
+/// The end of an item that never lives.
+const ENDED: Expire = Expire::At(UnixMillis(0));
+
+impl Turn<'_> {
+    /// Removes the item, or marks it stale, or drops its value.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`]: nothing was changed, again in a later turn.
+    pub fn delete(&mut self, key: &Key<'_>, delete: &Delete) -> Result<DeleteOutcome, OpError> {
+        if delete.mark_stale || delete.drop_value {
+            return self.retry(|turn| turn.try_mark(key, delete));
+        }
+        if self.store.is_finding() {
+            return self.retry(|turn| turn.try_end_for_good(key, delete.compare));
+        }
+        let (store, counters) = (self.store, self.counters());
+        let locked = self.lock(key)?;
+        let Some(there) = store.find_locked(&locked, key) else { return Ok(DeleteOutcome::NotFound) };
+        let live = store.live(Some(there), self.now);
+        if let (Some(seen), Some(compare)) = (live, delete.compare)
+            && store.token(&seen) != compare
+        {
+            return Ok(DeleteOutcome::Exists);
+        }
+        // An item that has ended is removed all the same: its slot is free from now on.
+        store.note_ended(counters, Some(&there), self.now);
+        store.unname(&locked, &there, Slot::EMPTY);
+        let orphan = store.kill(counters, there.address, &there.layout);
+        drop(locked);
+        self.bury(orphan, None);
+        Ok(if live.is_some() { DeleteOutcome::Deleted } else { DeleteOutcome::NotFound })
+    }
+
+    /// Removes what is under the key, and what will be found under it: an item that has ended takes its place.
+    #[cold]
+    fn try_end_for_good(&mut self, key: &Key<'_>, compare: Option<u64>) -> Result<Option<DeleteOutcome>, OpError> {
+        let there = self.snap(key)?.map(|(_, snap)| snap);
+        match (compare, &there) {
+            (Some(_), None) => return Ok(Some(DeleteOutcome::NotFound)),
+            (Some(compare), Some(snap)) if compare != snap.token() => return Ok(Some(DeleteOutcome::Exists)),
+            _ => {}
+        }
+        let outcome = if there.is_some() { DeleteOutcome::Deleted } else { DeleteOutcome::NotFound };
+        Ok(self.end_for_good(key, there, None)?.then_some(outcome))
+    }
+
+    /// Ends the item of a key for good, if this very item is under it, or none; the parts of `kept` stay. Returns false
+    /// if something else is there.
+    #[cold]
+    pub(crate) fn end_for_good(
+        &mut self,
+        key: &Key<'_>,
+        there: Option<Snap>,
+        kept: Option<u64>,
+    ) -> Result<bool, OpError> {
+        let plan = Plan { expire: ENDED, ..Plan::bare(Kind::Plain, Content::Bytes(&[], &[])) };
+        Ok(self.commit(key, &plan, Some(Expect::there(there).keeping(kept)))?.is_some())
+    }
+
+    fn try_mark(&mut self, key: &Key<'_>, delete: &Delete) -> Result<Option<DeleteOutcome>, OpError> {
+        let Some((seen, snap)) = self.snap(key)? else {
+            let ends = self.store.is_finding() && delete.compare.is_none();
+            let done = !ends || self.end_for_good(key, None, None)?;
+            return Ok(done.then_some(DeleteOutcome::NotFound));
+        };
+        let store = self.store;
+        if delete.compare.is_some_and(|compare| compare != snap.token) {
+            return Ok(Some(DeleteOutcome::Exists));
+        }
+        if self.can_mark_in_place(&seen, delete) {
+            return self.mark_in_place(key, snap);
+        }
+        let bits = if delete.mark_stale { META_STALE } else { 0 };
+        if !delete.drop_value {
+            self.touch_pieces(&seen, delete.expire)?;
+        }
+        let meta = snap.meta(store, &seen).map_or_else(
+            || crate::layout::item::meta_word(store.meta_now(self.now), bits),
+            |meta| if delete.mark_stale { (meta | META_STALE) & !META_WON } else { meta },
+        );
+        let rewrite = Rewrite {
+            expire: delete.expire,
+            content: delete.drop_value.then_some(Content::Bytes(&[], &[])),
+            client_flags: delete.drop_value.then_some(0),
+            token: delete.token.map_or(TokenRule::New, TokenRule::Give),
+            meta: (delete.mark_stale || seen.layout.has(META)).then_some(meta),
+            taken: false,
+        };
+        let mut plan = store.copy_plan(&seen, &snap, rewrite);
+        if delete.drop_value {
+            plan.kind = Kind::Plain;
+        }
+        let done = self.commit(key, &plan, Some(Expect::there(Some(snap))))?;
+        Ok(done.map(|_| DeleteOutcome::Deleted))
+    }
+
+    /// Returns true if only the stale bit changes, and a token that a client knows can change with it.
+    fn can_mark_in_place(&self, seen: &Seen<'_>, delete: &Delete) -> bool {
+        !delete.drop_value
+            && !self.copies_all()
+            && delete.token.is_none()
+            && delete.expire.is_none_or(|to| to == Expire::Never && self.store.expire(seen) == Expire::Never)
+            && seen.layout.has(META)
+            && (seen.layout.has(CAS_FIELD) || !seen.layout.has(CAS_TAKEN))
+    }
+
+    fn mark_in_place(&mut self, key: &Key<'_>, snap: Snap) -> Result<Option<DeleteOutcome>, OpError> {
+        let store = self.store;
+        let tokens = self.tokens_of_change();
+        let locked = self.lock(key)?;
+        let there = store.live(store.find_locked(&locked, key), self.now);
+        let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
+        store.begin_in_place(&there, tokens);
+        store.set_meta(&there, META_STALE, META_WON);
+        store.end_in_place(&there, tokens);
+        Ok(Some(DeleteOutcome::Deleted))
+    }
+}
+
+impl Store {
+    /// Sets and clears bits of the META word while readers may note their accesses in it. The lock is held.
+    pub(crate) fn set_meta(&self, seen: &Seen<'_>, set: u32, clear: u32) {
+        let word = seen.layout.meta(&self.segments.heap, seen.address);
+        let mut meta = word.load(Acquire);
+        while let Err(now) = word.compare_exchange(meta, (meta | set) & !clear, AcqRel) {
+            meta = now;
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Changes: every one is made under the stripe lock of its key.
+//!
+//! An operation first looks without a lock and decides what it would do. It writes the new bytes, if any, where no
+//! other thread can see them. Then it takes the lock and looks again. It completes only if nothing that it relied on
+//! has changed ([`Snap`]). Otherwise it starts over, a bounded number of times, and then parks.
+//!
+//! **What an operation reports comes from what it did.** An operation looks its item up once in each attempt. It
+//! decides from the snapshot of that item, proves it under the lock, and reports the snapshot and its own change. It
+//! never looks the key up again to build its reply: by then the item may be another client's.
+//!
+//! **A token that is given out** belongs to the very item that was marked CAS_TAKEN ([`Turn::take`]): the mark is
+//! set and the token read as one, under the lock. From then on every change of that item's value gives it another one.
+//!
+//! **While the index is rebuilt** ([`crate::durable::rebuild`]) a removal leaves an item that has ended, so that no
+//! older one takes its place when that is found.
+//!
+//! **Changes in place** (number, expiry, lease) touch shared words of a published item. If a client may know the CAS
+//! token and the change is one of the value, the value is stored first and a fresh token second, while readers load the
+//! token first. So a token that was given out never goes with an older value than it was made for. After a crash
+//! between the two the old token must not go with the new value. So in a file, a token that no client has is stored
+//! before the value. Therefore an opening renews no token, and the token of an item that was not changed stays. If
+//! checkpoints are made, a claim changes nothing in place ([`Turn::copies_all`]).
+
+mod arith;
+pub(crate) mod change;
+mod delete;
+mod fetch;
+pub(crate) mod put;
+pub(crate) mod rewrite;
+mod splice;
+pub(crate) mod touch;
+
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::fence;
+
+use crate::core::lane::Turn;
+use crate::core::op::{Expire, OpError};
+use crate::items::draft::Orphan;
+use crate::layout::item::{CAS_FIELD, EXPIRY, META_FETCHED, META_STALE, META_WON, NUM};
+use crate::layout::key::{Key, Namespace};
+use crate::layout::slot::Slot;
+use crate::store::{Seen, Store};
+use crate::values::deferred_free::Grave;
+
+/// Number of times that an operation starts over when the item changes under it, before it parks.
+pub(crate) const RETRIES: usize = 4;
+
+/// Everything about an item that a change may have relied on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Snap {
+    slot: Slot,
+    header: u32,
+    expiry: u32,
+    number: u64,
+    token: u64,
+    lease: u32,
+}
+
+impl Snap {
+    /// Returns the item as it is. Inexact while other threads change it: only a comparison under the lock proves it.
+    pub(crate) fn of(store: &Store, seen: &Seen<'_>) -> Self {
+        let (heap, layout, address) = (&store.segments.heap, &seen.layout, seen.address);
+        let load = std::sync::atomic::Ordering::Acquire;
+        Self {
+            slot: seen.slot,
+            header: layout.header,
+            token: store.token(seen),
+            expiry: if layout.has(EXPIRY) { layout.expiry(heap, address).load(load) } else { 0 },
+            number: if layout.has(NUM) { layout.number(heap, address).load(load) } else { 0 },
+            lease: store.meta(seen).unwrap_or(0) & (META_STALE | META_WON),
+        }
+    }
+
+    /// Returns the number, of an item that is one.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns the CAS token.
+    pub(crate) fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// Returns the snapshot of a copy with another token.
+    pub(crate) fn with_token(self, token: u64) -> Self {
+        Self { token, ..self }
+    }
+
+    /// Returns the expiry of the item.
+    pub(crate) fn expire(&self, store: &Store, seen: &Seen<'_>) -> Expire {
+        if seen.layout.has(EXPIRY) {
+            Expire::At(store.segments.expire_at(seen.address, self.expiry))
+        } else {
+            Expire::Never
+        }
+    }
+
+    /// Returns the lease bits of the META word.
+    pub(crate) fn lease(&self) -> u32 {
+        self.lease
+    }
+
+    /// Returns the META word for a copy, if the item has one: the facts of access as they are now, the lease of the
+    /// snapshot.
+    pub(crate) fn meta(&self, store: &Store, seen: &Seen<'_>) -> Option<u32> {
+        store.meta(seen).map(|meta| meta & !(META_STALE | META_WON) | self.lease)
+    }
+
+    /// Returns true if nothing that matters has changed: all except the frequency and the access facts.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        self.slot.same_item(other.slot)
+            && (self.header, self.expiry, self.number) == (other.header, other.expiry, other.number)
+            && (self.token, self.lease) == (other.token, other.lease)
+    }
+}
+
+const _: () = assert!(META_FETCHED & (META_STALE | META_WON) == 0);
+
+/// Fresh CAS tokens for one change in place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tokens {
+    /// Token that no client ever gets as the last one: that of a value whose change a crash cut. Only in a file.
+    before: Option<u64>,
+    pub(crate) after: u64,
+}
+
+impl Store {
+    /// Begins a change of a value in place. The item's lock is held, as for the next ones.
+    fn begin_in_place(&self, seen: &Seen<'_>, tokens: Tokens) {
+        if let Some(before) = tokens.before.filter(|_| seen.layout.has(CAS_FIELD)) {
+            seen.layout.cas_field(&self.segments.heap, seen.address).store(before, Release);
+        }
+    }
+
+    fn end_in_place(&self, seen: &Seen<'_>, tokens: Tokens) {
+        if seen.layout.has(CAS_FIELD) {
+            seen.layout.cas_field(&self.segments.heap, seen.address).store(tokens.after, Release);
+        }
+    }
+
+    /// Puts another number where one stands: the value first, the token second, as the module's text says.
+    pub(crate) fn store_number(&self, seen: &Seen<'_>, number: u64, tokens: Tokens) {
+        self.begin_in_place(seen, tokens);
+        seen.layout.number(&self.segments.heap, seen.address).store(number, Release);
+        self.end_in_place(seen, tokens);
+    }
+}
+
+impl<'l> Turn<'l> {
+    /// Returns true if every change is made to a copy and never in place: for a claim, if checkpoints are made. After a
+    /// loss of power the page with one change may be there without those of the others.
+    #[inline(always)]
+    pub(crate) fn copies_all(&self) -> bool {
+        self.acting != 0 && self.store.checkpoints.are_made()
+    }
+
+    /// Tokens for a change that may be made in place.
+    pub(crate) fn tokens_of_change(&mut self) -> Tokens {
+        let store = self.store;
+        let before = store.held.is_some().then(|| self.own.tokens.fresh(store));
+        Tokens { before, after: self.own.tokens.fresh(store) }
+    }
+
+    /// Runs `attempt` until it comes to an end, a bounded number of times.
+    pub(crate) fn retry<T>(
+        &mut self,
+        mut attempt: impl FnMut(&mut Self) -> Result<Option<T>, OpError>,
+    ) -> Result<T, OpError> {
+        for _ in 0..RETRIES {
+            if let Some(done) = attempt(self)? {
+                return Ok(done);
+            }
+        }
+        Err(self.parked())
+    }
+
+    /// Returns the live item and all that a change relies on.
+    #[inline]
+    pub(crate) fn snap(&self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+        Ok(self.find_admitted(key)?.map(|seen| (seen, Snap::of(self.store, &seen))))
+    }
+
+    /// Returns the live item and all that a change relies on, as they were together at one instant.
+    ///
+    /// One word that changes in place belongs to an instant by itself. Several do if the stripe was neither held nor
+    /// taken while they were loaded; else they are loaded again under its lock.
+    #[inline]
+    pub(crate) fn snap_at_once(&self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+        match self.snap(key)? {
+            Some((seen, _)) if seen.layout.has_several_words() => self.snap_words(key),
+            there => Ok(there),
+        }
+    }
+
+    fn snap_words(&self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+        let (store, index) = (self.store, &self.store.index);
+        let before = (index.growth(), index.changes(key.hash));
+        let Some((seen, snap)) = self.snap(key)? else { return Ok(None) };
+        fence(Acquire);
+        if before.1.is_some() && before == (index.growth(), index.changes(key.hash)) {
+            return Ok(Some((seen, snap)));
+        }
+        let locked = index.lock(key.hash).ok_or_else(|| self.parked())?;
+        match store.live(store.find_locked(&locked, key), self.now) {
+            Some(there) => Ok(Some((there, Snap::of(store, &there)))),
+            // It may have gone to flash.
+            None if self.tiered => Err(self.parked()),
+            None => Ok(None),
+        }
+    }
+
+    /// Removes the pieces or parts of a value that has no head any more; `kept` is the object that still has one. Many
+    /// go later, in the background.
+    pub(crate) fn bury(&mut self, orphan: Option<Orphan>, kept: Option<u64>) {
+        if let Some(orphan) = orphan.filter(|o| kept.is_none() || o.object(self.store) != kept) {
+            self.bury_grave(Grave::of(self.store, orphan));
+        }
+    }
+
+    /// Removes the rest of a value, given as a grave.
+    pub(crate) fn bury_grave(&mut self, grave: Grave) {
+        if let Some(grave) = self.keep_grave(grave) {
+            self.store.bury_grave(self.counters(), grave);
+        }
+    }
+
+    /// Ends every item of the namespace that is there now.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] while a background slice runs: a relocation must not carry an item past the flush.
+    pub fn flush(&mut self, namespace: Namespace) -> Result<(), OpError> {
+        {
+            let Ok(_gate) = self.store.slice_gate.try_lock() else { return Err(self.parked()) };
+            self.store.raise_flushed(namespace.0);
+        }
+        self.own.open.seal_ended(self.store, self.now);
+        Ok(())
+    }
+}

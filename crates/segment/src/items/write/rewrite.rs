@@ -1,0 +1,98 @@
+//! Copying an item with something changed: what cannot be done in place.
+
+use crate::core::lane::Turn;
+use crate::core::op::{Expire, OpError};
+use crate::items::draft::{Content, Plan};
+use crate::items::write::Snap;
+use crate::items::write::put::Expect;
+use crate::layout::header::Queue;
+use crate::layout::item::{CAS_FIELD, CAS_TAKEN, NUM};
+use crate::layout::key::Key;
+use crate::layout::ttl;
+use crate::store::{Seen, Store};
+
+/// The CAS token of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenRule {
+    /// The value is the same: the token stays, if a client may know it.
+    Keep,
+    /// The value changed: the copy's place is its new token.
+    New,
+    /// The client's own.
+    Give(u64),
+}
+
+/// The differences of a copy from its item.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rewrite<'v> {
+    pub(crate) expire: Option<Expire>,
+    pub(crate) content: Option<Content<'v>>,
+    pub(crate) client_flags: Option<u32>,
+    pub(crate) token: TokenRule,
+    pub(crate) taken: bool,
+    pub(crate) meta: Option<u32>,
+}
+
+/// A copy that was put in its item's place, as it was then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copied {
+    pub(crate) token: u64,
+    /// Expiry, in the unit of its segment.
+    pub(crate) expire: Expire,
+}
+
+impl Rewrite<'_> {
+    /// A copy with nothing different.
+    pub(crate) const SAME: Self =
+        Self { expire: None, content: None, client_flags: None, token: TokenRule::Keep, taken: false, meta: None };
+}
+
+impl Store {
+    /// Returns the plan of a copy of `seen`.
+    pub(crate) fn copy_plan<'v>(&'v self, seen: &Seen<'_>, snap: &Snap, rewrite: Rewrite<'v>) -> Plan<'v> {
+        let (heap, layout) = (&self.segments.heap, &seen.layout);
+        let token = match rewrite.token {
+            TokenRule::Keep => layout.has(CAS_TAKEN | CAS_FIELD).then_some(snap.token),
+            TokenRule::New => None,
+            TokenRule::Give(token) => Some(token),
+        };
+        let same_content = || {
+            if layout.has(NUM) {
+                Content::Number(snap.number)
+            } else {
+                Content::Bytes(layout.value(heap, seen.address), &[])
+            }
+        };
+        Plan {
+            kind: layout.kind(),
+            content: rewrite.content.unwrap_or_else(same_content),
+            client_flags: rewrite.client_flags.unwrap_or_else(|| layout.client_flags(heap, seen.address)),
+            expire: rewrite.expire.unwrap_or_else(|| snap.expire(self, seen)),
+            token,
+            taken: rewrite.taken,
+            meta: rewrite.meta.or_else(|| snap.meta(self, seen)),
+            queue: Queue::Small,
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Puts a changed copy in the item's place. `None`: the item changed meanwhile, and nothing was done.
+    pub(crate) fn rewrite(
+        &mut self,
+        key: &Key<'_>,
+        seen: &Seen<'_>,
+        snap: Snap,
+        rewrite: Rewrite<'_>,
+    ) -> Result<Option<Copied>, OpError> {
+        let plan = self.store.copy_plan(seen, &snap, rewrite);
+        let done = self.commit(key, &plan, Some(Expect::there(Some(snap))))?;
+        Ok(done.map(|token| Copied { token, expire: self.written_expire(key, plan.expire) }))
+    }
+
+    /// Returns the expiry of an item of the key that is written now with this expiry: as its namespace allows it, in
+    /// the unit of its class. The word of the item itself may be that of a later change once it is published.
+    pub(crate) fn written_expire(&self, key: &Key<'_>, expire: Expire) -> Expire {
+        ttl::written(self.store.spaces.expire(key.namespace, expire, self.now), self.now)
+    }
+}

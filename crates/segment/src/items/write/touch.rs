@@ -1,0 +1,187 @@
+//! Changes of an item that leave its value as it is: a new expiry, a lease, a token that a client knows.
+
+use std::sync::atomic::Ordering::Release;
+
+use base::clock::UnixMillis;
+
+use crate::core::lane::Turn;
+use crate::core::op::{Expire, Item, OpError};
+use crate::items::write::rewrite::Rewrite;
+use crate::items::write::{RETRIES, Snap};
+use crate::layout::item::{CAS_TAKEN, Kind, META, META_FETCHED, META_WON, meta_word};
+use crate::layout::key::Key;
+use crate::layout::ttl;
+use crate::store::{Seen, Store};
+
+impl Store {
+    /// Returns true if the item's expiry word can take the new time: not past the present one, since a segment's latest
+    /// expiry must never be passed in place, and exactly, which a segment that counts seconds may not be able to say.
+    pub(crate) fn can_touch_in_place(&self, seen: &Seen<'_>, to: Expire, now: UnixMillis) -> bool {
+        match (to, self.expire(seen)) {
+            (Expire::Never, present) => present == Expire::Never,
+            (Expire::At(to), Expire::At(present)) if to <= present => {
+                let header = self.segments.header_of(seen.address);
+                let relative = ttl::relative(header.class(), header.created(), to, now);
+                to <= now || ttl::absolute(header.class(), header.created(), relative) == to
+            }
+            _ => false,
+        }
+    }
+
+    /// Writes the expiry word. The lock is held, and [`Store::can_touch_in_place`] holds.
+    pub(crate) fn touch_in_place(&self, seen: &Seen<'_>, to: Expire, now: UnixMillis) {
+        if let Expire::At(to) = to {
+            let header = self.segments.header_of(seen.address);
+            let relative = ttl::relative(header.class(), header.created(), to, now);
+            seen.layout.expiry(&self.segments.heap, seen.address).store(relative, Release);
+        }
+    }
+}
+
+/// The changes to all of an item except its value and its flags.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Alter {
+    /// Give it this expiry.
+    pub(crate) expire: Option<Expire>,
+    /// Give out the right to refill it.
+    pub(crate) wins: bool,
+    /// If it has no META word: give it one. A right to refill needs one too.
+    pub(crate) begins: bool,
+    /// Fetched bit of a META word that the item is given.
+    pub(crate) fetched: bool,
+    /// Make its CAS token exact from now on.
+    pub(crate) takes: bool,
+}
+
+/// The state of the item afterwards.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Altered {
+    pub(crate) token: u64,
+    pub(crate) expire: Expire,
+}
+
+impl<'l> Turn<'l> {
+    /// Gives the item a new expiry, and shows it, for the last time if that is past. Counts as an access.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`]: nothing was changed, again in a later turn.
+    #[inline]
+    pub fn touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'_>>, OpError> {
+        self.touch_with(key, expire, false)
+    }
+
+    /// Gives the item a new expiry, and shows it with a CAS token that is exact from now on. Counts as an access.
+    ///
+    /// # Errors
+    /// Those of [`Turn::gets`].
+    pub fn touch_gets(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'_>>, OpError> {
+        self.touch_with(key, expire, true)
+    }
+
+    /// Touches the item. Inlined, so that no item is made for a caller that only asks whether there is one.
+    #[inline(always)]
+    fn touch_with(&mut self, key: &Key<'_>, expire: Expire, takes: bool) -> Result<Option<Item<'l>>, OpError> {
+        let Some((seen, snap)) = self.snap_at_once(key)? else { return Ok(None) };
+        // Before the item is copied, so that the copy has it.
+        self.store.note_access(&seen, self.now);
+        let expire = self.store.spaces.expire(key.namespace, expire, self.now);
+        if !takes && snap.expire(self.store, &seen) == expire {
+            // What is touched repeatedly ends then already, mostly: nothing is moved on the stack for it.
+            return Ok(Some(self.store.item_as(&seen, &snap)));
+        }
+        self.touch_found(key, (seen, snap), Alter { expire: Some(expire), takes, ..Alter::default() })
+    }
+
+    /// Alters the item as it was found, or else as it is found again: the very item that the reply shows.
+    #[inline(never)]
+    fn touch_found(
+        &mut self,
+        key: &Key<'_>,
+        (mut seen, mut snap): (Seen<'l>, Snap),
+        alter: Alter,
+    ) -> Result<Option<Item<'l>>, OpError> {
+        for _ in 0..RETRIES {
+            if let Some(altered) = self.alter(key, &seen, snap, alter)? {
+                let item = self.store.item_as(&seen, &snap);
+                return Ok(Some(Item { token: altered.token, expire: altered.expire, ..item }));
+            }
+            let Some(again) = self.snap_at_once(key)? else { return Ok(None) };
+            (seen, snap) = again;
+            self.store.note_access(&seen, self.now);
+        }
+        Err(self.parked())
+    }
+
+    /// Gives the item the new expiry. `None`: the item changed meanwhile, and nothing was done.
+    pub(crate) fn touch_same(
+        &mut self,
+        key: &Key<'_>,
+        seen: &Seen<'_>,
+        snap: Snap,
+        expire: Expire,
+    ) -> Result<Option<Altered>, OpError> {
+        let expire = Some(self.store.spaces.expire(key.namespace, expire, self.now));
+        self.alter(key, seen, snap, Alter { expire, ..Alter::default() })
+    }
+
+    /// Alters the item if it is still as in the snapshot, which has to be of one instant: nothing is proved again where
+    /// nothing is to be changed. `None`: the item changed meanwhile, and nothing was done.
+    pub(crate) fn alter(
+        &mut self,
+        key: &Key<'_>,
+        seen: &Seen<'_>,
+        snap: Snap,
+        alter: Alter,
+    ) -> Result<Option<Altered>, OpError> {
+        let (store, layout) = (self.store, &seen.layout);
+        let present = snap.expire(store, seen);
+        let touch = alter.expire.filter(|to| *to != present);
+        let takes = alter.takes && !layout.has(CAS_TAKEN);
+        let begins = (alter.wins || alter.begins) && !layout.has(META);
+        if touch.is_none() && !alter.wins && !takes && !begins {
+            return Ok(Some(Altered { token: snap.token(), expire: present }));
+        }
+        if let Some(past) =
+            touch.filter(|to| matches!(to, Expire::At(at) if *at <= self.now) && layout.kind() == Kind::Head)
+        {
+            // At once, head first: giving its pieces that time may take several turns, and the one that shows the value
+            // for the last time would find it broken.
+            let ended = Altered { token: snap.token(), expire: past };
+            return Ok(self.remove_same(key, snap)?.then_some(ended));
+        }
+        self.touch_pieces(seen, touch)?;
+        let copies = begins
+            || (self.copies_all() && (alter.wins || touch.is_some()))
+            || (takes && self.takes_by_copy(seen))
+            || touch.is_some_and(|to| !store.can_touch_in_place(seen, to, self.now));
+        if copies {
+            let meta = self.altered_meta(seen, &snap, alter);
+            let rewrite = Rewrite { expire: touch, meta, taken: alter.takes, ..Rewrite::SAME };
+            let done = self.rewrite(key, seen, snap, rewrite)?;
+            return Ok(done.map(|copy| Altered { token: copy.token, expire: copy.expire }));
+        }
+        let locked = self.lock(key)?;
+        let there = store.live(store.find_locked(&locked, key), self.now);
+        let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
+        if alter.wins {
+            store.set_meta(&there, META_WON, 0);
+        }
+        if let Some(to) = touch {
+            store.touch_in_place(&there, to, self.now);
+        }
+        if takes {
+            store.mark_taken(&there);
+        }
+        Ok(Some(Altered { token: snap.token(), expire: touch.unwrap_or(present) }))
+    }
+
+    /// Returns the META word of an altered copy.
+    fn altered_meta(&self, seen: &Seen<'_>, snap: &Snap, alter: Alter) -> Option<u32> {
+        let won = if alter.wins { META_WON } else { 0 };
+        if let Some(meta) = snap.meta(self.store, seen) {
+            return Some(meta | won);
+        }
+        let fetched = if alter.fetched { META_FETCHED } else { 0 };
+        (alter.wins || alter.begins).then(|| meta_word(self.store.meta_now(self.now), won | fetched))
+    }
+}

@@ -1,0 +1,422 @@
+//! A segment's header: 128 bytes in an array of their own, so that a reader's checks touch one cold line and a
+//! writer's counts another.
+//!
+//! ```text
+//!  cold line (set when the segment is opened, read by every get)     hot line (changed while items come and die)
+//! +---------+------------+----------+---------+-------+-------+     +--------------+------------+------------+------+
+//! | state   | generation | sequence | created | class | link  |     | write offset | dead bytes | dead items | pins |
+//! |         | 24 bits    | u64      | ms      | queue |       |     | items        | arrivals   | hidden x 2 |      |
+//! +---------+------------+----------+---------+-------+-------+     +--------------+------------+------------+------+
+//! ```
+//!
+//! States:
+//!
+//! ```text
+//!             open                 seal                  walk                 all slots cleared
+//!   Free ------------->  Open  ------------>  Sealed  ---------->  Draining  ------------------>  Limbo
+//!   ^  ^                                                                                           |
+//!   |  +--- two epochs later, no pins: generation + 1 ---------------------------------------------+
+//!   |
+//!   +---> Withheld (memory given to the index, or back) ---> Free
+//! ```
+//!
+//! Deliberately missing: Sealed -> Open (a sealed segment is never written again), Draining -> Sealed (a walk always
+//! ends in Limbo), anything -> Free but Limbo and Withheld.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use base::clock::UnixMillis;
+
+use crate::layout::raw::{Word32, Word64};
+use crate::layout::slot::slot_generation;
+
+/// The state of a segment in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum State {
+    /// Empty, and on the free list.
+    Free = 0,
+    /// One lane appends to it.
+    Open = 1,
+    /// Full or old; in an eviction queue.
+    Sealed = 2,
+    /// The background walks it and clears its slots.
+    Draining = 3,
+    /// No slot names it; readers of two epochs and pins may still.
+    Limbo = 4,
+    /// Its memory was given back; not on the free list.
+    Withheld = 5,
+}
+
+/// Every state, in the order of its number.
+pub(crate) const STATES: [State; 6] =
+    [State::Free, State::Open, State::Sealed, State::Draining, State::Limbo, State::Withheld];
+
+/// Returns true for the edges of the picture, and no others.
+pub(crate) fn can(from: State, to: State) -> bool {
+    use State::{Draining, Free, Limbo, Open, Sealed, Withheld};
+    matches!(
+        (from, to),
+        (Free, Open | Withheld)
+            | (Open, Sealed)
+            | (Sealed, Draining)
+            | (Draining, Limbo)
+            | (Limbo, Free)
+            | (Withheld, Free)
+    )
+}
+
+/// Which eviction queue a segment is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queue {
+    /// New items: first in, first out, and the few that were read again move on.
+    Small = 0,
+    /// Items that proved themselves.
+    Main = 1,
+}
+
+/// One segment's header.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(crate) struct SegmentHeader {
+    state: Word32,
+    generation: Word32,
+    sequence: Word64,
+    created_ms: Word64,
+    /// class | namespace << 8 | unverified << 15 | queue << 16
+    kind: Word32,
+    /// The next segment of the free list or the sealed list, as id + 1; 0 ends a list.
+    pub(crate) link: Word32,
+    /// The latest expiry of its items, absolute; `u64::MAX` if one never ends.
+    latest_ms: Word64,
+    cold_pad: [Word64; 3],
+    /// Bytes handed out, from the segment's start.
+    pub(crate) written: Word32,
+    /// Items published in it, ever since it was opened; written by its owner alone.
+    pub(crate) items: Word32,
+    /// Of those, how many are dead.
+    dead_items: Word32,
+    /// Bytes of dead items and fillers.
+    dead_bytes: Word32,
+    /// Readers that hold bytes of it beyond their epoch.
+    pub(crate) pins: Word32,
+    /// Items that are still being received into it: until they are done it is not drained. Raised by its owner alone,
+    /// and only while it is open.
+    pub(crate) arrivals: Word32,
+    /// Of the items published in it, how many are hidden: pieces and parts; written by its owner alone.
+    pub(crate) hidden: Word32,
+    /// Of those, how many are dead.
+    dead_hidden: Word32,
+    hot_pad: [Word32; 8],
+}
+
+/// The mark of a segment whose items are verified by each lookup: see [`crate::durable::verify`].
+const UNVERIFIED: u32 = 1 << 15;
+/// The bits of a namespace beside that mark.
+const NAMESPACE_MASK: u8 = 0x7f;
+
+/// Returns the kind of a segment in one word: whose items it takes, and whether lookups verify them from the first on.
+pub(crate) fn kind_of(class: u8, namespace: u8, queue: Queue, is_unverified: bool) -> u32 {
+    let mark = if is_unverified { UNVERIFIED } else { 0 };
+    u32::from(class) | u32::from(namespace) << 8 | (queue as u32) << 16 | mark
+}
+
+const _: () = assert!(crate::Namespace::MAX <= NAMESPACE_MASK as usize);
+const _: () = assert!(size_of::<SegmentHeader>() == 128 && std::mem::offset_of!(SegmentHeader, written) == 64);
+
+impl SegmentHeader {
+    pub(crate) fn state(&self) -> State {
+        STATES[self.state.load(Acquire) as usize]
+    }
+
+    /// Moves along an edge of the picture; panics on one that is not there.
+    pub(crate) fn go(&self, to: State) {
+        let from = self.state();
+        assert!(can(from, to), "a segment cannot go from {from:?} to {to:?}");
+        self.state.store(to as u32, Release);
+    }
+
+    /// Free -> Open, with a sequence that was never used before. `kind`: see [`kind_of`].
+    pub(crate) fn open(&self, sequence: u64, created: UnixMillis, kind: u32) {
+        assert!(self.written.load(Relaxed) == 0 && self.pins.load(Relaxed) == 0, "a free segment is empty");
+        self.sequence.store(sequence, Relaxed);
+        self.created_ms.store(created.0, Relaxed);
+        self.kind.store(kind, Relaxed);
+        self.latest_ms.store(0, Relaxed);
+        self.go(State::Open);
+    }
+
+    /// Returns true if it was never taken.
+    pub(crate) fn is_pristine(&self) -> bool {
+        self.state() == State::Free && self.generation.load(Relaxed) == 0
+    }
+
+    /// Returns all words that are 0 in a segment without items.
+    fn counts(&self) -> [&Word32; 6] {
+        [&self.written, &self.items, &self.dead_items, &self.dead_bytes, &self.hidden, &self.dead_hidden]
+    }
+
+    /// Returns true if its state is one of those that there are, its namespace too.
+    pub(crate) fn has_state(&self) -> bool {
+        (self.state.load(Acquire) as usize) < STATES.len()
+            && usize::from(self.namespace()) < crate::Namespace::MAX
+            && self.class() <= crate::layout::ttl::CLASS_NEVER
+    }
+
+    /// Returns true if it is the segment that a checkpoint has under this sequence; 0: the checkpoint has none.
+    pub(crate) fn is_sealed_as(&self, sequence: u64) -> bool {
+        sequence != 0
+            && self.sequence() == sequence
+            && self.has_state()
+            && matches!(self.state(), State::Sealed | State::Draining)
+    }
+
+    /// Checks that it is what a process can have left.
+    pub(crate) fn check(&self, segment_bytes: usize, sequence_next: u64) -> Result<(), &'static str> {
+        let (written, kind) = (self.written.load(Relaxed) as usize, self.kind.load(Relaxed));
+        let faults = [
+            (!self.has_state() || kind >> 16 > 1, "it has a state, a namespace or a class that there is not"),
+            (written > segment_bytes || !written.is_multiple_of(4), "it is written to a place that there is not"),
+            (self.generation.load(Relaxed) > 0x00ff_ffff, "it has a generation that there is not"),
+            (self.created_ms.load(Relaxed) >> 48 != 0, "it was made at a time that there is not"),
+            (self.sequence() >= sequence_next, "it has a sequence that was not given yet"),
+        ];
+        if let Some((_, what)) = faults.iter().find(|(is_so, _)| *is_so) {
+            return Err(what);
+        }
+        let holds = matches!(self.state(), State::Open | State::Sealed | State::Draining);
+        if holds && self.sequence() == 0 {
+            return Err("it holds items and has no sequence");
+        }
+        if matches!(self.state(), State::Free | State::Withheld) && written > 0 {
+            return Err("it is free and was written to");
+        }
+        // No items, but counts: they are counted again from the items.
+        if holds && (self.live_items() as usize * 4 > segment_bytes || self.dead_bytes() as usize > segment_bytes) {
+            self.walk_again();
+        }
+        Ok(())
+    }
+
+    /// Returns true if a process that is gone was writing to it, or received into it.
+    pub(crate) fn was_written_to(&self) -> bool {
+        self.state() == State::Open || (self.state() == State::Sealed && self.arrivals.load(Relaxed) > 0)
+    }
+
+    /// Requests another walk over its items: their slots have changed while it had no owner.
+    pub(crate) fn walk_again(&self) {
+        self.arrivals.store(1, Relaxed);
+        if matches!(self.state(), State::Draining | State::Limbo) {
+            self.state.store(State::Sealed as u32, Release);
+        }
+    }
+
+    /// Removes the traces of a process that is gone: there are no readers and receivers any more, and its walk starts
+    /// again.
+    pub(crate) fn reopen(&self) {
+        self.pins.store(0, Relaxed);
+        self.arrivals.store(0, Relaxed);
+        self.set_unverified(false);
+        match self.state() {
+            State::Draining => self.state.store(State::Sealed as u32, Release),
+            State::Limbo => self.free(),
+            State::Free => {
+                for word in self.counts() {
+                    word.store(0, Relaxed);
+                }
+            }
+            State::Open | State::Sealed | State::Withheld => {}
+        }
+    }
+
+    /// Discards its contents, whatever they are: another life begins.
+    pub(crate) fn empty(&self) {
+        for word in self.counts().into_iter().chain([&self.pins, &self.arrivals, &self.kind, &self.link]) {
+            word.store(0, Relaxed);
+        }
+        for word in [&self.sequence, &self.created_ms, &self.latest_ms] {
+            word.store(0, Relaxed);
+        }
+        self.generation.store((self.generation.load(Relaxed) + 1) & 0x00ff_ffff, Relaxed);
+        self.state.store(State::Free as u32, Release);
+    }
+
+    /// Ends the open time of a segment whose writer is gone: it has so many items that live, so many of them
+    /// hidden, and so many bytes of it are none.
+    pub(crate) fn reopen_sealed(&self, live_items: u32, hidden: u32, dead_bytes: u32) {
+        self.items.store(live_items, Relaxed);
+        self.dead_items.store(0, Relaxed);
+        self.hidden.store(hidden, Relaxed);
+        self.dead_hidden.store(0, Relaxed);
+        self.dead_bytes.store(dead_bytes, Relaxed);
+        self.state.store(State::Sealed as u32, Release);
+    }
+
+    /// Ends the open time of a segment whose items are still to be found: none is known to live. Each one that lives is
+    /// added by [`SegmentHeader::note_found`].
+    pub(crate) fn reopen_unknown(&self, segment_bytes: usize) {
+        self.reopen_sealed(0, 0, segment_bytes as u32);
+    }
+
+    /// Records that so many items were found in it, of so many bytes.
+    pub(crate) fn note_found(&self, items: u32, hidden: u32, bytes: u32) {
+        self.items.fetch_add(items, Release);
+        self.hidden.fetch_add(hidden, Release);
+        self.dead_bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Limbo -> Free: the next life has another generation.
+    pub(crate) fn free(&self) {
+        assert!(self.pins.load(Acquire) == 0, "a pinned segment is not reused");
+        assert!(self.arrivals.load(Acquire) == 0, "a segment that is written to is not reused");
+        for word in self.counts() {
+            word.store(0, Relaxed);
+        }
+        self.generation.store((self.generation.load(Relaxed) + 1) & 0x00ff_ffff, Relaxed);
+        self.go(State::Free);
+    }
+
+    #[inline(always)]
+    pub(crate) fn slot_generation(&self) -> u16 {
+        slot_generation(self.generation.load(Relaxed))
+    }
+
+    /// Returns the sequence, which differs from that of any other life of any segment.
+    #[inline(always)]
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn created(&self) -> UnixMillis {
+        UnixMillis(self.created_ms.load(Relaxed))
+    }
+
+    #[inline(always)]
+    pub(crate) fn class(&self) -> u8 {
+        self.kind.load(Relaxed) as u8
+    }
+
+    #[inline(always)]
+    pub(crate) fn namespace(&self) -> u8 {
+        (self.kind.load(Relaxed) >> 8) as u8 & NAMESPACE_MASK
+    }
+
+    /// Returns the namespace, or a number that no namespace has while the segment is marked unverified.
+    #[inline(always)]
+    pub(crate) fn namespace_if_verified(&self) -> u8 {
+        (self.kind.load(Relaxed) >> 8) as u8
+    }
+
+    /// Returns true if lookups verify its items.
+    #[inline]
+    pub(crate) fn is_unverified(&self) -> bool {
+        self.kind.load(Relaxed) & UNVERIFIED != 0
+    }
+
+    /// Marks the segment, or clears the mark.
+    pub(crate) fn set_unverified(&self, is_unverified: bool) {
+        if is_unverified {
+            let _ = self.kind.fetch_or(UNVERIFIED, Release);
+        } else if self.is_unverified() {
+            let _ = self.kind.fetch_and(!UNVERIFIED, Release);
+        }
+    }
+
+    pub(crate) fn queue(&self) -> Queue {
+        if self.kind.load(Relaxed) >> 16 == 0 { Queue::Small } else { Queue::Main }
+    }
+
+    /// Records that items follow each other up to here, in bytes from the segment's start.
+    #[inline(always)]
+    pub(crate) fn reach(&self, written: usize) {
+        self.written.store(written as u32, Release);
+    }
+
+    /// Notes that an item ending at `at_ms` (`u64::MAX`: never) lives here.
+    pub(crate) fn note_expiry(&self, at_ms: u64) {
+        if self.latest_ms.load(Relaxed) < at_ms {
+            self.latest_ms.fetch_max(at_ms, Relaxed);
+        }
+    }
+
+    /// Returns true if every item in it has ended.
+    pub(crate) fn is_past(&self, now: UnixMillis) -> bool {
+        self.latest_ms.load(Relaxed) <= now.0
+    }
+
+    /// Records that one item of `bytes` died. Called once for each item, under its stripe lock.
+    pub(crate) fn note_dead(&self, bytes: usize) {
+        self.dead_bytes.fetch_add(bytes as u32, Relaxed);
+        self.dead_items.fetch_add(1, Relaxed);
+    }
+
+    /// Counts bytes that never were an item: a filler, or a reservation that was given up.
+    pub(crate) fn note_waste(&self, bytes: usize) {
+        self.dead_bytes.fetch_add(bytes as u32, Relaxed);
+    }
+
+    /// Counts so many more items and bytes as dead than were counted (modulo 2^32).
+    pub(crate) fn correct(&self, dead_items: u32, dead_bytes: u32) {
+        self.dead_items.fetch_add(dead_items, Relaxed);
+        self.dead_bytes.fetch_add(dead_bytes, Relaxed);
+    }
+
+    pub(crate) fn dead_bytes(&self) -> u32 {
+        self.dead_bytes.load(Relaxed)
+    }
+
+    /// Records that the item that died was a hidden one.
+    pub(crate) fn note_dead_hidden(&self) {
+        self.dead_hidden.fetch_add(1, Relaxed);
+    }
+
+    /// Returns the number of items that are there under keys of clients.
+    pub(crate) fn live_keys(&self) -> u32 {
+        let hidden = self.hidden.load(Acquire).saturating_sub(self.dead_hidden.load(Acquire));
+        self.live_items().saturating_sub(hidden)
+    }
+
+    pub(crate) fn live_items(&self) -> u32 {
+        // Read dead first: an item is counted as published before it can be counted as dead.
+        let dead = self.dead_items.load(Acquire);
+        self.items.load(Acquire).saturating_sub(dead)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_picture_of_the_states_is_what_can_says() {
+        // Each line of the picture above, from, to.
+        let edges = [(0, 1), (0, 5), (1, 2), (2, 3), (3, 4), (4, 0), (5, 0)];
+        for from in STATES {
+            for to in STATES {
+                assert_eq!(can(from, to), edges.contains(&(from as u32, to as u32)), "{from:?} -> {to:?}");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot go from Free to Sealed")]
+    fn an_edge_that_is_not_drawn_is_refused() {
+        SegmentHeader::default().go(State::Sealed);
+    }
+
+    #[test]
+    fn a_new_life_has_another_generation_and_no_counts() {
+        let header = SegmentHeader::default();
+        let before = header.slot_generation();
+        header.open(9, UnixMillis(5), kind_of(3, 2, Queue::Main, false));
+        header.written.store(100, Relaxed);
+        assert_eq!((header.class(), header.namespace(), header.queue()), (3, 2, Queue::Main));
+        for state in [State::Sealed, State::Draining, State::Limbo] {
+            header.go(state);
+        }
+        header.free();
+        assert_ne!(header.slot_generation(), before);
+        assert_eq!(header.written.load(Relaxed), 0);
+    }
+}

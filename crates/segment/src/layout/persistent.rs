@@ -1,0 +1,150 @@
+//! The words that a store keeps beyond its process, in one page.
+//!
+//! Invariants:
+//! - Nothing here is an address of a process: numbers, sequences, instants.
+//! - What a get or a set reads of it (growth, flush sequences) the process has a copy of, which is written second: who
+//!   sees the copy acts on what is kept already.
+//! - All zero is the page of a store that never was; [`Kept::begin`] makes it that of an empty one.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::layout::key::Namespace;
+use crate::layout::raw::{Array, Word64};
+
+/// The page.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub(crate) struct Kept {
+    /// The next segment sequence. Sequences are never reused; 0 is not one.
+    pub(crate) sequence: Word64,
+    /// The next object of a large value, or part of a value in parts; never reused.
+    pub(crate) objects: Word64,
+    /// See [`crate::index::growth::Growth`].
+    pub(crate) growth: Word64,
+    /// The number of groups that a growth or a shrink leads to.
+    pub(crate) groups_next: Word64,
+    /// One past the highest segment that may be taken.
+    pub(crate) end: Word64,
+    /// The latest time by the store's clock that a slice of the background saw, ms since 1970.
+    pub(crate) clock_ms: Word64,
+    /// Which half of the notes counts: the number of the last one written. See [`crate::durable::file::notes`].
+    pub(crate) notes: Word64,
+    /// For each namespace, the flush sequence: items in segments with a smaller one are gone.
+    pub(crate) flushed: [Word64; Namespace::MAX],
+    /// For each namespace, when a flush that was asked for is due, ms since 1970; 0: none.
+    pub(crate) flush_at_ms: [Word64; Namespace::MAX],
+    /// And the flush sequence that there was when it was asked for.
+    pub(crate) flush_behind: [Word64; Namespace::MAX],
+    /// Next sequence at the start of the index rebuild from the segments; 0: the index is whole. See
+    /// [`crate::durable::rebuild`].
+    pub(crate) rebuilding: Word64,
+    /// Segments with a smaller sequence are in no checkpoint: a sync that failed may have lost changes of them.
+    pub(crate) unsynced_before: Word64,
+    /// By how many ms the wall clock was ahead of the store's, as a number with a sign.
+    pub(crate) wall_ahead_ms: Word64,
+    /// 1: changes in place store a token that no client has before the value, so that no opening has to renew tokens.
+    pub(crate) exact_tokens: Word64,
+    /// Items that go from memory to flash or back, one for each lane and the last one for the background: where the
+    /// index is not in the file. See [`crate::durable::moving`].
+    pub(crate) moving: [Moving; MOVING],
+}
+
+/// An item that goes from one tier to the other: both copies may be alive.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Moving {
+    /// Address of the copy in memory, plus 1; 0: none.
+    pub(crate) memory: Word64,
+    /// The slot that names it on flash.
+    pub(crate) flash: Word64,
+}
+
+/// Lanes that have a place there, and the background. Others have the old copy die before the new one lives.
+pub(crate) const MOVING: usize = 140;
+
+/// The words that a checkpoint has.
+pub(crate) const CHECKPOINT_WORDS: usize = 7 + 3 * Namespace::MAX;
+/// After a loss of power numbers that are given once go on so far behind the last that is known: more than are given
+/// in any time between two syncs.
+const AHEAD: u64 = 1 << 32;
+
+const _: () = assert!(size_of::<Kept>() == 4096);
+
+impl Kept {
+    /// Sets the words of an empty store with an index of so many groups and so many segments.
+    fn begin(&self, growth: u64, groups: usize, segments: usize) {
+        self.sequence.store(1, Relaxed);
+        self.objects.store(1, Relaxed);
+        self.groups_next.store(groups as u64, Relaxed);
+        self.end.store(segments as u64, Relaxed);
+        self.growth.store(growth, Release);
+    }
+
+    fn single(&self) -> [&Word64; 7] {
+        [&self.sequence, &self.objects, &self.growth, &self.groups_next, &self.end, &self.clock_ms, &self.notes]
+    }
+
+    /// Returns the words that a checkpoint holds of it.
+    pub(crate) fn words(&self) -> [u64; CHECKPOINT_WORDS] {
+        let all = self.single().into_iter().chain(&self.flushed).chain(&self.flush_at_ms).chain(&self.flush_behind);
+        let mut words = [0; CHECKPOINT_WORDS];
+        words.iter_mut().zip(all).for_each(|(to, from)| *to = from.load(Acquire));
+        words
+    }
+
+    /// Makes it what a checkpoint says, after a loss of power that left it as it was then or at any time since. Numbers
+    /// that are given once go on behind all that can have been given. What was flushed since may stay flushed.
+    pub(crate) fn restore(&self, words: &[u64; CHECKPOINT_WORDS]) {
+        let later = |word: &Word64, told: u64| word.load(Acquire).max(told);
+        let ([single @ .., _], spaces) = (self.single(), &words[7..]);
+        for (word, told) in single.into_iter().zip(words).skip(2).take(3) {
+            word.store(*told, Relaxed);
+        }
+        for (word, told) in [(&self.sequence, words[0]), (&self.objects, words[1])] {
+            word.store(later(word, told).saturating_add(AHEAD), Relaxed);
+        }
+        self.clock_ms.store(later(&self.clock_ms, words[5]), Relaxed);
+        self.notes.store(words[6], Relaxed);
+        for number in 0..Namespace::MAX {
+            let told = |part: usize| spaces[part * Namespace::MAX + number];
+            self.flushed[number].store(later(&self.flushed[number], told(0)), Relaxed);
+            self.flush_at_ms[number].store(told(1), Relaxed);
+            self.flush_behind[number].store(told(2), Relaxed);
+        }
+        self.unsynced_before.store(0, Relaxed);
+        self.rebuilding.store(0, Release);
+    }
+}
+
+/// The page, as all parts of a store share it.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptPage(Arc<Array<Kept>>);
+
+impl KeptPage {
+    /// Returns the page that is there.
+    pub(crate) fn of(page: Array<Kept>) -> Self {
+        Self(Arc::new(page))
+    }
+
+    /// Returns the page of a store in private memory.
+    pub(crate) fn private() -> std::io::Result<Self> {
+        Ok(Self::of(Array::reserve(1, false)?))
+    }
+
+    /// Begins the page for an empty store and returns it.
+    pub(crate) fn begun(self, growth: u64, groups: usize, segments: usize) -> Self {
+        self.begin(growth, groups, segments);
+        self
+    }
+}
+
+impl Deref for KeptPage {
+    type Target = Kept;
+
+    #[inline]
+    fn deref(&self) -> &Kept {
+        self.0.at(0)
+    }
+}

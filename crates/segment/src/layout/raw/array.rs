@@ -1,0 +1,85 @@
+//! A typed array over zeroed mapped memory.
+
+use std::io;
+use std::marker::PhantomData;
+
+use arena::Map;
+
+/// Types whose all-zero bytes are a valid value, and that are shared as they are.
+///
+/// # Safety
+/// 1. All-zero bytes must be a valid value. 2. The type must be `Sync` through atomics alone, made of nothing but
+///    shared words, so that any bytes are a valid value. 3. It must not need `Drop`. 4. Its alignment must divide a
+///    page.
+pub(crate) unsafe trait ZeroValid: Sync {}
+
+// SAFETY: 1. all words are zero-valid; 2. all fields are shared words; 3. no Drop; 4. alignment 128.
+unsafe impl ZeroValid for crate::layout::header::SegmentHeader {}
+// SAFETY: 1. all words are zero-valid; 2. all fields are shared words; 3. no Drop; 4. alignment 64.
+unsafe impl ZeroValid for crate::index::Bucket {}
+// SAFETY: 1. all words are zero-valid; 2. all fields are shared words; 3. no Drop; 4. alignment 4.
+unsafe impl ZeroValid for crate::index::Stripe {}
+// SAFETY: 1. all words are zero-valid; 2. all fields are shared words; 3. no Drop; 4. alignment a page.
+unsafe impl ZeroValid for crate::layout::persistent::Kept {}
+// SAFETY: 1. all words are zero-valid; 2. all fields are shared words; 3. no Drop; 4. alignment a page.
+unsafe impl ZeroValid for crate::durable::file::superblock::Page {}
+// SAFETY: 1. all words are zero-valid; 2. all fields are shared words; 3. no Drop; 4. alignment 4.
+unsafe impl ZeroValid for crate::tier::flash_keys::Region {}
+// SAFETY: 1. all words are zero-valid; 2. it is a shared word; 3. no Drop; 4. alignment 8.
+unsafe impl ZeroValid for super::Word64 {}
+
+/// `len` values of `T` in a memory map of their own; reserved whole, backed by memory where they were touched.
+#[derive(Debug)]
+pub(crate) struct Array<T> {
+    map: Map,
+    len: usize,
+    of: PhantomData<T>,
+}
+
+impl<T: ZeroValid> Array<T> {
+    /// Reserves `len` zero values.
+    pub(crate) fn reserve(len: usize, huge_pages: bool) -> io::Result<Self> {
+        const { assert!(align_of::<T>() <= arena::PAGE_BYTES && !std::mem::needs_drop::<T>()) };
+        Ok(Self { map: Map::reserve(len * size_of::<T>(), huge_pages)?, len, of: PhantomData })
+    }
+
+    /// Creates an array in an existing map. What the map holds has to be zero, or what was written there as values of
+    /// `T`, by this process or another: every bit pattern of shared words is valid.
+    pub(crate) fn of_map(map: Map, len: usize) -> Self {
+        const { assert!(align_of::<T>() <= arena::PAGE_BYTES && !std::mem::needs_drop::<T>()) };
+        assert!(len.checked_mul(size_of::<T>()).is_some_and(|bytes| bytes <= map.bytes()), "{len} in too small a map");
+        Self { map, len, of: PhantomData }
+    }
+
+    /// Returns the number of values.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the value at `index`; panics outside the array, as a slice does.
+    #[inline(always)]
+    pub(crate) fn at(&self, index: usize) -> &T {
+        assert!(index < self.len, "index {index} of {}", self.len);
+        // SAFETY: 1. index < len, and the map holds len values; 2. the map is zero when made, or a file's that shared
+        // words were written to, and both are valid (ZeroValid 1, 2); 3. only shared references are ever made, and T is
+        // Sync through atomics (ZeroValid 2); 4. the map's start is aligned to a page (ZeroValid 4); 5. the
+        // reference cannot outlive the map that self owns.
+        unsafe { &*self.map.start().as_ptr().cast::<T>().add(index) }
+    }
+
+    /// Returns the value at `index`, if there is one.
+    #[inline(always)]
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+        if index < self.len { Some(self.at(index)) } else { None }
+    }
+
+    pub(crate) fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// Asks the processor to bring the line of the value at `index`. A hint: any index is allowed.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, index: usize) {
+        super::heap::prefetch(self.map.start().as_ptr().cast::<T>().wrapping_add(index).cast());
+    }
+}

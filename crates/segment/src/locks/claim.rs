@@ -1,0 +1,378 @@
+//! Claims: several keys are read and changed as one, as seen by all other lanes.
+//!
+//! A key's hash selects one of 4096 claim words, whatever the index does. A caller that wants several keys as one does
+//! this:
+//!
+//! ```text
+//!   announce   one more is in flight: from here on every turn that begins tests the words of the keys it touches
+//!   claim      its keys' words, in the order of their numbers; if another holds a word: park, and go on there
+//!   wait       for the end of every turn that was under way when the last word was acquired (park, look again)
+//!   act        no other lane reads or changes these keys now: the operations, over as many turns as they take
+//!   let go     the words, then the announcement
+//! ```
+//!
+//! ```text
+//!   a lane            |-- turn: none in flight, tests nothing --|          |-- tests: claimed, parks --|
+//!   a transaction         announce   claim   . . . wait . . . . |  act  act  let go
+//! ```
+//!
+//! Invariants:
+//! - While nothing is in flight a turn pays one load at its beginning, and its operations a test of what it found.
+//! - A turn either sees the announcement, and then every word that was claimed before it began, or the claimant sees
+//!   the turn and waits for its end: both sides store, pass a `SeqCst` fence, and then load (see
+//!   [`crate::core::epoch`]).
+//! - Words are claimed in ascending order and held while the claim waits for the next one, so there is no circle of
+//!   waits. A claim that holds all its words waits only for turns, and turns wait for nothing.
+//! - A word keeps clients away from a key, not the background, which moves, expires and evicts items as ever. So an
+//!   acting claim may lack memory for a while and still gets it. An eviction under a claim is a miss like any other.
+//! - The hidden keys of pieces are not claimed: they are reached only through their head.
+//! - In a memory file, the changes for one claim outlive a crash all together or not at all: [`crate::locks::undo`].
+//!
+//! Bounds: [`CLAIMS_MAX`] in flight, each with a bit for each word and a number for each lane.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use crate::core::lane::Turn;
+use crate::core::op::OpError;
+use crate::index::{Hash, Locked};
+use crate::layout::key::Key;
+use crate::layout::raw::{Word32, Word64};
+use crate::locks::undo::Group;
+use crate::store::{Seen, Store};
+
+/// Number of words that the keys share.
+const WORDS: usize = 4096;
+/// Claims in flight at once, over all lanes; a further claim parks.
+pub const CLAIMS_MAX: u64 = 1024;
+
+/// Returns the word of a key: by bits that neither the group nor the index bucket nor the tag is made of.
+#[inline(always)]
+fn word_of(hash: Hash) -> usize {
+    (hash.0 >> 20) as usize % WORDS
+}
+
+/// The store's state of claims.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Claims {
+    /// Number of claims that are announced. On cache lines of its own, because every turn loads it.
+    in_flight: Word64,
+    rest: Box<Rest>,
+}
+
+#[derive(Debug)]
+struct Rest {
+    /// The last number that a claim got.
+    numbers: Word32,
+    /// For each word the number of the claim that has it, or 0.
+    words: Box<[Word32]>,
+}
+
+impl Claims {
+    pub(crate) fn new() -> Self {
+        let words = (0..WORDS).map(|_| Word32::new(0)).collect();
+        Self { in_flight: Word64::new(0), rest: Box::new(Rest { numbers: Word32::new(0), words }) }
+    }
+
+    /// Returns whether any claims are in flight. Every turn checks this first.
+    #[inline(always)]
+    pub(crate) fn any(&self) -> bool {
+        self.in_flight.load(SeqCst) != 0
+    }
+
+    fn announce(&self) -> bool {
+        let mut count = self.in_flight.load(Relaxed);
+        while count < CLAIMS_MAX {
+            match self.in_flight.compare_exchange(count, count + 1, SeqCst) {
+                Ok(_) => return true,
+                Err(now) => count = now,
+            }
+        }
+        false
+    }
+
+    /// Returns a number that no claim in flight has: they come round after 2^32, and there are never so many.
+    fn number(&self) -> u32 {
+        loop {
+            let number = self.rest.numbers.fetch_add(1, Relaxed).wrapping_add(1);
+            if number != 0 {
+                return number;
+            }
+        }
+    }
+}
+
+/// A turn of another lane that was under way.
+#[derive(Clone, Copy, Debug)]
+struct Met {
+    lane: usize,
+    turns: u64,
+}
+
+/// Several keys, to be read and changed as one: see the module `claim`. Made by [`Store::claim`]; [`Store::let_go`]
+/// gives back what it has, and has to be called for one that was begun.
+#[derive(Debug)]
+pub struct Claim {
+    /// 0 before it is announced.
+    number: u32,
+    wanted: [u64; WORDS / 64],
+    /// Word below which the claim holds all wanted words.
+    had_below: usize,
+    /// The turns that were under way when the last word was had and have not been seen to end; `None` before that.
+    met: Option<usize>,
+    turns: Box<[Met]>,
+    /// Changes that were made for it.
+    changes: Group,
+    #[cfg(all(test, shuttle))]
+    waits_for_nobody: bool,
+}
+
+impl Claim {
+    /// Adds a key. Before the first [`Turn::obtain`] only.
+    pub fn add(&mut self, key: &Key<'_>) {
+        assert!(self.number == 0, "a claim is made before it is begun");
+        let word = word_of(key.hash);
+        self.wanted[word / 64] |= 1 << (word % 64);
+    }
+
+    /// Adds every key there can be.
+    pub fn add_all(&mut self) {
+        assert!(self.number == 0, "a claim is made before it is begun");
+        self.wanted.fill(u64::MAX);
+    }
+
+    /// Returns true if it was begun, and not let go.
+    pub fn is_begun(&self) -> bool {
+        self.number != 0
+    }
+
+    /// Returns the lowest word that is wanted and not below `from`.
+    fn next_word(&self, from: usize) -> Option<usize> {
+        let mut at = from;
+        while at < WORDS {
+            let bits = self.wanted[at / 64] >> (at % 64);
+            if bits != 0 {
+                return Some(at + bits.trailing_zeros() as usize);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
+    #[cfg(all(test, shuttle))]
+    pub(crate) fn wait_for_nobody(&mut self) {
+        self.waits_for_nobody = true;
+    }
+}
+
+impl Store {
+    /// Returns a claim of nothing yet.
+    pub fn claim(&self) -> Claim {
+        Claim {
+            number: 0,
+            wanted: [0; WORDS / 64],
+            had_below: 0,
+            met: None,
+            turns: vec![Met { lane: 0, turns: 0 }; self.epochs.lanes()].into_boxed_slice(),
+            changes: Group::default(),
+            #[cfg(all(test, shuttle))]
+            waits_for_nobody: false,
+        }
+    }
+
+    /// Releases what a claim holds, whether it holds all its words or not; its changes stand. Afterwards it is a claim
+    /// of nothing, to be begun again.
+    pub fn let_go(&self, claim: &mut Claim) {
+        if claim.number != 0 {
+            self.close_group(&mut claim.changes);
+            let mut from = 0;
+            while let Some(word) = claim.next_word(from).filter(|word| *word < claim.had_below) {
+                let word_there = &self.claims.rest.words[word];
+                debug_assert_eq!(word_there.load(Relaxed), claim.number, "a word is its claimant's until he lets go");
+                word_there.store(0, SeqCst);
+                from = word + 1;
+            }
+            let before = self.claims.in_flight.fetch_sub(1, SeqCst);
+            assert!(before > 0, "a claim is let go once");
+        }
+        (claim.number, claim.wanted, claim.had_below, claim.met) = (0, [0; WORDS / 64], 0, None);
+    }
+
+    /// Claims in flight.
+    pub fn claims_in_flight(&self) -> u64 {
+        self.claims.in_flight.load(Relaxed)
+    }
+}
+
+impl<'l> Turn<'l> {
+    /// Returns true if claims are in flight, so that a key has to be asked for ([`Turn::is_kept_away`]) before it is
+    /// read.
+    #[inline(always)]
+    pub fn is_contended(&self) -> bool {
+        self.contended
+    }
+
+    /// Returns true if something may keep this turn away from keys: claims, or that they are on flash.
+    #[inline(always)]
+    pub fn is_guarded(&self) -> bool {
+        self.contended | self.tiered
+    }
+
+    /// Returns whether another's claim keeps this turn away from the key, or the key is on flash; a read is then
+    /// requested. A caller that wants to read the key parks. Changes check this themselves.
+    #[inline(always)]
+    pub fn is_kept_away(&self, key: &Key<'_>) -> bool {
+        self.is_guarded() && (self.is_claimed_by_other(key) || self.awaits_flash(key))
+    }
+
+    /// Returns whether another's claim keeps this turn away from the key, for a plain read, which looks on flash
+    /// itself.
+    #[inline(always)]
+    pub fn is_claimed_by_other(&self, key: &Key<'_>) -> bool {
+        self.contended && self.is_claimed(key)
+    }
+
+    #[cold]
+    fn is_claimed(&self, key: &Key<'_>) -> bool {
+        let number = self.store.claims.rest.words[word_of(key.hash)].load(SeqCst);
+        number != 0 && number != self.acting && !key.piece
+    }
+
+    /// Admits an operation to the key, before it may complete without a lock.
+    #[inline(always)]
+    pub(crate) fn admit(&self, key: &Key<'_>) -> Result<(), OpError> {
+        if self.is_kept_away(key) { Err(self.parked()) } else { Ok(()) }
+    }
+
+    /// Returns the live item of a key that an operation may come to an end with: where there is none, it is nowhere.
+    #[inline(always)]
+    pub(crate) fn find_admitted(&self, key: &Key<'_>) -> Result<Option<Seen<'l>>, OpError> {
+        self.admit(key)?;
+        let found = self.find_live(key);
+        // It may have gone to flash since that was looked at.
+        if self.tiered && found.is_none() && !self.is_nowhere(key) {
+            return Err(self.parked());
+        }
+        Ok(found)
+    }
+
+    /// Takes the lock that a change of the key needs.
+    #[inline(always)]
+    pub(crate) fn lock(&self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
+        if self.is_guarded() {
+            return self.lock_guarded(key, false);
+        }
+        self.store.index.lock(key.hash).ok_or_else(|| self.parked())
+    }
+
+    /// Takes the lock for a change that does not depend on what is there, on flash or in memory.
+    #[inline(always)]
+    pub(crate) fn lock_over(&self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
+        if self.is_guarded() {
+            return self.lock_guarded(key, true);
+        }
+        self.store.index.lock(key.hash).ok_or_else(|| self.parked())
+    }
+
+    #[cold]
+    fn lock_guarded(&self, key: &Key<'_>, over: bool) -> Result<Locked<'l>, OpError> {
+        // A change of several keys retains what was there before; on flash it is indistinguishable from other keys'
+        // items.
+        let over = over && !(self.acting != 0 && self.store.undo.is_some());
+        if over && self.is_claimed_by_other(key) {
+            return Err(self.parked());
+        }
+        if !over {
+            self.admit(key)?;
+        }
+        let locked = self.store.index.lock(key.hash).ok_or_else(|| self.parked())?;
+        // It may have gone to flash since it was looked for.
+        if !over && self.tiered && self.may_be_on_flash(&locked, key) {
+            return Err(self.parked());
+        }
+        if self.acting != 0 {
+            self.note_before(key, &locked)?;
+        }
+        if self.store.finds && !key.piece {
+            self.store.tier().change(key.hash.0);
+        }
+        Ok(locked)
+    }
+
+    /// Goes on with a claim until it holds all its words. [`Turn::act_for`] then acts for it.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`]: again in a later turn. What was had until then is kept.
+    pub fn obtain(&mut self, claim: &mut Claim) -> Result<(), OpError> {
+        let store = self.store;
+        if claim.number == 0 {
+            if !store.claims.announce() {
+                return Err(self.parked());
+            }
+            claim.number = store.claims.number();
+            // What else this turn does comes behind the announcement, too.
+            self.contended = true;
+        }
+        while let Some(word) = claim.next_word(claim.had_below) {
+            if store.claims.rest.words[word].compare_exchange(0, claim.number, SeqCst).is_err() {
+                return Err(self.parked());
+            }
+            claim.had_below = word + 1;
+        }
+        self.wait_for_turns(claim)
+    }
+
+    fn wait_for_turns(&self, claim: &mut Claim) -> Result<(), OpError> {
+        #[cfg(all(test, shuttle))]
+        if claim.waits_for_nobody {
+            return Ok(());
+        }
+        let epochs = &self.store.epochs;
+        let mut met = match claim.met {
+            Some(met) => met,
+            None => {
+                let mut met = 0;
+                // A turn that is not met sees the announcement and every word.
+                epochs.before_turns();
+                // What this lane did in its own turn it has done.
+                for lane in (0..epochs.lanes()).filter(|lane| *lane != self.own.id) {
+                    if let Some(turns) = epochs.turn_of(lane) {
+                        claim.turns[met] = Met { lane, turns };
+                        met += 1;
+                    }
+                }
+                met
+            }
+        };
+        while met > 0 && epochs.turn_of(claim.turns[met - 1].lane) != Some(claim.turns[met - 1].turns) {
+            met -= 1;
+        }
+        claim.met = Some(met);
+        if met == 0 { Ok(()) } else { Err(self.parked()) }
+    }
+
+    /// Lets the turn act for the claim until [`Turn::act_for_none`]: the claim's keys are not kept away from it. The
+    /// claim has to hold all its words.
+    pub fn act_for(&mut self, claim: &mut Claim) {
+        assert!(claim.number != 0 && claim.met == Some(0) || cfg!(all(test, shuttle)), "all of it has to be had");
+        assert!(self.acting == 0, "a turn acts for one claim at a time");
+        self.acting = claim.number;
+        std::mem::swap(self.own.group.get_mut(), &mut claim.changes);
+        self.own.open.seal_begun(self.store, self.now);
+        self.bring_together();
+    }
+
+    /// Ends acting for a claim. `claim` is the one that the turn acted for, if it acted for one.
+    pub fn act_for_none(&mut self, claim: &mut Claim) {
+        if self.acting != 0 {
+            assert!(self.acting == claim.number, "a turn acted for another claim");
+            self.acting = 0;
+            std::mem::swap(self.own.group.get_mut(), &mut claim.changes);
+        }
+    }
+
+    /// Returns true if the turn acts for a claim.
+    pub fn acts(&self) -> bool {
+        self.acting != 0
+    }
+}

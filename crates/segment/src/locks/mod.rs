@@ -1,0 +1,5 @@
+//! Several keys as one operation: key locks, the undo log of their changes, and snapshots that need no lock.
+
+pub(crate) mod claim;
+pub(crate) mod snapshot;
+pub(crate) mod undo;

@@ -1,0 +1,46 @@
+//! Several keys read as one without a claim: the reader checks before and after whether another thread changed one.
+//!
+//! ```text
+//!   snapshot   how often the stripes of these keys were locked, none of them held    (sums: no count ever falls)
+//!   reads      any of the keys, in this turn
+//!   holds      the same counts again: at every instant between the two all keys were as they were read
+//! ```
+//!
+//! Invariants: every change of an item is made under its stripe lock, which counts when it is taken and when it is let
+//! go; a growth of the index, by which a key's stripe becomes another, is a change too. Locks are taken for other keys
+//! and by the background as well, so what does not hold may be as it was: the reader goes another way then, or again.
+
+use std::sync::atomic::{Ordering::Acquire, fence};
+
+use crate::core::lane::Turn;
+use crate::layout::key::KeyHash;
+
+/// The state that was seen before several keys were read. Valid within one turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    growth: u64,
+    changes: u32,
+}
+
+impl Turn<'_> {
+    /// Takes a snapshot. Call this before the keys are read. Returns `None` if one of them is being changed now, or
+    /// claims are in flight.
+    #[inline]
+    pub fn snapshot(&self, keys: &[KeyHash]) -> Option<Snapshot> {
+        if self.is_contended() {
+            return None;
+        }
+        let index = &self.store.index;
+        let growth = index.growth();
+        let changes = keys.iter().try_fold(0u32, |sum, key| Some(sum.wrapping_add(index.changes(key.hash)?)))?;
+        Some(Snapshot { growth, changes })
+    }
+
+    /// Returns whether none of the keys was changed since: what was read of them in between was true of all at one
+    /// instant.
+    #[inline]
+    pub fn holds(&self, keys: &[KeyHash], snapshot: Snapshot) -> bool {
+        fence(Acquire);
+        self.snapshot(keys) == Some(snapshot)
+    }
+}

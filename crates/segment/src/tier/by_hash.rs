@@ -1,0 +1,147 @@
+//! Items by the hashes of their keys, in memory and on flash: who keeps an index of items keeps hashes.
+//!
+//! ```text
+//!   hash ──> in memory ─────────────────────────────────────────> visited
+//!        └─> a slot on flash has its tag ──asked for, parks──> here, its key has the hash ──> visited from the read
+//!                                        │                └──> another key's: the next slot with the tag
+//!                                        └──> those that come next are asked for meanwhile
+//! ```
+//!
+//! - What is visited is the key's item at that moment: in memory, or named on flash by its slot still. Nothing is
+//!   brought back to memory for it, and no access is counted.
+//! - Reads ahead are among those of walks ([`crate::tier::staging`]), and make room as soon as their hash was visited.
+
+use crate::core::lane::Turn;
+use crate::core::op::{Item, OpError};
+use crate::index::Hash;
+use crate::layout::key::{Key, Namespace};
+use crate::layout::raw::Word64;
+use crate::layout::slot::Slot;
+use crate::store::{Seen, Store};
+use crate::tier::staging::Staging;
+use crate::tier::tiered::Located;
+use crate::tier::{Found, Parts, TierRead};
+
+/// By what a key is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sought<'k> {
+    Key(&'k Key<'k>),
+    /// Its hash, in that namespace: for a walk over keys of which no more is known.
+    Hash(Namespace, Hash),
+}
+
+impl Sought<'_> {
+    pub(crate) fn hash(self) -> Hash {
+        match self {
+            Self::Key(key) => key.hash,
+            Self::Hash(_, hash) => hash,
+        }
+    }
+
+    pub(crate) fn namespace(self) -> u8 {
+        match self {
+            Self::Key(key) => key.namespace,
+            Self::Hash(namespace, _) => namespace.0,
+        }
+    }
+
+    /// Returns the item in memory of a slot, if it is the key's.
+    pub(crate) fn seen_at<'s>(self, store: &Store, word: &'s Word64, slot: Slot) -> Option<Seen<'s>> {
+        match self {
+            Self::Key(key) => store.seen_at(key, word, slot),
+            Self::Hash(namespace, hash) => {
+                let (address, layout) = store.item_of_hash(slot, namespace.0, false, hash)?;
+                Some(Seen { word, slot, address, layout })
+            }
+        }
+    }
+
+    /// Returns true if what was read of a key with the hash is the key's.
+    pub(crate) fn is(self, read: &TierRead, parts: &Parts) -> bool {
+        let same = |key: &Key<'_>| read.buffer[parts.key.clone()] == *key.bytes;
+        parts.namespace == self.namespace() && if let Self::Key(key) = self { same(key) } else { true }
+    }
+}
+
+impl Turn<'_> {
+    /// Returns the item in memory whose key has this hash ([`Key::hash`]), without counting an access.
+    pub fn by_hash(&self, namespace: Namespace, hash: u64) -> Option<Item<'_>> {
+        let (store, hash) = (self.store, Hash(hash));
+        let found = store.index.find(hash, |slot| store.item_of_hash(slot, namespace.0, false, hash))?;
+        let (address, layout) = found.what;
+        let seen = store.live(Some(Seen { word: found.word, slot: found.slot, address, layout }), self.now)?;
+        Some(store.item(&seen))
+    }
+
+    /// Returns true if the key with this hash, which is not in memory, may be on flash.
+    pub fn hash_may_be_on_flash(&self, hash: u64) -> bool {
+        self.tiered && self.store.index.find_tiered(Hash(hash), |_, slot| slot.is_flash().then_some(())).is_some()
+    }
+
+    /// Visits the live item whose key has this hash, wherever it is; false: there is none. If it has to be read, the
+    /// items of those `ahead` are read meanwhile, as far as there is room. A caller that asks for them in that order
+    /// waits for one read instead of many.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] while it is being read: call again in a later turn.
+    pub fn visit_hash(
+        &self,
+        namespace: Namespace,
+        hash: u64,
+        ahead: impl Iterator<Item = u64>,
+        visit: &mut dyn FnMut(&Item<'_>),
+    ) -> Result<bool, OpError> {
+        loop {
+            if let Some(item) = self.by_hash(namespace, hash) {
+                visit(&item);
+                self.walked_past(hash);
+                return Ok(true);
+            }
+            if !self.tiered {
+                return Ok(false);
+            }
+            match self.locate(Sought::Hash(namespace, Hash(hash)), false) {
+                // It came back since it was looked for there.
+                Located::Memory { lives: true } => {}
+                Located::Memory { lives: false } | Located::Nowhere => {
+                    self.walked_past(hash);
+                    return Ok(false);
+                }
+                Located::Coming => return Err(self.read_ahead(namespace, hash, ahead)),
+                Located::Here(at, slot) => {
+                    let reads = &self.own.reads;
+                    let read = reads.with(|reads| reads.lift_of(hash, at));
+                    let Found::Item(parts) = &read.found else { unreachable!("it is an item") };
+                    visit(&self.item_of(slot, &read, parts));
+                    reads.with(|reads| reads.put_down(read));
+                    self.walked_past(hash);
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    fn walked_past(&self, hash: u64) {
+        if self.tiered {
+            self.own.reads.with(|reads| reads.walked_past(hash));
+        }
+    }
+
+    #[cold]
+    fn read_ahead(&self, namespace: Namespace, hash: u64, ahead: impl Iterator<Item = u64>) -> OpError {
+        let reads = &self.own.reads;
+        // What has no room is not to be kept from it by what comes behind it.
+        if reads.with(|reads| reads.is_coming(hash)) {
+            for hash in ahead {
+                if !reads.with(|reads| reads.has_room_for_walks()) {
+                    break;
+                }
+                if self.by_hash(namespace, hash).is_none() {
+                    let _ = self.locate(Sought::Hash(namespace, Hash(hash)), false);
+                }
+            }
+            reads.with(|reads: &mut Staging| reads.waits_for(hash));
+        }
+        self.parked()
+    }
+}

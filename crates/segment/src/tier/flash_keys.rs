@@ -1,0 +1,229 @@
+//! Counts the keys that each namespace has on flash, as far as the counters of threads cannot know them.
+//!
+//! ```text
+//!   region    | its life | last block taken | for each namespace: items named less those gone, flushed before block |
+//!
+//!   taken    one more of the item's namespace
+//!   gone     one less of the item's namespace, or, if unread, of the namespace that stores in its place
+//!   the next life begins: all of the one before are gone. What is left was counted for the wrong one: mended
+//! ```
+//!
+//! A slot does not name its item's namespace, and a store in its place does not read the item. Now and then it is
+//! another namespace's ([decision 0013](../../../docs/decisions/0013-flash-tier.md)), and is counted as gone for the
+//! wrong one. A flush ends items whose slots stay. When such a slot goes, its place shows whether its item was one of
+//! them, since a region is filled from its front.
+//!
+//! - A count is off by what was stored over since the regions' lives began, and in no other way. If all items
+//!   have one namespace, it is exact, except for items that share a block with the last one before a flush.
+//! - Regions of an earlier process are one, which ends when the last of them begins its next life.
+//! - One thread takes items in, the background's: it alone begins lives.
+
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize};
+
+use crate::layout::key::Namespace;
+use crate::layout::raw::Array;
+use crate::tier::FlashAddress;
+
+const SPACES: usize = Namespace::MAX;
+/// Number of the life of a region that an earlier process began, or that none began. All other lives are one more than
+/// addresses say.
+const UNKNOWN: u8 = 0;
+
+/// One region, in its life. All zero is one whose life is unknown.
+#[derive(Debug)]
+pub(crate) struct Region {
+    life: AtomicU8,
+    last: AtomicU16,
+    balance: [AtomicI32; SPACES],
+    /// Items from this block on were stored since the last flush.
+    flushed_to: [AtomicU16; SPACES],
+}
+
+fn life_of(at: FlashAddress) -> u8 {
+    at.generation() + 1
+}
+
+/// All regions of earlier processes together.
+#[derive(Debug, Default)]
+struct Earlier {
+    regions: AtomicUsize,
+    balance: [AtomicI64; SPACES],
+    flushed: [AtomicBool; SPACES],
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct FlashKeys {
+    regions: Array<Region>,
+    earlier: Earlier,
+    /// Items that are counted and not there.
+    wrong: [AtomicI64; SPACES],
+    /// Items that a flush has ended and that have slots still.
+    flushed: [AtomicU64; SPACES],
+}
+
+impl FlashKeys {
+    /// Creates the counts for so many regions.
+    ///
+    /// # Errors
+    /// When there is no address space.
+    pub(crate) fn new(regions: usize) -> io::Result<Self> {
+        let earlier = Earlier { regions: AtomicUsize::new(regions), ..Earlier::default() };
+        // A map of nothing is none.
+        let regions = Array::reserve(regions.max(1), false)?;
+        Ok(Self { regions, earlier, wrong: Default::default(), flushed: Default::default() })
+    }
+
+    fn region(&self, at: FlashAddress) -> Option<&Region> {
+        self.regions.get(at.region() as usize).filter(|region| region.life.load(Relaxed) == life_of(at))
+    }
+
+    /// Records that a slot will name an item there.
+    pub(crate) fn taken(&self, at: FlashAddress, namespace: u8) {
+        let Some(region) = self.regions.get(at.region() as usize) else { return };
+        let life = region.life.load(Relaxed);
+        if life == UNKNOWN && at.block() > 0 {
+            return self.found(namespace, 1);
+        }
+        if life != life_of(at) {
+            self.begin(region, life_of(at));
+        }
+        region.last.store(at.block(), Relaxed);
+        region.balance[usize::from(namespace)].fetch_add(1, Relaxed);
+    }
+
+    /// Counts items of an earlier process for a namespace.
+    pub(crate) fn found(&self, namespace: u8, items: u64) {
+        self.earlier.balance[usize::from(namespace)].fetch_add(items as i64, Relaxed);
+    }
+
+    fn begin(&self, region: &Region, life: u8) {
+        let was = region.life.swap(life, Relaxed);
+        for namespace in 0..SPACES {
+            let left = region.balance[namespace].swap(0, Relaxed);
+            self.mend(namespace, left.into(), region.flushed_to[namespace].swap(0, Relaxed) > 0);
+        }
+        if was == UNKNOWN && self.earlier.regions.fetch_sub(1, Relaxed) == 1 {
+            for namespace in 0..SPACES {
+                let left = self.earlier.balance[namespace].swap(0, Relaxed);
+                self.mend(namespace, left, self.earlier.flushed[namespace].load(Relaxed));
+            }
+        }
+    }
+
+    /// Records that so many that are counted for a namespace are gone.
+    fn mend(&self, namespace: usize, left: i64, was_flushed: bool) {
+        self.wrong[namespace].fetch_add(left, Relaxed);
+        if was_flushed {
+            self.unflush(namespace, left.max(0) as u64);
+        }
+    }
+
+    fn unflush(&self, namespace: usize, items: u64) {
+        let flushed = &self.flushed[namespace];
+        if items > 0 && flushed.load(Relaxed) > 0 {
+            let _ = flushed.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(items)));
+        }
+    }
+
+    /// Records that the item there has lost its slot, and counts it as gone for that namespace. `lived`: no flush had
+    /// ended it, if that is known.
+    pub(crate) fn gone(&self, at: FlashAddress, namespace: u8, lived: Option<bool>) {
+        let space = usize::from(namespace);
+        let was_flushed = match self.region(at) {
+            Some(region) => {
+                region.balance[space].fetch_sub(1, Relaxed);
+                at.block() < region.flushed_to[space].load(Relaxed)
+            }
+            None if self.earlier.regions.load(Relaxed) == 0 => {
+                // Damage has kept it from going with its region.
+                self.wrong[space].fetch_sub(1, Relaxed);
+                true
+            }
+            None => {
+                self.earlier.balance[space].fetch_sub(1, Relaxed);
+                self.earlier.flushed[space].load(Relaxed)
+            }
+        };
+        if lived.map_or(was_flushed, |lived| !lived) {
+            self.unflush(space, 1);
+        }
+    }
+
+    /// Records that all that a namespace has there, by so many that are counted, is flushed. Nothing is taken in
+    /// meanwhile.
+    pub(crate) fn flush(&self, namespace: u8, counted: i64) {
+        let space = usize::from(namespace);
+        self.flushed[space].store(self.items(namespace, counted), Relaxed);
+        self.earlier.flushed[space].store(true, Relaxed);
+        let regions = (0..self.regions.len()).map(|number| self.regions.at(number));
+        for region in regions.filter(|region| region.life.load(Relaxed) != UNKNOWN) {
+            region.flushed_to[space].store(region.last.load(Relaxed) + 1, Relaxed);
+        }
+    }
+
+    /// Returns the number of items of a namespace that slots name, by so many that are counted.
+    pub(crate) fn items(&self, namespace: u8, counted: i64) -> u64 {
+        (counted - self.wrong[usize::from(namespace)].load(Relaxed)).max(0) as u64
+    }
+
+    /// Returns those of them that no flush has ended.
+    pub(crate) fn keys(&self, namespace: u8, counted: i64) -> u64 {
+        self.items(namespace, counted).saturating_sub(self.flushed[usize::from(namespace)].load(Relaxed))
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    fn at(life: u8, region: u32, block: u16) -> FlashAddress {
+        FlashAddress::new(life, region, block, 1)
+    }
+
+    #[test]
+    fn what_was_counted_for_the_wrong_one_is_mended_when_its_region_begins_anew() {
+        let keys = FlashKeys::new(2).expect("memory");
+        (0..10).for_each(|block| keys.taken(at(1, 0, block), (block % 2) as u8));
+        // Five are counted for each; all of them go in the place of items of the first.
+        (0..10).for_each(|block| keys.gone(at(1, 0, block), 0, None));
+        assert_eq!((keys.items(0, -5), keys.items(1, 5)), (0, 5), "not known yet");
+        keys.taken(at(2, 0, 0), 1);
+        assert_eq!((keys.items(0, -5), keys.items(1, 6)), (0, 1));
+    }
+
+    #[test]
+    fn what_an_earlier_process_left_is_mended_when_the_last_of_its_regions_begins_anew() {
+        let keys = FlashKeys::new(2).expect("memory");
+        // Counted by a share; three of each were there.
+        keys.found(0, 2);
+        keys.found(3, 4);
+        // A region goes on with the life that it was in.
+        keys.taken(at(7, 1, 20), 3);
+        (0..3).for_each(|block| keys.gone(at(6, 0, block), 0, Some(true)));
+        (0..3).for_each(|block| keys.gone(at(7, 1, block), 3, Some(true)));
+        keys.taken(at(7, 0, 0), 0);
+        assert_eq!((keys.items(0, 0), keys.items(3, 2)), (0, 2));
+        keys.gone(at(7, 1, 20), 3, Some(true));
+        keys.taken(at(8, 1, 0), 0);
+        assert_eq!((keys.items(3, 1), keys.items(0, 1)), (0, 2));
+    }
+
+    #[test]
+    fn of_what_goes_behind_a_flush_the_place_says_whether_it_was_flushed() {
+        let keys = FlashKeys::new(1).expect("memory");
+        (0..6).for_each(|block| keys.taken(at(1, 0, block), 0));
+        keys.flush(0, 6);
+        assert_eq!(keys.keys(0, 6), 0);
+        (6..9).for_each(|block| keys.taken(at(1, 0, block), 0));
+        assert_eq!(keys.keys(0, 9), 3);
+        keys.gone(at(1, 0, 7), 0, None);
+        assert_eq!(keys.keys(0, 8), 2, "one that was stored since");
+        keys.gone(at(1, 0, 2), 0, None);
+        assert_eq!(keys.keys(0, 7), 2, "one that was flushed");
+        keys.flush(0, 7);
+        assert_eq!(keys.keys(0, 7), 0);
+    }
+}

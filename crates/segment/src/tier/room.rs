@@ -1,0 +1,197 @@
+//! The room of a second tier beside the store's memory, and the creation of a store that has a second tier.
+//!
+//! ```text
+//!   TierGround::lay ──room──> the tier is made on it ──TierGround::store──> the store, with the tier
+//! ```
+//!
+//! The words and the chunks lie in the store's file, if it has one, between the segments' headers and the index: so
+//! they outlive the process together with the slots that name items there, cut at the same instant.
+//!
+//! A tier that has a room made by an earlier process reports what it found there ([`Tier::found`]). After a loss of
+//! power the room is one that no process has used, so no checkpoint syncs it ([`crate::durable::checkpoint`]).
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+use arena::Map;
+use base::clock::UnixMillis;
+
+use crate::background::Background;
+use crate::durable::file::{Ground, Held, IndexPlace, StoreFile};
+use crate::heap::config::{Geometry, StartError, StoreConfig};
+use crate::index::GROUP_SLOTS;
+use crate::layout::raw::{Array, TierChunk, Word64};
+use crate::store::Store;
+use crate::tier::{Tier, TierPlan};
+
+/// Words and chunks of a second tier.
+#[derive(Debug)]
+pub struct TierRoom {
+    words: Array<Word64>,
+    chunks: Vec<TierChunk>,
+    found: bool,
+    finds: bool,
+}
+
+/// Returns the bytes that the words of a plan take, in whole pages.
+fn words_bytes(words: usize) -> usize {
+    (words * size_of::<Word64>()).next_multiple_of(arena::PAGE_BYTES)
+}
+
+impl TierPlan {
+    /// Groups of the index of a store that is made for it.
+    pub(crate) fn groups(&self) -> usize {
+        (self.index_slots as usize).div_ceil(GROUP_SLOTS).max(1)
+    }
+
+    /// Returns the bytes of its room.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        assert!(self.chunk_bytes.is_multiple_of(arena::PAGE_BYTES), "chunks are whole pages: {self:?}");
+        (words_bytes(self.words) + self.chunks * self.chunk_bytes) as u64
+    }
+}
+
+impl TierRoom {
+    /// Returns room in maps that `map` gives, of so many bytes from a place of the room on.
+    fn of(plan: &TierPlan, found: bool, mut map: impl FnMut(u64, usize) -> io::Result<Map>) -> io::Result<Self> {
+        let front = words_bytes(plan.words);
+        let chunk = |number: usize| (front + number * plan.chunk_bytes) as u64;
+        Ok(Self {
+            words: Array::of_map(map(0, front)?, plan.words),
+            chunks: (0..plan.chunks)
+                .map(|number| map(chunk(number), plan.chunk_bytes).map(TierChunk::of_map))
+                .collect::<io::Result<_>>()?,
+            found,
+            finds: plan.finds,
+        })
+    }
+
+    /// Returns room in memory of the process, all zero.
+    ///
+    /// # Errors
+    /// When there is no address space.
+    pub fn private(plan: &TierPlan) -> io::Result<Self> {
+        Self::of(plan, false, |_, bytes| Map::reserve(bytes, false))
+    }
+
+    /// Returns room in a file, from `at` on. Where the machine has lost its power, nothing is left of what was there:
+    /// each of its pages is of another instant. Nor where the slots are gone that said what was named, and nothing else
+    /// does.
+    pub(crate) fn in_file(plan: &TierPlan, held: &Held, at: u64) -> io::Result<Self> {
+        let is_of_use = held.lost.is_none() && (plan.finds || !held.index_anew);
+        if !is_of_use && held.file.is_view() {
+            return Self::private(plan);
+        }
+        let map = |from, bytes| Map::of_file(&held.file, at + from, bytes, false);
+        if held.left.is_some() && !is_of_use {
+            let words = map(0, words_bytes(plan.words))?;
+            words.release(0, words.bytes())?;
+            words.allocate(0, words.bytes())?;
+        }
+        Self::of(plan, held.left.is_some() && is_of_use, map)
+    }
+
+    /// Returns the chunks, which are given out once.
+    pub fn take_chunks(&mut self) -> Vec<TierChunk> {
+        std::mem::take(&mut self.chunks)
+    }
+
+    /// Returns true if an earlier process has left it: else its words are zero.
+    pub fn is_found(&self) -> bool {
+        self.found
+    }
+
+    /// Returns true if the tier finds its items again: see [`TierPlan::finds`].
+    pub fn finds(&self) -> bool {
+        self.finds
+    }
+
+    /// Returns the word at `number`.
+    pub fn load(&self, number: usize) -> u64 {
+        self.words.at(number).load(Acquire)
+    }
+
+    /// Stores a word: who sees it sees what was stored before.
+    pub fn store(&self, number: usize, value: u64) {
+        self.words.at(number).store(value, Release);
+    }
+
+    /// Sets bits of a word that others change at the same time.
+    pub fn set_bits(&self, number: usize, bits: u64) {
+        let _ = self.words.at(number).fetch_or(bits, AcqRel);
+    }
+
+    /// Changes a word that others change at the same time.
+    pub fn change(&self, number: usize, to: impl Fn(u64) -> u64) {
+        let word = self.words.at(number);
+        let mut from = word.load(Acquire);
+        while let Err(other) = word.compare_exchange(from, to(from), AcqRel) {
+            from = other;
+        }
+    }
+}
+
+/// A store that is complete except for its second tier.
+#[derive(Debug)]
+pub struct TierGround {
+    config: StoreConfig,
+    geometry: Geometry,
+    ground: Ground,
+    held: Option<Held>,
+    room: Option<TierRoom>,
+    regions: usize,
+}
+
+impl TierGround {
+    /// Returns the ground of a store with an index of one size, which a resize leaves alone: in a file, as it was left
+    /// or new, or in memory of the process.
+    ///
+    /// # Errors
+    /// As for a store without a tier; and for a file that was made beside another tier, or none.
+    pub fn lay(
+        config: &StoreConfig,
+        file: Option<&StoreFile>,
+        plan: &TierPlan,
+        now: UnixMillis,
+    ) -> Result<Self, StartError> {
+        let Some(file) = file else {
+            let geometry = Geometry::with_index(config, plan.groups(), 0)?;
+            let count = geometry.segments_for(config.memory_bytes, plan.groups());
+            let ground = Ground::private(&geometry, count, config.huge_pages).map_err(StartError::Map)?;
+            let room = TierRoom::private(plan).map_err(StartError::Map)?;
+            return Ok(Self {
+                config: config.clone(),
+                geometry,
+                ground,
+                held: None,
+                room: Some(room),
+                regions: plan.regions,
+            });
+        };
+        assert!(plan.finds == (file.index == IndexPlace::Dram), "{plan:?} beside an index in {:?}", file.index);
+        let (geometry, ground, held) = crate::durable::file::lay(config, file, Some(plan), now)?;
+        let config = StoreConfig { hash_seed: held.block.hash_seed, memory_bytes_max: 0, ..config.clone() };
+        let room = crate::durable::file::tier_room(&geometry, &held, plan)
+            .map_err(|error| StartError::File { path: held.file.path().to_owned(), fault: error.into() })?;
+        Ok(Self { config, geometry, ground, held: Some(held), room: Some(room), regions: plan.regions })
+    }
+
+    /// Returns the room to create the tier on; it is given out once.
+    pub fn take_room(&mut self) -> TierRoom {
+        self.room.take().expect("the room is given out once")
+    }
+
+    /// Returns true if the machine lost its power: what the tier had is gone.
+    pub fn is_lost(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.lost.is_some())
+    }
+
+    /// Returns the store, and the handle that does its background work.
+    ///
+    /// # Errors
+    /// When what an earlier process left does not hold together.
+    pub fn store(self, tier: Arc<dyn Tier>, now: UnixMillis) -> Result<(Arc<Store>, Background), StartError> {
+        Store::on(&self.config, self.geometry, self.ground, self.held, Some((tier, self.regions)), now)
+    }
+}

@@ -1,0 +1,600 @@
+//! Items on a second tier, as a lane meets them.
+//!
+//! ```text
+//!   plain read     not in memory, a slot on flash has the tag ──> asked for, the request parks
+//!                  ──> here: its key is compared, its slot looked at again ──> answered from the read's buffer
+//!   all others     the same, but once it is here it goes back into memory, and the request finds it there
+//! ```
+//!
+//! - The slot decides: what was read is the key's item if, when it is used, a slot of the key still names its address.
+//! - A change that depends on what is there looks under the lock whether a slot on flash may be the key's; if so, and
+//!   it is not known to be another's, it parks and the item is brought back. A `set` needs not know: it takes the
+//!   place of every slot on flash with the key's tag, which now and then is another key's.
+//! - An item keeps on flash the sequence of the segment that it left, with which flushes are compared, its end and its
+//!   CAS token if a client knows it.
+//! - If the index does not outlive the process, the tier receives first what a slot is about to say ([`Tier::kill`]).
+
+use std::cell::RefCell;
+
+use base::clock::UnixMillis;
+
+use crate::core::counters::Counters;
+use crate::core::lane::Turn;
+use crate::core::op::{Expire, Value};
+use crate::durable::moving::BY_BACKGROUND;
+use crate::index::{Hash, Locked};
+use crate::items::draft::{Content, Draft, Plan};
+use crate::items::write::Snap;
+use crate::layout::header::Queue;
+use crate::layout::item::{Kind, Layout, META_STALE, META_WON, NUM};
+use crate::layout::key::Key;
+use crate::layout::raw::Word64;
+use crate::layout::slot::Slot;
+use crate::store::{Seen, Store};
+use crate::tier::by_hash::Sought;
+use crate::tier::staging::{Awaited, Known, Staging};
+use crate::tier::{FlashAddress, Found, Kept, Parts, ReadBy, Tier, TierItem, TierRead};
+
+/// Reads from flash that make an item one in memory again.
+const BACK_FREQ: u64 = 2;
+
+/// A value that was read from flash. Give it back to [`Turn::flash_served`] or [`Turn::flash_kept`].
+#[derive(Debug)]
+pub struct FlashHit {
+    read: TierRead,
+    often: bool,
+}
+
+/// The state of a key that is not in memory.
+#[derive(Debug)]
+pub enum FromFlash {
+    /// Nowhere.
+    Nowhere,
+    /// On its way: park, and ask again in a later turn.
+    Coming,
+    /// Here.
+    Here(FlashHit),
+}
+
+impl FlashHit {
+    fn parts(&self) -> &Parts {
+        let Found::Item(parts) = &self.read.found else { unreachable!("a hit is an item") };
+        parts
+    }
+
+    /// Returns the value's bytes.
+    pub fn value(&self) -> Value<'_> {
+        value_of(&self.read, self.parts())
+    }
+
+    /// Returns the flags that the client stored with the value.
+    pub fn client_flags(&self) -> u32 {
+        self.parts().client_flags
+    }
+}
+
+pub(crate) fn value_of<'r>(read: &'r TierRead, parts: &Parts) -> Value<'r> {
+    let bytes = &read.buffer[parts.value.clone()];
+    match parts.kept {
+        Kept::Bytes => Value::Bytes(bytes),
+        Kept::Number => Value::Integer(number(bytes)),
+        Kept::Typed => {
+            bytes.split_first().map_or(Value::Bytes(bytes), |(kind, bytes)| Value::Typed { kind: *kind, bytes })
+        }
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_le_bytes)
+}
+
+/// State that a lane holds for its reads; empty without a second tier.
+#[derive(Debug, Default)]
+pub(crate) struct Reads(Option<RefCell<Staging>>);
+
+impl Reads {
+    pub(crate) fn new(store: &Store) -> Self {
+        let bytes = store.geometry.item_whole_max.min(64 << 10) + (8 << 10);
+        Self(store.tier.as_ref().map(|_| RefCell::new(Staging::new(bytes))))
+    }
+
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Staging) -> T) -> T {
+        act(&mut self.0.as_ref().expect("a store with a second tier").borrow_mut())
+    }
+}
+
+/// The result of moving an item to the second tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demoted {
+    /// It is there, or was not there any more.
+    Gone,
+    /// Its lock could not be taken, or it changed.
+    Busy,
+    /// It is not taken.
+    Refused,
+}
+
+/// The place of a key.
+pub(crate) enum Located {
+    /// In memory, where it lives or has ended.
+    Memory {
+        lives: bool,
+    },
+    Nowhere,
+    Coming,
+    Here(FlashAddress, Slot),
+}
+
+impl Store {
+    pub(crate) fn tier(&self) -> &dyn Tier {
+        self.tier.as_deref().expect("a slot on flash is there only with a second tier")
+    }
+
+    /// Records that an item on flash has lost its slot. It is of that namespace, as far as is known: the namespace of
+    /// an item that is stored over is unknown. `lived`: it was not flushed before, if that is known.
+    pub(crate) fn release(&self, counters: &Counters, slot: Slot, namespace: u8, lived: Option<bool>) {
+        // Without a tier, damage to a memory file has made the slot.
+        let Some(tier) = self.tier.as_deref() else { return };
+        counters.note_flash_removed(namespace);
+        self.flash_keys.gone(slot.flash_address(), namespace, lived);
+        tier.release(slot.flash_address());
+    }
+
+    /// Counts items of an earlier process on flash for that namespace: their own namespace is unknown.
+    pub(crate) fn flash_found(&self, counters: &Counters, namespace: u8, items: u64) {
+        counters.note_flash_taken(namespace, items);
+        self.flash_keys.found(namespace, items);
+    }
+
+    /// Records that a namespace's items on flash were flushed. The caller holds the slice gate.
+    pub(crate) fn note_flash_flushed(&self, namespace: u8) {
+        if self.tier.is_some() {
+            self.flash_keys.flush(namespace, self.space_totals(namespace).flash_counted());
+        }
+    }
+
+    /// Reports that an item on flash is about to lose its slot.
+    #[inline(always)]
+    pub(crate) fn dies_on_flash(&self, slot: Slot) {
+        if self.finds {
+            self.tier().kill(slot.flash_address(), slot.tag());
+        }
+    }
+
+    /// Reports that an item that lived in memory or elsewhere, and is dead there, goes on at this place on flash.
+    pub(crate) fn lives_on_flash(&self, at: FlashAddress) {
+        if self.finds {
+            self.tier().name(at);
+        }
+    }
+
+    /// Clears the slot of an item on flash that is of no use. Returns false if there is none, or if the lock cannot be
+    /// taken and the slot stays for now.
+    pub(crate) fn clear_flash(&self, counters: &Counters, namespace: u8, hash: Hash, at: FlashAddress) -> bool {
+        let Some(locked) = self.index.lock(hash) else { return false };
+        let Some((word, slot)) = locked.find_flash(at) else { return false };
+        self.dies_on_flash(slot);
+        locked.replace(word, slot, Slot::EMPTY, false);
+        self.release(counters, slot, namespace, None);
+        true
+    }
+
+    /// Puts a new item in the place of what may be the key's on flash: something may.
+    pub(crate) fn publish_over_flash(&self, locked: &Locked<'_>, counters: &Counters, namespace: u8, slot: Slot) {
+        let mut first = true;
+        for (word, old) in locked.on_flash() {
+            if std::mem::take(&mut first) {
+                locked.replace(word, old, slot, false);
+            } else {
+                locked.clear_behind(word);
+            }
+            self.release(counters, old, namespace, None);
+        }
+    }
+
+    /// Returns the form of an item that the tier stores, if the tier can hold it: the item is whole and no client has
+    /// to refill it.
+    pub(crate) fn tier_item<'s>(
+        &'s self,
+        key: &Key<'s>,
+        seen: &Seen<'_>,
+        number: &'s mut [u8; 8],
+    ) -> Option<TierItem<'s>> {
+        let (heap, layout, address) = (&self.segments.heap, &seen.layout, seen.address);
+        let leased = self.meta(seen).is_some_and(|meta| meta & (META_STALE | META_WON) != 0);
+        let whole = match layout.kind() {
+            Kind::Plain => true,
+            Kind::Typed => layout.has(NUM) || crate::values::parts::Head::of(layout.value(heap, address)).is_none(),
+            Kind::Head | Kind::Piece => false,
+        };
+        if leased || !whole || key.piece {
+            return None;
+        }
+        let snap = Snap::of(self, seen);
+        let (kept, value) = if layout.has(NUM) {
+            *number = snap.number().to_le_bytes();
+            (Kept::Number, &number[..])
+        } else {
+            let kept = if layout.is(Kind::Typed) { Kept::Typed } else { Kept::Bytes };
+            (kept, layout.value(heap, address))
+        };
+        let header = self.segments.header_of(address);
+        Some(TierItem {
+            hash: key.hash.0,
+            namespace: key.namespace,
+            key: key.bytes,
+            kept,
+            value,
+            client_flags: layout.client_flags(heap, address),
+            expire_at: match self.expire(seen) {
+                Expire::Never => None,
+                Expire::At(at) => Some(at),
+            },
+            token: self.known_token(layout, &snap),
+            sequence: header.sequence(),
+            class: header.class(),
+            // What is in the main queue got there by a read, or by its ghost.
+            is_read: seen.slot.freq() > 0 || header.queue() == Queue::Main,
+        })
+    }
+
+    /// Moves an item from memory to the second tier.
+    pub(crate) fn demote(&self, counters: &Counters, key: &Key<'_>, seen: &Seen<'_>, now: UnixMillis) -> Demoted {
+        let snap = Snap::of(self, seen);
+        let mut digits = [0; 8];
+        let Some(item) = self.tier_item(key, seen, &mut digits) else { return Demoted::Refused };
+        let Some(at) = self.tier().offer(&item) else { return Demoted::Refused };
+        let Some(locked) = self.index.lock(key.hash) else {
+            self.tier().release(at);
+            return Demoted::Busy;
+        };
+        let there = self.live(self.find_locked(&locked, key), now);
+        match there.filter(|there| there.address == seen.address && Snap::of(self, there).same(&snap)) {
+            // By their slots, two items of one block with one tag would be indistinguishable.
+            Some(there) if locked.find_flash(at).is_none() => {
+                let slot = Slot::flash(key.hash.tag(), 0, at);
+                if self.begin_move(BY_BACKGROUND, there.address, slot) {
+                    self.lives_on_flash(at);
+                    self.dies_first(there.address);
+                    self.end_move(BY_BACKGROUND);
+                } else {
+                    self.dies_first(there.address);
+                    self.lives_on_flash(at);
+                }
+                self.flash_keys.taken(at, key.namespace);
+                locked.replace(there.word, there.slot, slot, false);
+                counters.note_flash_taken(key.namespace, 1);
+                // A head in parts is not taken, so nothing is left of it.
+                let orphan = self.kill(counters, there.address, &there.layout);
+                debug_assert!(orphan.is_none(), "only whole items are taken");
+                Demoted::Gone
+            }
+            Some(_) => {
+                self.tier().release(at);
+                Demoted::Refused
+            }
+            None => {
+                self.tier().release(at);
+                // It changed, ended or went: the walk looks at it once more.
+                let there = self.find_locked(&locked, key).is_some_and(|there| there.address == seen.address);
+                if there { Demoted::Busy } else { Demoted::Gone }
+            }
+        }
+    }
+
+    fn known_token(&self, layout: &Layout, snap: &Snap) -> Option<u64> {
+        layout.has(crate::layout::item::CAS_TAKEN | crate::layout::item::CAS_FIELD).then(|| snap.token())
+    }
+}
+
+impl<'l> Turn<'l> {
+    /// Returns true if the store has a second tier.
+    #[inline(always)]
+    pub fn is_tiered(&self) -> bool {
+        self.tiered
+    }
+
+    /// Begins a request, which waits for no read yet.
+    #[inline(always)]
+    pub fn begin_request(&self) {
+        if self.tiered {
+            self.own.reads.with(Staging::begin_request);
+        }
+    }
+
+    /// Returns the read of flash that the request waits for which could not be answered; `None`: for something else.
+    #[cold]
+    pub fn awaited(&self) -> Option<Awaited> {
+        if self.tiered { self.own.reads.with(Staging::awaited) } else { None }
+    }
+
+    /// Locates the key, and requests reads for what is not known. `back`: the item is to be brought back to memory.
+    pub(crate) fn locate(&self, sought: Sought<'_>, back: bool) -> Located {
+        let store = self.store;
+        loop {
+            let mut on_flash = None;
+            let in_memory = store.index.find_tiered(sought.hash(), |word, slot| {
+                if slot.is_item() {
+                    return sought.seen_at(store, word, slot).map(|seen| store.ended(&seen, self.now).is_none());
+                }
+                if on_flash.is_none() && self.known(sought, slot.flash_address(), back) != Known::Other {
+                    on_flash = Some(slot);
+                }
+                None
+            });
+            match (in_memory, on_flash) {
+                (Some(lives), _) => return Located::Memory { lives },
+                (None, None) => return Located::Nowhere,
+                (None, Some(slot)) => {
+                    if let Some(located) = self.look_at(sought, slot, back) {
+                        return located;
+                    }
+                }
+            }
+        }
+    }
+
+    fn known(&self, sought: Sought<'_>, at: FlashAddress, back: bool) -> Known {
+        self.own.reads.with(|reads| reads.known(sought.hash().0, at, back))
+    }
+
+    /// `None`: that slot is of no use to the key, and what else there is has to be looked at.
+    fn look_at(&self, sought: Sought<'_>, slot: Slot, back: bool) -> Option<Located> {
+        let (at, hash) = (slot.flash_address(), sought.hash().0);
+        let (reads, walk) = (&self.own.reads, matches!(sought, Sought::Hash(..)));
+        match self.known(sought, at, back) {
+            Known::Asked => {
+                reads.with(|reads| reads.waits_for(hash));
+                Some(Located::Coming)
+            }
+            Known::Other => None,
+            Known::Nothing => {
+                let (tier, lane) = (self.store.tier(), self.own.id);
+                reads.with(|reads| match walk {
+                    true => reads.ask_for_walk(tier, lane, hash, at, ReadBy::Key),
+                    false => reads.ask(tier, lane, hash, at, back),
+                });
+                Some(Located::Coming)
+            }
+            Known::Failed => {
+                self.counters().flash_failed.add(1);
+                self.drop_read(sought, at);
+                None
+            }
+            Known::Here => {
+                let read = reads.with(|reads| reads.take(hash, at)).expect("it is here");
+                let Found::Item(parts) = &read.found else { unreachable!("it is an item") };
+                match (sought.is(&read, parts), self.is_ended(parts)) {
+                    (false, _) => {
+                        let other = TierRead { found: Found::Other, ..read };
+                        reads.with(|reads| reads.put_back(other, false, walk));
+                        None
+                    }
+                    (true, true) => {
+                        reads.with(|reads| reads.recycle(read));
+                        self.drop_read(sought, at);
+                        Some(Located::Nowhere)
+                    }
+                    (true, false) => {
+                        reads.with(|reads| reads.put_back(read, back, walk));
+                        Some(Located::Here(at, slot))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns true if an item on flash has had its time, or was flushed.
+    pub(crate) fn is_ended(&self, parts: &Parts) -> bool {
+        parts.expire_at.is_some_and(|end| end <= self.now)
+            || parts.sequence < self.store.flushed_before(parts.namespace)
+    }
+
+    /// Discards a read that is of no use to any request.
+    fn drop_read(&self, sought: Sought<'_>, at: FlashAddress) {
+        self.own.reads.with(|reads| reads.forget(sought.hash().0, at));
+        self.store.clear_flash(self.counters(), sought.namespace(), sought.hash(), at);
+    }
+
+    /// Returns the value of a key that a plain read did not find in memory.
+    #[cold]
+    pub fn from_flash(&self, key: &Key<'_>) -> FromFlash {
+        if key.piece {
+            return FromFlash::Nowhere;
+        }
+        match self.locate(Sought::Key(key), false) {
+            Located::Nowhere | Located::Memory { lives: false } => FromFlash::Nowhere,
+            // It came back meanwhile: the read that finds it is the next one.
+            Located::Memory { lives: true } | Located::Coming => FromFlash::Coming,
+            Located::Here(at, slot) => {
+                let read = self.own.reads.with(|reads| reads.take(key.hash.0, at)).expect("it is here");
+                FromFlash::Here(FlashHit { read, often: slot.freq() + 1 >= BACK_FREQ })
+            }
+        }
+    }
+
+    /// Puts a value from flash back because the reply has no room for it yet. With `back`, the reply comes from memory
+    /// instead.
+    pub fn flash_kept(&self, hit: FlashHit, back: bool) {
+        self.own.reads.with(|reads| reads.put_back(hit.read, back, false));
+    }
+
+    /// Counts a value that was served from flash. An item that is read often goes back to memory.
+    pub fn flash_served(&mut self, key: &Key<'_>, hit: FlashHit) {
+        self.counters().flash_hits.add(1);
+        let at = hit.read.at;
+        if hit.often {
+            let read = self.bring_back(hit.read);
+            return self.own.reads.with(|reads| reads.recycle(read.unwrap_or_else(|read| read)));
+        }
+        self.store.index.find_tiered(key.hash, |word, slot| {
+            let same = slot.is_flash() && slot.flash_address() == at;
+            same.then(|| crate::index::bump(word, slot))
+        });
+        self.own.reads.with(|reads| reads.recycle(hit.read));
+    }
+
+    /// Requests a read of the key from flash, if it is there, for a plain read that comes next.
+    #[cold]
+    pub fn ask_flash(&self, key: &Key<'_>) {
+        let _ = self.locate(Sought::Key(key), false);
+    }
+
+    /// Returns true if the key is on flash, from where it is asked for: what needs it in memory parks.
+    #[inline(always)]
+    pub fn is_on_flash(&self, key: &Key<'_>) -> bool {
+        self.tiered && self.awaits_flash(key)
+    }
+
+    /// Returns true if an operation on the key has to wait until the item is in memory, or known to be nowhere.
+    #[cold]
+    pub(crate) fn awaits_flash(&self, key: &Key<'_>) -> bool {
+        self.tiered && !key.piece && matches!(self.locate(Sought::Key(key), true), Located::Coming | Located::Here(..))
+    }
+
+    /// Returns true if the key has no item that lives, neither in memory nor on flash.
+    #[cold]
+    pub(crate) fn is_nowhere(&self, key: &Key<'_>) -> bool {
+        key.piece || matches!(self.locate(Sought::Key(key), true), Located::Nowhere | Located::Memory { lives: false })
+    }
+
+    /// True if the key has an item although a look-up in memory missed it: the item is on flash, or moved between
+    /// memory and flash meanwhile. Call it after the look-up, never before. A read of the item is requested, and the
+    /// caller parks.
+    #[inline(always)]
+    pub fn is_elsewhere(&self, key: &Key<'_>) -> bool {
+        self.tiered && !self.is_nowhere(key)
+    }
+
+    /// Notes that a look-up missed a key in memory.
+    #[cold]
+    pub(crate) fn note_missing(&self, key: &Key<'_>) {
+        if !self.is_nowhere(key) {
+            self.unsettled.set(true);
+        }
+    }
+
+    /// True if a key that [`Turn::get`] or [`Turn::peek`] missed since the last call is [`Turn::is_elsewhere`]. If so,
+    /// a result that depends on that miss may be wrong.
+    #[inline(always)]
+    pub fn takes_unsettled(&self) -> bool {
+        self.tiered && self.unsettled.replace(false)
+    }
+
+    /// Returns true if a slot on flash may be the key's. The caller holds the key's lock, so nothing comes in between.
+    #[cold]
+    pub(crate) fn may_be_on_flash(&self, locked: &Locked<'l>, key: &Key<'_>) -> bool {
+        if key.piece || self.store.find_locked(locked, key).is_some() {
+            return false;
+        }
+        let unknown = |slot: Slot| self.known(Sought::Key(key), slot.flash_address(), true) != Known::Other;
+        locked.on_flash().any(|(_, slot)| unknown(slot))
+    }
+
+    /// Takes in what the tier has read, and brings back what is wanted in memory.
+    #[cold]
+    pub(crate) fn settle_reads(&mut self) {
+        let (lane, tier) = (self.own.id, self.store.tier());
+        self.own.reads.with(|reads| reads.collect(tier, lane));
+        let mut from = 0;
+        while let Some(place) = self.own.reads.with(|reads| reads.wanted_back(from)) {
+            let read = self.own.reads.with(|reads| reads.lift(place));
+            match self.bring_back(read) {
+                // Its entry goes with it, and the next one stands in its place.
+                Ok(read) => self.own.reads.with(|reads| {
+                    let (hash, at) = (read.hash, read.at);
+                    reads.put_down(read);
+                    reads.forget(hash, at);
+                }),
+                Err(read) => {
+                    self.own.reads.with(|reads| reads.put_down(read));
+                    from = place + 1;
+                }
+            }
+        }
+    }
+
+    /// Makes an item in memory of one that was read, if its slot still names what was read. `Err`: not now, or another
+    /// key's.
+    fn bring_back(&mut self, read: TierRead) -> Result<TierRead, TierRead> {
+        let store = self.store;
+        let Found::Item(parts) = &read.found else { return Ok(read) };
+        let namespace = crate::Namespace(parts.namespace);
+        let key = store.hasher.key(namespace, &read.buffer[parts.key.clone()]);
+        let flushed = || parts.sequence < store.flushed_before(parts.namespace);
+        let ended = self.is_ended(parts);
+        if key.hash.0 != read.hash {
+            return Err(TierRead { found: Found::Other, ..read });
+        }
+        if ended {
+            store.clear_flash(self.counters(), key.namespace, key.hash, read.at);
+            return Ok(read);
+        }
+        let plan = plan_of(&read, parts);
+        let Ok(draft) = store.draft(&mut self.own.open, &key, &plan, self.now) else { return Err(read) };
+        let Some(locked) = store.index.lock(key.hash) else {
+            self.own.open.give_back(store, draft.reserved);
+            return Err(read);
+        };
+        match locked.find_flash(read.at).filter(|_| !flushed()) {
+            Some((word, slot)) => {
+                store.publish_at(&locked, (self.counters(), self.own.id), &key, &draft, word, slot);
+                self.counters().flash_back.add(1);
+            }
+            None => {
+                drop(locked);
+                self.own.open.give_back(store, draft.reserved);
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// Returns the item in memory that an item on flash becomes.
+fn plan_of<'r>(read: &'r TierRead, parts: &Parts) -> Plan<'r> {
+    let bytes = &read.buffer[parts.value.clone()];
+    Plan {
+        kind: if parts.kept == Kept::Typed { Kind::Typed } else { Kind::Plain },
+        content: if parts.kept == Kept::Number { Content::Number(number(bytes)) } else { Content::Bytes(bytes, &[]) },
+        client_flags: parts.client_flags,
+        expire: parts.expire_at.map_or(Expire::Never, Expire::At),
+        token: parts.token,
+        taken: parts.token.is_some(),
+        meta: None,
+        queue: Queue::Small,
+    }
+}
+
+impl Store {
+    /// Makes the draft the item of the slot in `word`, which names it on flash.
+    fn publish_at(
+        &self,
+        locked: &Locked<'_>,
+        (counters, lane): (&Counters, usize),
+        key: &Key<'_>,
+        draft: &Draft,
+        word: &Word64,
+        slot: Slot,
+    ) {
+        let to = self.count_draft(counters, key, draft);
+        if self.begin_move(lane, draft.address(), slot) {
+            self.undead(draft);
+            self.dies_on_flash(slot);
+            self.end_move(lane);
+        } else {
+            self.dies_on_flash(slot);
+            // Before its slot: what has one and is dead was being stored over others (`Index::clear_stored_over`).
+            self.undead(draft);
+        }
+        locked.replace(word, slot, to, true);
+        self.release(counters, slot, key.namespace, Some(true));
+    }
+}
+
+impl Store {
+    /// Counts the slots that name items on flash by a walk over all slots, for checks of the running count.
+    pub fn flash_slots(&self) -> u64 {
+        let slots = (0..self.index.groups()).flat_map(|group| self.index.group_words(group));
+        slots.filter(|(_, slot)| slot.is_flash()).count() as u64
+    }
+}

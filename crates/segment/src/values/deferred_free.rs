@@ -1,0 +1,248 @@
+//! Values that have lost their head: their pieces or parts go, many of them a few at a time.
+//!
+//! ```text
+//!   a head ends ──> a grave ──the first few at once──> nothing is left        most values
+//!                      └──the others──> the queue ──> the background, a few a slice
+//! ```
+//!
+//! - A thread that ends a head does a bounded number of steps, whatever the value's length. If the queue is full, it
+//!   does all.
+//! - A grave names objects and parts by numbers that are never used again, so nothing that is stored later is taken for
+//!   what is to go, and it may be gone already.
+//! - What is in the queue when a server ends lies in memory that ends with it; in a memory file it is evicted in time.
+//!
+//! Bounds: see [`QUEUE_BYTES_MAX`].
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::background::Background;
+use crate::core::counters::Counters;
+use crate::items::draft::Orphan;
+use crate::layout::key::Key;
+use crate::layout::raw::{Mutex, MutexGuard};
+use crate::layout::slot::Slot;
+use crate::store::Store;
+use crate::values::parts::{ANCHOR, Head, entries, entry_at};
+
+/// Pieces and parts that go at once.
+const AT_ONCE: usize = 32;
+/// Number of tries to pass a lock that is held, if the queue is full.
+const LOCK_TRIES: usize = 1000;
+/// Number of pieces or parts that a slice of the background removes.
+const A_SLICE: usize = 256;
+/// Most memory that the queue takes, in bytes: the parts of some 50,000,000 fields of hashes.
+pub(crate) const QUEUE_BYTES_MAX: u64 = 8 << 20;
+
+/// The rest of one value.
+#[derive(Debug)]
+pub(crate) struct Grave {
+    namespace: u8,
+    object: u64,
+    left: Left,
+}
+
+#[derive(Debug)]
+enum Left {
+    /// Pieces from `next` to `end`.
+    Pieces { next: u32, end: u32 },
+    /// The parts that the head named, from `next` on, or pages of parts. Of the next page, the first `within` parts are
+    /// gone.
+    Parts { paged: bool, root: Vec<u64>, next: usize, within: usize },
+    /// Parts of a value that goes on without them.
+    Loose { parts: Vec<u64> },
+}
+
+/// Those that wait for the background.
+#[derive(Debug, Default)]
+pub(crate) struct Graves {
+    queue: Mutex<Queue>,
+    /// Bytes that they take.
+    bytes: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    graves: VecDeque<Grave>,
+    /// Objects that they belong to.
+    objects: HashSet<u64>,
+}
+
+impl Grave {
+    pub(crate) fn of(store: &Store, orphan: Orphan) -> Self {
+        match orphan {
+            Orphan::Pieces { namespace, large } => {
+                let left = Left::Pieces { next: 0, end: store.piece_count(large.bytes) };
+                Self { namespace, object: large.object, left }
+            }
+            Orphan::Parts { namespace, address, bytes } => {
+                let head = Head::of(store.segments.heap.bytes(address, bytes)).expect("it was looked at");
+                let root = entries(head.root).collect();
+                let left = Left::Parts { paged: head.levels > 1, root, next: 0, within: 0 };
+                Self { namespace, object: head.object, left }
+            }
+        }
+    }
+
+    /// Returns a grave of parts that were written and that no head ever named.
+    pub(crate) fn of_parts(namespace: u8, object: u64, paged: bool, root: Vec<u64>) -> Self {
+        Self { namespace, object, left: Left::Parts { paged, root, next: 0, within: 0 } }
+    }
+
+    /// Returns a grave of parts that the head of their object does not name any more.
+    pub(crate) fn of_loose(namespace: u8, object: u64, parts: Vec<u64>) -> Self {
+        Self { namespace, object, left: Left::Loose { parts } }
+    }
+
+    /// Returns the object of which nothing is to be left.
+    fn ends(&self) -> Option<u64> {
+        (!matches!(self.left, Left::Loose { .. })).then_some(self.object)
+    }
+
+    fn bytes(&self) -> u64 {
+        let parts = match &self.left {
+            Left::Pieces { .. } => 0,
+            Left::Parts { root, .. } => root.len(),
+            Left::Loose { parts } => parts.capacity(),
+        };
+        // Its object is in a set, too.
+        (size_of::<Self>() + (parts + 3) * size_of::<u64>()) as u64
+    }
+
+    /// Removes what comes next, up to `most`. Returns true if nothing is left, and false also if a lock could not be
+    /// taken.
+    fn dig(&mut self, store: &Store, counters: &Counters, most: usize) -> bool {
+        let (namespace, object) = (self.namespace, self.object);
+        for _ in 0..most {
+            match &mut self.left {
+                Left::Pieces { next, end } if next == end => return true,
+                Left::Pieces { next, .. } => {
+                    if store.remove_piece(counters, namespace, object, *next).is_none() {
+                        return false;
+                    }
+                    *next += 1;
+                }
+                Left::Parts { root, next, .. } if *next == root.len() => {
+                    return store.remove_part(counters, namespace, object, ANCHOR).is_some();
+                }
+                Left::Parts { paged, root, next, within } => {
+                    let page = if *paged { store.part_bytes(namespace, object, root[*next]) } else { None };
+                    let of_page = page.and_then(|page| entry_at(page, *within));
+                    if store.remove_part(counters, namespace, object, of_page.unwrap_or(root[*next])).is_none() {
+                        return false;
+                    }
+                    (*next, *within) = if of_page.is_some() { (*next, *within + 1) } else { (*next + 1, 0) };
+                }
+                Left::Loose { parts } => {
+                    let Some(part) = parts.last() else { return true };
+                    if store.remove_part(counters, namespace, object, *part).is_none() {
+                        return false;
+                    }
+                    parts.pop();
+                }
+            }
+        }
+        false
+    }
+}
+
+impl Graves {
+    /// Puts one into the queue, or gives it back where that is full.
+    fn push(&self, grave: Grave) -> Result<(), Grave> {
+        if !self.reserve(&grave) {
+            return Err(grave);
+        }
+        self.push_reserved(grave);
+        Ok(())
+    }
+
+    /// Reserves room in the queue for a grave that is to come. Returns false if the queue is full. From here on it
+    /// waits.
+    pub(crate) fn reserve(&self, grave: &Grave) -> bool {
+        let bytes = grave.bytes();
+        if self.bytes.fetch_add(bytes, Relaxed) + bytes > QUEUE_BYTES_MAX {
+            self.bytes.fetch_sub(bytes, Relaxed);
+            return false;
+        }
+        self.lock().objects.extend(grave.ends());
+        true
+    }
+
+    /// Puts one into the queue for which there is room.
+    pub(crate) fn push_reserved(&self, grave: Grave) {
+        self.lock().graves.push_back(grave);
+    }
+
+    fn pop(&self) -> Option<Grave> {
+        if self.bytes.load(Relaxed) == 0 {
+            return None;
+        }
+        let mut queue = self.lock();
+        let grave = queue.graves.pop_front()?;
+        grave.ends().map(|object| queue.objects.remove(&object));
+        self.bytes.fetch_sub(grave.bytes(), Relaxed);
+        Some(grave)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Store {
+    /// Removes the pieces or parts of a value that has lost its head.
+    pub(crate) fn bury(&self, counters: &Counters, orphan: Orphan) {
+        self.bury_grave(counters, Grave::of(self, orphan));
+    }
+
+    /// Removes the rest of a value, given as a grave.
+    pub(crate) fn bury_grave(&self, counters: &Counters, mut grave: Grave) {
+        if grave.dig(self, counters, AT_ONCE) {
+            return;
+        }
+        if let Err(mut grave) = self.graves.push(grave) {
+            // What lies behind a lock that cannot be taken stays until it is evicted: nothing names it.
+            (0..LOCK_TRIES).find(|_| grave.dig(self, counters, usize::MAX));
+        }
+        self.call_background();
+    }
+
+    /// Removes a piece or a part, if it is there. Returns `None` if its lock could not be taken.
+    pub(crate) fn remove_hidden(&self, counters: &Counters, key: &Key<'_>) -> Option<()> {
+        let locked = self.index.lock(key.hash)?;
+        if let Some(seen) = self.find_locked(&locked, key) {
+            self.unname(&locked, &seen, Slot::EMPTY);
+            self.kill(counters, seen.address, &seen.layout);
+        }
+        Some(())
+    }
+}
+
+impl Orphan {
+    /// Returns the object whose parts they are.
+    pub(crate) fn object(&self, store: &Store) -> Option<u64> {
+        match self {
+            Self::Pieces { large, .. } => Some(large.object),
+            Self::Parts { address, bytes, .. } => {
+                Head::of(store.segments.heap.bytes(*address, *bytes)).map(|head| head.object)
+            }
+        }
+    }
+}
+
+impl Background {
+    /// Returns true if the rest of an object waits in a grave.
+    pub(crate) fn will_dig(&self, store: &Store, object: u64) -> bool {
+        let waits = || store.graves.bytes.load(Relaxed) > 0 && store.graves.lock().objects.contains(&object);
+        self.digging.as_ref().is_some_and(|grave| grave.ends() == Some(object)) || waits()
+    }
+
+    /// Removes some of what waits in graves; true if there is more.
+    pub(crate) fn dig(&mut self, store: &Store) -> bool {
+        let Some(mut grave) = self.digging.take().or_else(|| store.graves.pop()) else { return false };
+        if !grave.dig(store, Self::counters(store), A_SLICE) {
+            self.digging = Some(grave);
+        }
+        true
+    }
+}

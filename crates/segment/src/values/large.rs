@@ -1,0 +1,615 @@
+//! Large values: an item longer than an eighth of a segment is kept as pieces.
+//!
+//! ```text
+//!   key  ->  head: object id 8 | bytes 8
+//!            hidden key (object id, 0)  ->  piece 0     every piece but the last is `piece_bytes` long
+//!            hidden key (object id, 1)  ->  piece 1
+//!            ...
+//! ```
+//!
+//! - Pieces are ordinary items, with the head's expiry; the head is written last, so a head that is found has had all
+//!   its pieces. Losing a piece (to eviction) loses the value: the next reader deletes the head.
+//! - An object id is never reused, so a piece can never be taken for one of another value.
+//! - What writes a whole large value in one turn (a put of one that is in memory, a join) first sees that there is
+//!   room for it, or parks and calls for that room ([`Store::call_for_room`]). Trying and taking back would free
+//!   nothing, and a tight store would park it for ever.
+//! - A reader pins the segments of the pieces: see [`crate::core::pin`].
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::core::counters::Counters;
+use crate::core::lane::Turn;
+use crate::core::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome, Value};
+use crate::core::pin::Pinned;
+use crate::items::draft::{Content, Orphan, Plan};
+use crate::items::write::put::{Body, Expect};
+use crate::items::write::touch::Alter;
+use crate::layout::header::Queue;
+use crate::layout::item::Kind;
+use crate::layout::key::Key;
+use crate::layout::slot::Slot;
+use crate::store::{Seen, Store, large_ref, large_value};
+use crate::values::unfinished::{JoinOf, SOURCES_MAX, earlier, outlasting, outlasts};
+
+/// A large value that is being written, piece by piece, over as many turns as it takes.
+///
+/// Give it to [`Turn::large_commit`] or [`Turn::large_abort`]; one that is dropped leaves its pieces to eviction.
+#[derive(Debug)]
+pub struct LargeWriter {
+    pub(crate) namespace: u8,
+    object: u64,
+    bytes: u64,
+    pub(crate) written: u64,
+    expire: Expire,
+}
+
+impl LargeWriter {
+    /// Returns the whole value's length, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns the expiry of its pieces.
+    pub(crate) fn expire(&self) -> Expire {
+        self.expire
+    }
+
+    /// Returns the number of bytes written.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Returns the value, all of whose pieces are written.
+    pub(crate) fn whole(&self) -> LargeRef {
+        assert!(self.written == self.bytes, "{} of {} bytes are written", self.written, self.bytes);
+        LargeRef { object: self.object, bytes: self.bytes }
+    }
+
+    /// Returns the hidden key of the next piece.
+    pub(crate) fn next_name(&self, store: &Store) -> [u8; 12] {
+        piece_name(self.object, (self.written / store.geometry.piece_bytes as u64) as u32)
+    }
+
+    /// Returns the next piece, as an item.
+    pub(crate) fn piece_plan<'v>(&self, content: Content<'v>) -> Plan<'v> {
+        Plan {
+            kind: Kind::Piece,
+            content,
+            client_flags: 0,
+            expire: self.expire,
+            token: None,
+            taken: false,
+            meta: None,
+            queue: Queue::Small,
+        }
+    }
+}
+
+/// The source of the bytes of a joined value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source<'v> {
+    Bytes(&'v [u8]),
+    /// So many bytes of zero.
+    Zeros(u64),
+    /// The bytes from `from` to `to` of the large value of the item that is there.
+    Item {
+        large: LargeRef,
+        from: u64,
+        to: u64,
+    },
+    /// A value that [`Turn::large_piece`] wrote, and that no item names.
+    Part(LargeRef),
+    /// The large value of another key's item.
+    Copied(LargeRef),
+}
+
+/// The progress of putting a joined value together.
+enum Fed {
+    All,
+    /// The item that is there has lost a piece.
+    ItemBroken(LargeRef),
+    /// The value that was to be joined to it has lost a piece.
+    PartLost,
+    /// The other key's item has lost a piece.
+    CopiedLost,
+    /// The turn's share is used up.
+    Paused,
+}
+
+impl Source<'_> {
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Zeros(bytes) => *bytes,
+            Self::Item { from, to, .. } => to - from,
+            Self::Part(large) | Self::Copied(large) => large.bytes,
+        }
+    }
+
+    /// Returns the source's length in bytes, and its identity: the object number of a large value, or the hash of bytes
+    /// (another request of the same client may have as many bytes).
+    fn identity(&self) -> (u64, u64) {
+        match self {
+            Self::Bytes(bytes) => (self.len(), xxhash_rust::xxh3::xxh3_64(bytes)),
+            Self::Zeros(_) => (self.len(), 0),
+            Self::Item { large, .. } | Self::Part(large) | Self::Copied(large) => (self.len(), large.object),
+        }
+    }
+
+    /// Returns the bytes from `from` to `to` of it, which is an item's value.
+    pub(crate) fn cut(self, from: u64, to: u64) -> Self {
+        match self {
+            Self::Bytes(bytes) => Self::Bytes(&bytes[from as usize..to as usize]),
+            Self::Item { large, from: begin, .. } => Self::Item { large, from: begin + from, to: begin + to },
+            Self::Zeros(_) | Self::Part(_) | Self::Copied(_) => unreachable!("an item's value is bytes or large"),
+        }
+    }
+}
+
+/// Returns the identity of the join of these sources. A large value never changes under its object's number; for a
+/// short value the item has to be the same.
+fn join_of(key: &Key<'_>, expire: Expire, expect: Option<Expect>, sources: &[Source<'_>]) -> JoinOf {
+    let mut of = [(0, 0); SOURCES_MAX];
+    for (of, source) in of.iter_mut().zip(sources) {
+        *of = source.identity();
+    }
+    let has_item = sources.iter().any(|source| matches!(source, Source::Item { .. }));
+    let there = expect.filter(|_| !has_item).and_then(|expect| expect.item());
+    JoinOf { namespace: key.namespace, hash: key.hash.0, expire, there, sources: of }
+}
+
+/// Source that zeros are copied from.
+static ZEROS: [u8; 4096] = [0; 4096];
+
+/// Bytes of the hidden key of a piece.
+pub(crate) const PIECE_NAME_BYTES: usize = 12;
+
+/// Returns the hidden key of a piece: `object id 8 | number 4`.
+fn piece_name(object: u64, number: u32) -> [u8; PIECE_NAME_BYTES] {
+    let mut name = [0; 12];
+    name[..8].copy_from_slice(&object.to_le_bytes());
+    name[8..].copy_from_slice(&number.to_le_bytes());
+    name
+}
+
+impl Store {
+    /// Returns whether the free segments hold a large value of so many bytes. If not, asks the background once to free
+    /// as many. Requests of two lanes at the same time are not added up: the later lane asks again.
+    fn call_for_room(&self, namespace: u8, bytes: u64) -> bool {
+        self.call_for_segments(namespace, self.segments_for(bytes))
+    }
+
+    /// Returns the number of segments that a large value of so many bytes takes.
+    pub(crate) fn segments_for(&self, bytes: u64) -> usize {
+        // One more for the open segment that it begins in, one for what does not fit at the ends of the others.
+        (bytes * 8).div_ceil(self.geometry.segment_bytes as u64 * 7) as usize + 2
+    }
+
+    pub(crate) fn piece_count(&self, bytes: u64) -> u32 {
+        bytes.div_ceil(self.geometry.piece_bytes as u64) as u32
+    }
+
+    /// Removes a piece, if it is there. Returns `None` if its lock could not be taken.
+    pub(crate) fn remove_piece(&self, counters: &Counters, namespace: u8, object: u64, number: u32) -> Option<()> {
+        let name = piece_name(object, number);
+        self.remove_hidden(counters, &self.hasher.piece(namespace, &name))
+    }
+}
+
+impl<'l> Turn<'l> {
+    /// Returns the longest value that is stored whole under this key, in bytes.
+    pub(crate) fn whole_max(&self, key: &Key<'_>) -> u64 {
+        self.whole_max_of(key.bytes.len())
+    }
+
+    /// Returns the longest value that is stored whole under a key of `key_bytes` bytes, in bytes.
+    pub(crate) fn whole_max_of(&self, key_bytes: usize) -> u64 {
+        (self.store.geometry.item_whole_max - ITEM_OVERHEAD - key_bytes) as u64
+    }
+
+    /// Returns the length above which values may be stored in pieces: give them to [`Turn::large_begin`] as they come
+    /// in.
+    pub fn large_threshold(&self) -> u64 {
+        self.store.geometry.value_whole_max as u64
+    }
+
+    /// Returns the exact length of every piece except the last, in bytes.
+    pub fn large_piece_max(&self) -> usize {
+        self.store.geometry.piece_bytes
+    }
+
+    /// Returns the number of bytes of the next piece.
+    pub(crate) fn piece_len(&self, writer: &LargeWriter) -> usize {
+        (writer.bytes - writer.written).min(self.store.geometry.piece_bytes as u64) as usize
+    }
+
+    /// Begins a value of `value_bytes`, to be stored under `key`. For what will be appended or prepended give
+    /// [`Expire::Never`]: the pieces have to last until they are joined to the item that is there.
+    ///
+    /// # Errors
+    /// [`OpError::TooLarge`].
+    pub fn large_begin(&mut self, key: &Key<'_>, value_bytes: u64, expire: Expire) -> Result<LargeWriter, OpError> {
+        self.check_size(key, value_bytes)?;
+        let object = self.store.kept.objects.fetch_add(1, Relaxed);
+        Ok(LargeWriter { namespace: key.namespace, object, bytes: value_bytes, written: 0, expire })
+    }
+
+    /// Stores the next piece: [`Turn::large_piece_max`] bytes, or what is left.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`]: nothing was stored, give the same bytes again in a later turn.
+    ///
+    /// # Panics
+    /// If the length is another one.
+    pub fn large_piece(&mut self, writer: &mut LargeWriter, bytes: &[u8]) -> Result<(), OpError> {
+        let expected = self.piece_len(writer);
+        assert!(bytes.len() == expected && expected > 0, "a piece of {} bytes, not {expected}", bytes.len());
+        let name = writer.next_name(self.store);
+        let key = self.store.hasher.piece(writer.namespace, &name);
+        let plan = writer.piece_plan(Content::Bytes(bytes, &[]));
+        self.commit(&key, &plan, None)?;
+        writer.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Stores the head, as `put` says (its value is not looked at). Anything but `Stored` removes the pieces.
+    ///
+    /// # Errors
+    /// The writer comes back with the error: on [`OpError::Parked`] call again in a later turn.
+    pub fn large_commit(
+        &mut self,
+        writer: LargeWriter,
+        key: &Key<'_>,
+        put: &Put<'_>,
+    ) -> Result<PutOutcome, (LargeWriter, OpError)> {
+        let large = writer.whole();
+        let outcome = match self.put_body(key, put, Body::Head(&large_value(large))) {
+            Ok(outcome) => outcome,
+            Err(error) => return Err((writer, error)),
+        };
+        let joined = matches!(put.mode, PutMode::Append | PutMode::Prepend) && put.vivify.is_none();
+        if joined || !matches!(outcome, PutOutcome::Stored { .. }) {
+            self.large_abort(writer);
+        }
+        Ok(outcome)
+    }
+
+    /// Gives up a value that is being written, and removes its pieces.
+    pub fn large_abort(&mut self, writer: LargeWriter) {
+        let large = LargeRef { object: writer.object, bytes: writer.written };
+        self.store.bury(self.counters(), Orphan::Pieces { namespace: writer.namespace, large });
+    }
+
+    /// Stores a large value that is in memory as a whole.
+    pub(crate) fn put_large(&mut self, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, OpError> {
+        self.check_room(key, put.value.len() as u64)?;
+        let mut writer = self.large_begin(key, put.value.len() as u64, put.expire)?;
+        for piece in put.value.chunks(self.large_piece_max()) {
+            if let Err(error) = self.large_piece(&mut writer, piece) {
+                self.large_abort(writer);
+                return Err(error);
+            }
+        }
+        self.large_commit(writer, key, put).map_err(|(writer, error)| {
+            self.large_abort(writer);
+            error
+        })
+    }
+
+    /// Stores the sources end to end as a large value, in the place of the item that is expected.
+    pub(crate) fn commit_joined(
+        &mut self,
+        key: &Key<'_>,
+        plan: &Plan<'_>,
+        expect: Option<Expect>,
+        sources: &[Source<'_>],
+    ) -> Result<Option<u64>, OpError> {
+        let bytes = sources.iter().map(Source::len).sum();
+        let of = join_of(key, plan.expire, expect, sources);
+        let (begun, other) = self.own.unfinished.take_join(&of);
+        if let Some(other) = other {
+            self.large_abort(other);
+        }
+        let mut writer = match begun {
+            Some(writer) => writer,
+            None if !self.own.unfinished.can_keep() => {
+                self.own.unfinished.pause();
+                return Err(self.parked());
+            }
+            None => {
+                self.check_room(key, bytes)?;
+                self.large_begin(key, bytes, outlasting(plan.expire, self.now))?
+            }
+        };
+        let mut scratch = std::mem::take(&mut self.own.scratch);
+        let fed = self.feed(&mut writer, &mut scratch, key.namespace, sources);
+        self.own.scratch = scratch;
+        let head = large_value(LargeRef { object: writer.object, bytes });
+        let stored = match fed {
+            Ok(Fed::All) => {
+                let plan = Plan { kind: Kind::Head, content: Content::Bytes(&head, &[]), ..*plan };
+                self.commit(key, &plan, expect)
+            }
+            Ok(Fed::ItemBroken(large)) => self.delete_broken(key, large).map(|()| None),
+            Ok(Fed::PartLost) => Err(OpError::OutOfMemory),
+            Ok(Fed::CopiedLost) => Ok(None),
+            Ok(Fed::Paused) => {
+                // What is written stays for the next turn. Where memory is short it does not: see above.
+                self.own.unfinished.keep_join(of, writer);
+                self.own.unfinished.pause();
+                return Err(self.parked());
+            }
+            Err(error) => Err(error),
+        };
+        if !matches!(stored, Ok(Some(_))) {
+            self.large_abort(writer);
+        }
+        stored
+    }
+
+    /// Checks that there are free segments for a large value of so many bytes.
+    pub(crate) fn check_room(&mut self, key: &Key<'_>, bytes: u64) -> Result<(), OpError> {
+        if self.store.call_for_room(key.namespace, bytes) {
+            return Ok(());
+        }
+        match self.store.no_segment(key.namespace) {
+            OpError::Parked => Err(self.parked()),
+            full => Err(full),
+        }
+    }
+
+    /// Cuts the sources into pieces.
+    fn feed(
+        &mut self,
+        writer: &mut LargeWriter,
+        scratch: &mut [u8],
+        namespace: u8,
+        sources: &[Source<'_>],
+    ) -> Result<Fed, OpError> {
+        // Of what an earlier turn has written nothing is read again: it ended with a whole piece.
+        let (mut filled, mut skip) = (0, writer.written);
+        for source in sources {
+            let mut at = skip.min(source.len());
+            skip -= at;
+            while at < source.len() {
+                let from = match *source {
+                    Source::Bytes(bytes) => &bytes[at as usize..],
+                    Source::Zeros(bytes) => &ZEROS[..ZEROS.len().min((bytes - at) as usize)],
+                    Source::Item { large, from, to } => match self.piece_from(namespace, large, from + at..to) {
+                        Some(bytes) => bytes,
+                        None => return Ok(Fed::ItemBroken(large)),
+                    },
+                    Source::Part(large) => match self.piece_from(namespace, large, at..large.bytes) {
+                        Some(bytes) => bytes,
+                        None => return Ok(Fed::PartLost),
+                    },
+                    Source::Copied(large) => match self.piece_from(namespace, large, at..large.bytes) {
+                        Some(bytes) => bytes,
+                        None => return Ok(Fed::CopiedLost),
+                    },
+                };
+                let take = from.len().min(scratch.len() - filled);
+                scratch[filled..filled + take].copy_from_slice(&from[..take]);
+                (at, filled) = (at + take as u64, filled + take);
+                if filled == scratch.len() {
+                    self.large_piece(writer, &scratch[..filled])?;
+                    let goes_on = self.own.unfinished.spend(filled as u64);
+                    filled = 0;
+                    if !goes_on && writer.written < writer.bytes {
+                        return Ok(Fed::Paused);
+                    }
+                }
+            }
+        }
+        if filled > 0 {
+            self.large_piece(writer, &scratch[..filled])?;
+        }
+        Ok(Fed::All)
+    }
+
+    /// Stores the large value that `from` has under `to` too, with its flags and its expiry, over as many turns as it
+    /// takes. `None`: it has none, or has lost a piece.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] (again in a later turn), [`OpError::TooLarge`], [`OpError::OutOfMemory`].
+    pub fn copy_large(&mut self, from: &Key<'_>, to: &Key<'_>) -> Result<Option<()>, OpError> {
+        self.retry(|turn| turn.try_copy_large(from, to))
+    }
+
+    fn try_copy_large(&mut self, from: &Key<'_>, to: &Key<'_>) -> Result<Option<Option<()>>, OpError> {
+        let (there, source) = (self.snap(to)?, self.find_live(from));
+        let store = self.store;
+        let Some(seen) = source.filter(|seen| seen.layout.kind() == Kind::Head) else { return Ok(Some(None)) };
+        let large = large_ref(seen.layout.value(&store.segments.heap, seen.address));
+        let client_flags = seen.layout.client_flags(&store.segments.heap, seen.address);
+        self.check_size(to, large.bytes)?;
+        let put = Put { client_flags, expire: store.expire(&seen), ..Put::set(&[]) };
+        let plan = Plan::of(&put, Kind::Plain, Content::Bytes(&[], &[]));
+        let expect = Some(Expect::there(there.map(|(_, snap)| snap)));
+        match self.commit_joined(to, &plan, expect, &[Source::Copied(large)])? {
+            Some(_) => Ok(Some(Some(()))),
+            // It is another one by now, or has lost a piece and goes.
+            None => self.delete_broken_if_lost(from, large).map(|()| None),
+        }
+    }
+
+    /// Deletes the item that names a large value, if that has lost a piece.
+    fn delete_broken_if_lost(&mut self, key: &Key<'_>, large: LargeRef) -> Result<(), OpError> {
+        let pieces = self.store.piece_count(large.bytes);
+        let is_lost = (0..pieces).any(|number| self.piece(key.namespace, large.object, number).is_none());
+        if is_lost { self.delete_broken(key, large) } else { Ok(()) }
+    }
+
+    /// Gives the bytes of a part of the value that `key`'s item has in this turn to `each`, from place to place, in
+    /// order. Returns false if a piece of it is lost: what was given then is not all of it.
+    pub fn copy_range(
+        &self,
+        key: &Key<'_>,
+        value: Value<'_>,
+        range: std::ops::Range<u64>,
+        each: &mut dyn FnMut(&[u8]),
+    ) -> bool {
+        let mut digits = [0; 20];
+        let whole = match value {
+            Value::Bytes(bytes) | Value::Typed { bytes, .. } => bytes,
+            Value::Integer(number) => crate::items::write::put::decimal(number, &mut digits),
+            Value::Large(large) => return self.copy_pieces(key.namespace, large, range, each),
+        };
+        each(&whole[range.start as usize..range.end as usize]);
+        true
+    }
+
+    fn copy_pieces(
+        &self,
+        namespace: u8,
+        large: LargeRef,
+        range: std::ops::Range<u64>,
+        each: &mut dyn FnMut(&[u8]),
+    ) -> bool {
+        assert!(range.end <= large.bytes, "{range:?} of {} bytes", large.bytes);
+        let mut at = range.start;
+        while at < range.end {
+            let Some(bytes) = self.piece_from(namespace, large, at..range.end) else { return false };
+            each(bytes);
+            at += bytes.len() as u64;
+        }
+        true
+    }
+
+    /// Returns the first bytes of a range of a large value that lie in one piece; `None` if that is lost.
+    fn piece_from(&self, namespace: u8, large: LargeRef, range: std::ops::Range<u64>) -> Option<&'l [u8]> {
+        let (address, bytes) = self.place_of(namespace, large, range)?;
+        Some(self.store.segments.heap.bytes(address, bytes as usize))
+    }
+
+    /// Returns the address and the length of the first bytes of a range that lie in one piece.
+    fn place_of(&self, namespace: u8, large: LargeRef, range: std::ops::Range<u64>) -> Option<(usize, u32)> {
+        let piece_bytes = self.store.geometry.piece_bytes as u64;
+        let (number, from) = (range.start / piece_bytes, range.start % piece_bytes);
+        let (address, bytes) = self.piece(namespace, large.object, number as u32)?;
+        let to = u64::from(bytes).min(from + range.end - range.start);
+        Some((address + from as usize, (to - from) as u32))
+    }
+
+    /// Returns the address and the length of a piece's bytes.
+    fn piece(&self, namespace: u8, object: u64, number: u32) -> Option<(usize, u32)> {
+        let name = piece_name(object, number);
+        let key = self.store.hasher.piece(namespace, &name);
+        let seen = self.find_live(&key)?;
+        crate::index::bump(seen.word, seen.slot);
+        Some((seen.layout.value_address(seen.address), seen.layout.value_len as u32))
+    }
+
+    /// Pins the pieces of the large value that `key`'s item named in this turn. `None`: a piece is lost; the item is
+    /// deleted, and the read is a miss.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] if the broken item's lock could not be taken.
+    pub fn pin_large(&mut self, key: &Key<'_>, large: LargeRef) -> Result<Option<Pinned>, OpError> {
+        self.pin_large_range(key, large, 0..large.bytes)
+    }
+
+    /// Pins the pieces that some of its bytes lie in, which are what is pinned then. `None` as with
+    /// [`Turn::pin_large`].
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] if the broken item's lock could not be taken.
+    pub fn pin_large_range(
+        &mut self,
+        key: &Key<'_>,
+        large: LargeRef,
+        range: std::ops::Range<u64>,
+    ) -> Result<Option<Pinned>, OpError> {
+        assert!(range.end <= large.bytes, "{range:?} of {} bytes", large.bytes);
+        let bytes = range.end - range.start;
+        // A range may begin within a piece, and so lie in one more than it is long.
+        let mut pin = Pinned::of_large(bytes, self.store.piece_count(bytes) + 1);
+        self.store.pins.fetch_add(1, Relaxed);
+        let mut at = range.start;
+        while at < range.end {
+            let Some((address, bytes)) = self.place_of(key.namespace, large, at..range.end) else {
+                self.store.unpin(pin);
+                self.delete_broken(key, large)?;
+                return Ok(None);
+            };
+            self.store.pin_piece(&mut pin, address, bytes);
+            at += u64::from(bytes);
+        }
+        Ok(Some(pin))
+    }
+
+    fn delete_broken(&mut self, key: &Key<'_>, large: LargeRef) -> Result<(), OpError> {
+        let store = self.store;
+        if store.is_rebuilding() {
+            let snap = self.snap(key)?.filter(|(seen, _)| store.object_at(seen) == Some(large.object));
+            return snap.map_or(Ok(()), |(_, snap)| self.end_for_good(key, Some(snap), None).map(drop));
+        }
+        let locked = self.lock(key)?;
+        let Some(there) = store.find_locked(&locked, key) else { return Ok(()) };
+        let names = there.layout.kind() == Kind::Head
+            && large_ref(there.layout.value(&store.segments.heap, there.address)) == large;
+        if names {
+            self.counters().large_broken.add(1);
+            store.unname(&locked, &there, Slot::EMPTY);
+            let orphan = store.kill(self.counters(), there.address, &there.layout);
+            drop(locked);
+            self.bury(orphan, None);
+        }
+        Ok(())
+    }
+
+    /// Gives the pieces of a head a later expiry before the head is copied with it, because a head must never outlive
+    /// them. With an earlier expiry they stay as they are. Partly done on an error: calling again completes it.
+    pub(crate) fn touch_pieces(&mut self, seen: &Seen<'_>, to: Option<Expire>) -> Result<(), OpError> {
+        let Some(expire) = to.filter(|_| seen.layout.kind() == Kind::Head) else { return Ok(()) };
+        if self.store.can_touch_in_place(seen, expire, self.now) {
+            return Ok(());
+        }
+        let large = large_ref(seen.layout.value(&self.store.segments.heap, seen.address));
+        let (mut place, other) = self.own.unfinished.take_touch(large.object, expire);
+        if let Some(other) = other {
+            self.large_abort(other);
+        }
+        let namespace = self.store.segments.header_of(seen.address).namespace();
+        let mut touched = Ok(());
+        while place.0 < self.store.piece_count(large.bytes) && touched.is_ok() {
+            if self.own.unfinished.is_spent() {
+                self.own.unfinished.pause();
+                touched = Err(self.parked());
+            } else {
+                touched = self.touch_piece(namespace, (large.object, place.0), expire).map(|lasts| {
+                    place = (place.0 + 1, earlier(place.1, lasts));
+                });
+            }
+        }
+        if touched.is_err() {
+            self.own.unfinished.keep_touch(large.object, place);
+        }
+        touched
+    }
+
+    /// Gives a piece an expiry behind that of its head, if it has none; says when it ends.
+    fn touch_piece(&mut self, namespace: u8, (object, number): (u64, u32), head: Expire) -> Result<Expire, OpError> {
+        let name = piece_name(object, number);
+        let key = self.store.hasher.piece(namespace, &name);
+        let lasting = outlasting(head, self.now);
+        self.own.unfinished.spend(LOOKED_AT_BYTES);
+        self.retry(|turn| {
+            // One that is lost is found to be when the value is read.
+            let Some((seen, snap)) = turn.snap_at_once(&key)? else { return Ok(Some(Expire::Never)) };
+            let present = turn.store.expire(&seen);
+            if outlasts(present, head) {
+                return Ok(Some(present));
+            }
+            turn.own.unfinished.spend(turn.store.geometry.piece_bytes as u64);
+            let alter = Alter { expire: Some(lasting), ..Alter::default() };
+            Ok(turn.alter(&key, &seen, snap, alter)?.map(|altered| altered.expire))
+        })
+    }
+}
+
+/// Looking at a piece counts for as many bytes of a turn's share.
+const LOOKED_AT_BYTES: u64 = 512;
+
+/// Header, extended lengths, META, flags, expiry, CAS and padding of an item, in bytes, at most.
+const ITEM_OVERHEAD: usize = 40;

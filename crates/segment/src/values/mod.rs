@@ -1,0 +1,8 @@
+//! Values of several items: large values in pieces, records in parts, and their removal a few at a time.
+
+pub(crate) mod deferred_free;
+pub(crate) mod large;
+pub(crate) mod orphans;
+pub(crate) mod parts;
+pub(crate) mod rename;
+pub(crate) mod unfinished;

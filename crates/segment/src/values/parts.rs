@@ -1,0 +1,479 @@
+//! Values in parts: a typed value too long for one item, as a tree of hidden items that its head names.
+//!
+//! ```text
+//!   key  ->  head: type 1 (bit 7) | object 8 | levels 1 | entries 4 | entry ... | what the caller makes of it
+//!            hidden key (part, object)  ->  a page: entry ...           with two levels
+//!            hidden key (part, object)  ->  what the caller makes of it
+//!            hidden key (0, object)     ->  the anchor: the hash of the key, a number
+//!   entry    4 of the caller's | part 8 | 6 of the caller's
+//! ```
+//!
+//! - A change writes new parts, which nothing names, and then the head, under the key's lock: it is published whole or
+//!   not at all. If its namespace is flushed between the two, the change is decided again. The parts that nothing names
+//!   any more go afterwards. With the head, whatever ends it, all of its parts go, unless its successor is of the same
+//!   object. Many parts go a few at a time, in the background ([`crate::values::deferred_free`]).
+//! - Part numbers are never reused, so no part can be taken for another. They are their object's, not their key's: a
+//!   value is renamed by its head and its anchor alone ([`Turn::adopt`]).
+//! - A part is retained as long as its head is. When its segment is evicted, the head's reads count for it, and the
+//!   anchor leads to the head. A head goes with the first of its parts that does, and all others with it. Parts have no
+//!   end of their own: they go with the head.
+//! - A reader that finds a part missing has been overtaken by a change, or the part was pushed out of the index. The
+//!   reader looks again ([`Turn::end_broken`]).
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::background::Background;
+use crate::core::counters::Counters;
+use crate::core::lane::Turn;
+use crate::core::op::{Item, OpError};
+use crate::index::Hash;
+use crate::items::draft::{Content, Plan};
+use crate::items::write::change::Change;
+use crate::layout::header::SegmentHeader;
+use crate::layout::item::{Kind, Layout, NUM};
+use crate::layout::key::{Key, Namespace};
+use crate::layout::slot::Slot;
+use crate::store::{Seen, Store, large_ref};
+use crate::values::deferred_free::Grave;
+use crate::values::large::PIECE_NAME_BYTES;
+use crate::values::orphans::Named;
+use base::clock::UnixMillis;
+
+/// The bit of a type that says that its values are in parts.
+pub const KIND_IN_PARTS: u8 = 0x80;
+
+/// Bytes of a hidden key: longer than that of a large value's piece.
+const NAME_BYTES: usize = 16;
+/// An entry of a head or a page: which part, and ten bytes that are the caller's.
+pub const ENTRY_BYTES: usize = 18;
+/// The number of the part that names the key of an object's parts.
+pub(crate) const ANCHOR: u64 = 0;
+/// Type, object, levels and count of entries.
+const FIXED_BYTES: usize = 14;
+
+/// Parts that a change makes, and those that nothing names once it is done.
+#[derive(Debug, Default)]
+pub struct Parts {
+    /// The bytes of all new parts.
+    pub bytes: Vec<u8>,
+    /// Each with its number, from [`Turn::part_number`], and its place in the bytes.
+    pub new: Vec<(u64, Range<usize>)>,
+    /// Parts that go.
+    pub gone: Vec<u64>,
+}
+
+/// As [`crate::Decide`]; the parts that it makes it gives beside the scratch, and gets both empty.
+pub type DecideParts<'d, T> = dyn FnMut(&Turn<'_>, Option<&Item<'_>>, &mut Vec<u8>, &mut Parts) -> Change<T> + 'd;
+
+pub(crate) fn name(part: u64, object: u64) -> [u8; NAME_BYTES] {
+    let mut name = [0; NAME_BYTES];
+    name[..8].copy_from_slice(&part.to_le_bytes());
+    name[8..].copy_from_slice(&object.to_le_bytes());
+    name
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
+}
+
+/// Returns the part that a hidden key names, and the object that it is of.
+fn part_of(key: &Key<'_>) -> Option<(u64, u64)> {
+    (key.piece && key.bytes.len() == NAME_BYTES).then(|| (word(key.bytes), word(&key.bytes[8..])))
+}
+
+/// Returns the object that a hidden key is of, and of a part its number.
+pub(crate) fn hidden_numbers(key: &Key<'_>) -> Option<(u64, Option<u64>)> {
+    match part_of(key) {
+        Some((part, object)) => Some((object, Some(part))),
+        None => (key.piece && key.bytes.len() == PIECE_NAME_BYTES).then(|| (word(key.bytes), None)),
+    }
+}
+
+/// Returns true if the key is that of a part.
+pub(crate) fn is_part(key: &Key<'_>) -> bool {
+    part_of(key).is_some()
+}
+
+/// Returns the parts that entries name.
+pub(crate) fn entries(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    bytes.chunks_exact(ENTRY_BYTES).map(|entry| word(&entry[4..]))
+}
+
+/// Returns the part that an entry of this number names.
+pub(crate) fn entry_at(bytes: &[u8], number: usize) -> Option<u64> {
+    let entry = bytes.get(number * ENTRY_BYTES..)?.get(..ENTRY_BYTES)?;
+    Some(word(&entry[4..]))
+}
+
+/// Returns the object of a value in parts, whose bytes may lie in two places.
+pub(crate) fn object_of(a: &[u8], b: &[u8]) -> Option<u64> {
+    if a.first()? & KIND_IN_PARTS == 0 {
+        return None;
+    }
+    let object: Vec<u8> = a[1..].iter().chain(b).take(8).copied().collect();
+    (object.len() == 8).then(|| word(&object))
+}
+
+/// The head of a value in parts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head<'b> {
+    pub(crate) object: u64,
+    pub(crate) levels: u8,
+    pub(crate) root: &'b [u8],
+}
+
+impl<'b> Head<'b> {
+    /// Returns the head in an item's value, if it is one.
+    pub(crate) fn of(value: &'b [u8]) -> Option<Self> {
+        let (fixed, rest) = value.split_at_checked(FIXED_BYTES)?;
+        let count = u32::from_le_bytes(fixed[10..].try_into().expect("four bytes")) as usize;
+        let root = rest.get(..count.checked_mul(ENTRY_BYTES)?)?;
+        (fixed[0] & KIND_IN_PARTS != 0).then(|| Self { object: word(&fixed[1..]), levels: fixed[9], root })
+    }
+
+    /// Returns the bytes of `value`, which begins with this head, for another object with as many entries.
+    pub(crate) fn with(&self, value: &[u8], object: u64, root: &[u8]) -> Vec<u8> {
+        debug_assert!(root.len() == self.root.len());
+        let mut bytes = value.to_vec();
+        bytes[1..9].copy_from_slice(&object.to_le_bytes());
+        bytes[FIXED_BYTES..][..root.len()].copy_from_slice(root);
+        bytes
+    }
+}
+
+impl Store {
+    fn find_part(&self, namespace: u8, object: u64, part: u64) -> Option<Seen<'_>> {
+        let name = name(part, object);
+        self.find(&self.hasher.piece(namespace, &name))
+    }
+
+    /// Returns the bytes of a part, without counting an access.
+    pub(crate) fn part_bytes(&self, namespace: u8, object: u64, part: u64) -> Option<&[u8]> {
+        self.find_part(namespace, object, part).map(|seen| seen.layout.value(&self.segments.heap, seen.address))
+    }
+
+    /// Removes a part, if it is there. Returns `None` if its lock could not be taken.
+    pub(crate) fn remove_part(&self, counters: &Counters, namespace: u8, object: u64, part: u64) -> Option<()> {
+        let name = name(part, object);
+        self.remove_hidden(counters, &self.hasher.piece(namespace, &name))
+    }
+
+    /// Gives every part that a head names to `each`, a page behind what it names, until `each` wants no more. Returns
+    /// false in that case, or if a page is lost.
+    pub(crate) fn each_part(&self, namespace: u8, head: Head<'_>, each: &mut dyn FnMut(u64) -> bool) -> bool {
+        let mut whole = true;
+        for entry in entries(head.root) {
+            if head.levels > 1 {
+                match self.part_bytes(namespace, head.object, entry) {
+                    Some(page) if !entries(page).all(&mut *each) => return false,
+                    Some(_) => {}
+                    None => whole = false,
+                }
+            }
+            if !each(entry) {
+                return false;
+            }
+        }
+        whole
+    }
+
+    /// Lets the head of a value in parts mark its object and the parts that it names, for the next entry of the root.
+    /// Returns the entry behind it, if there is one.
+    pub(crate) fn mark_parts(
+        &self,
+        named: &Named,
+        namespace: u8,
+        (address, bytes): (usize, usize),
+        next: usize,
+    ) -> Option<usize> {
+        let head = Head::of(self.segments.heap.bytes(address, bytes))?;
+        named.mark(head.object);
+        if head.levels <= 1 {
+            entries(head.root).for_each(|part| named.mark(part));
+            return None;
+        }
+        let page = entry_at(head.root, next)?;
+        named.mark(page);
+        let of_page = self.part_bytes(namespace, head.object, page).unwrap_or(&[]);
+        entries(of_page).for_each(|part| named.mark(part));
+        entry_at(head.root, next + 1).map(|_| next + 1)
+    }
+
+    /// Returns true if nothing names this hidden key, nor ever will: see [`crate::values::orphans`].
+    pub(crate) fn is_orphan(&self, key: &Key<'_>) -> bool {
+        self.named.as_ref().is_some_and(|named| named.is_orphan(key))
+    }
+
+    /// Returns the hash of the key whose value an object is.
+    fn owner_of(&self, namespace: u8, object: u64) -> Option<Hash> {
+        let seen = self.find_part(namespace, object, ANCHOR).filter(|seen| seen.layout.has(NUM))?;
+        Some(Hash(seen.layout.number(&self.segments.heap, seen.address).load(Acquire)))
+    }
+
+    /// Returns the item at an address in a segment, if there can be one.
+    pub(crate) fn item_in(&self, header: &SegmentHeader, address: usize) -> Option<Layout> {
+        let written = header.written.load(Acquire) as usize;
+        let left = written.saturating_sub(address & (self.segments.segment_bytes() - 1));
+        Layout::read_within(&self.segments.heap, address, left)
+    }
+
+    /// Returns the item that a slot names, if there is one: damage to a memory file can have made anything of a slot.
+    pub(crate) fn item_of(&self, slot: Slot) -> Option<(u8, usize, Layout)> {
+        let (header, address) = (self.segments.named(slot)?, slot.address());
+        let (namespace, layout) = (header.namespace(), self.item_in(header, address)?);
+        let is_its = self.hash_at(namespace, address, &layout).tag() == slot.tag();
+        (is_its && self.is_trusted(header, address, &layout)).then_some((namespace, address, layout))
+    }
+
+    /// Returns the hash of the key of an item that is there.
+    pub(crate) fn hash_at(&self, namespace: u8, address: usize, layout: &Layout) -> Hash {
+        self.key_at(namespace, address, layout).hash
+    }
+
+    /// Returns the key of an item that is there.
+    pub(crate) fn key_at(&self, namespace: u8, address: usize, layout: &Layout) -> Key<'_> {
+        let bytes = layout.key(&self.segments.heap, address);
+        match layout.kind() {
+            Kind::Piece => self.hasher.piece(namespace, bytes),
+            _ => self.hasher.key(Namespace(namespace), bytes),
+        }
+    }
+
+    /// Returns the item that a slot names, if its key, which is hidden or is not, has this hash.
+    pub(crate) fn item_of_hash(&self, slot: Slot, namespace: u8, piece: bool, hash: Hash) -> Option<(usize, Layout)> {
+        let address = slot.address();
+        let header = self.segments.named(slot).filter(|header| header.namespace() == namespace)?;
+        let layout = self.item_in(header, address)?;
+        let is_its = layout.is(Kind::Piece) == piece && self.hash_at(namespace, address, &layout) == hash;
+        (is_its && self.is_trusted(header, address, &layout)).then_some((address, layout))
+    }
+
+    /// Returns the item's address and layout if it is the head of this object and its key has this hash.
+    fn is_head(&self, slot: Slot, namespace: u8, object: u64, owner: Hash) -> Option<(usize, Layout)> {
+        let (address, layout) = self.item_of_hash(slot, namespace, false, owner)?;
+        let is_head = layout.is(Kind::Typed)
+            && Head::of(layout.value(&self.segments.heap, address)).is_some_and(|head| head.object == object);
+        is_head.then_some((address, layout))
+    }
+
+    /// Returns how often a part was read, as its eviction counts it: as often as its head or itself, whichever is more.
+    /// A part whose head is gone counts 0.
+    pub(crate) fn freq_with_head(&self, key: &Key<'_>, seen: &Seen<'_>) -> u64 {
+        let owner = part_of(key).and_then(|(_, object)| Some((object, self.owner_of(key.namespace, object)?)));
+        let Some((object, owner)) = owner else { return seen.slot.freq() };
+        let head = self.index.find(owner, |slot| self.is_head(slot, key.namespace, object, owner));
+        head.map_or(0, |head| head.slot.freq().max(seen.slot.freq()))
+    }
+
+    /// Returns the object of which an item is the head: a large value, or one in parts.
+    pub(crate) fn object_at(&self, seen: &Seen<'_>) -> Option<u64> {
+        let value = || seen.layout.value(&self.segments.heap, seen.address);
+        match seen.layout.kind() {
+            Kind::Head => Some(large_ref(value()).object),
+            Kind::Typed => Head::of(value()).map(|head| head.object),
+            Kind::Plain | Kind::Piece => None,
+        }
+    }
+}
+
+impl Background {
+    /// Removes the head before a part of it is evicted, and all parts with it. Returns `None` if the head's lock could
+    /// not be taken, the head is being renamed, or the rest of it waits to be removed, for which its pages are needed.
+    pub(crate) fn evict_head(&mut self, store: &Store, key: &Key<'_>, now: UnixMillis) -> Option<()> {
+        let Some((part, object)) = part_of(key) else { return Some(()) };
+        let namespace = key.namespace;
+        let Some(owner) = store.owner_of(namespace, object) else { return Some(()) };
+        let locked = store.index.lock(owner)?;
+        let Some(found) = locked.find(|slot| store.is_head(slot, namespace, object, owner)) else {
+            // One that was renamed since the anchor was read has its head under another key.
+            let same = store.owner_of(namespace, object).is_none_or(|now| now.0 == owner.0);
+            return (same && !self.will_dig(store, object)).then_some(());
+        };
+        let (address, layout) = found.what;
+        let seen = Seen { word: found.word, slot: found.slot, address, layout };
+        let head = Head::of(layout.value(&store.segments.heap, address)).expect("it was looked at");
+        // One that nothing names any more goes alone.
+        if part != ANCHOR && store.each_part(namespace, head, &mut |there| there != part) {
+            return Some(());
+        }
+        let bytes = layout.key(&store.segments.heap, address);
+        let head_key = Key { bytes, hash: owner, namespace, piece: false };
+        store.unname(&locked, &seen, Slot::ghost(owner.tag(), owner.group_hash()));
+        self.note_evicted(store, &head_key, &seen, now);
+        let counters = Self::counters(store);
+        let orphan = store.kill(counters, address, &layout);
+        drop(locked);
+        if let Some(orphan) = orphan {
+            store.bury(counters, orphan);
+        }
+        Some(())
+    }
+}
+
+impl Turn<'_> {
+    /// Returns the bytes of a part of the value that `key`'s item has in this turn, which is of this object; counts as
+    /// an access of it. `None`: it is lost, or the value was changed since the item was looked at: see
+    /// [`Turn::takes_lost`].
+    pub fn part(&self, key: &Key<'_>, object: u64, part: u64) -> Option<&[u8]> {
+        let name = name(part, object);
+        let found = self.find_live(&self.store.hasher.piece(key.namespace, &name));
+        if found.is_none() {
+            self.lost.set(true);
+        }
+        found.map(|seen| {
+            crate::index::bump(seen.word, seen.slot);
+            seen.layout.value(&self.store.segments.heap, seen.address)
+        })
+    }
+
+    /// Returns a number for a new part, or a new object.
+    pub fn part_number(&self) -> u64 {
+        self.store.kept.objects.fetch_add(1, Relaxed)
+    }
+
+    /// Returns the longest part, in bytes.
+    pub fn part_bytes_max(&self) -> usize {
+        self.whole_max_of(NAME_BYTES) as usize
+    }
+
+    /// Returns whether a part was looked for in this turn and not found, since the last call.
+    pub fn takes_lost(&self) -> bool {
+        self.lost.replace(false)
+    }
+
+    /// Returns the bytes of an item's parts in the store, header and padding included: of those from number `from` on,
+    /// and at most `parts_max`. Gives the number to go on at too; `None`: that was all.
+    pub fn parts_bytes(&self, key: &Key<'_>, item: &Item<'_>, from: u64, parts_max: u64) -> (u64, Option<u64>) {
+        let crate::Value::Typed { kind, bytes } = item.value else { return (0, None) };
+        let value = [&[kind][..], bytes].concat();
+        let Some(head) = Head::of(&value) else { return (0, None) };
+        let bytes_of = |part: u64| {
+            self.store.find_part(key.namespace, head.object, part).map_or(0, |seen| seen.layout.size as u64)
+        };
+        let mut sum = if from == 0 { bytes_of(ANCHOR) } else { 0 };
+        let (mut number, to) = (0, from.saturating_add(parts_max));
+        self.store.each_part(key.namespace, head, &mut |part| {
+            if (from..to).contains(&number) {
+                sum += bytes_of(part);
+            }
+            number += 1;
+            number <= to
+        });
+        (sum, (number > to).then_some(to))
+    }
+
+    /// As [`Turn::change`], for values that are in parts or may be: of a type with [`KIND_IN_PARTS`], in the way that
+    /// this module draws.
+    ///
+    /// # Errors
+    /// As [`Turn::change`]; [`OpError::TooLarge`] also where a part is longer than an item in one piece may be.
+    pub fn change_parts<T>(&mut self, key: &Key<'_>, decide: &mut DecideParts<'_, T>) -> Result<T, OpError> {
+        let parts = RefCell::new(Parts::default());
+        self.change_with(key, Some(&parts), &mut |turn, item, scratch| {
+            let mut parts = parts.borrow_mut();
+            parts.bytes.clear();
+            parts.new.clear();
+            parts.gone.clear();
+            decide(turn, item, scratch, &mut parts)
+        })
+    }
+
+    /// Writes new parts of an object, all or none; of one that is new its anchor too.
+    pub(crate) fn write_parts(
+        &mut self,
+        key: &Key<'_>,
+        object: u64,
+        is_new: bool,
+        parts: &Parts,
+    ) -> Result<(), OpError> {
+        let longest = parts.new.iter().map(|(_, place)| place.len()).max().unwrap_or(0);
+        if longest > self.part_bytes_max() {
+            return Err(OpError::TooLarge);
+        }
+        if parts.bytes.len() > self.store.geometry.piece_bytes {
+            self.check_room(key, parts.bytes.len() as u64)?;
+        }
+        let mut written = if is_new { self.set_owner(key, object) } else { Ok(()) };
+        for (part, place) in &parts.new {
+            written = written.and_then(|()| self.write_part(key, object, *part, &parts.bytes[place.clone()]));
+        }
+        if written.is_err() {
+            self.take_parts_back(key, object, is_new, parts);
+        }
+        written
+    }
+
+    /// Stores one part.
+    pub(crate) fn write_part(&mut self, key: &Key<'_>, object: u64, part: u64, bytes: &[u8]) -> Result<(), OpError> {
+        self.write_hidden(key, object, part, Content::Bytes(bytes, &[]))
+    }
+
+    /// Sets the key that the parts of an object belong to from now on.
+    pub(crate) fn set_owner(&mut self, key: &Key<'_>, object: u64) -> Result<(), OpError> {
+        self.write_hidden(key, object, ANCHOR, Content::Number(key.hash.0))
+    }
+
+    fn write_hidden(&mut self, key: &Key<'_>, object: u64, part: u64, content: Content<'_>) -> Result<(), OpError> {
+        let name = name(part, object);
+        let hidden = self.store.hasher.piece(key.namespace, &name);
+        self.commit(&hidden, &Plan::bare(Kind::Piece, content), None).map(drop)
+    }
+
+    /// Removes what a change has written and not published: a repeated decision gets numbers of its own.
+    pub(crate) fn take_parts_back(&mut self, key: &Key<'_>, object: u64, is_new: bool, parts: &Parts) {
+        let anchor = is_new.then_some(ANCHOR);
+        let written = parts.new.iter().map(|(part, _)| *part).chain(anchor);
+        let left = self.not_removed(key, object, written).collect();
+        self.bury_loose(key, object, left);
+    }
+
+    /// Removes parts that a head does not name any more. Those whose locks cannot be taken are removed later.
+    pub(crate) fn end_parts(&mut self, key: &Key<'_>, object: u64, gone: &[u64]) {
+        let left: Vec<u64> = match self.own.group.get_mut().is_open() {
+            true => gone.to_vec(),
+            false => self.not_removed(key, object, gone.iter().copied()).collect(),
+        };
+        self.bury_loose(key, object, left);
+    }
+
+    fn bury_loose(&mut self, key: &Key<'_>, object: u64, parts: Vec<u64>) {
+        if !parts.is_empty() {
+            self.bury_grave(Grave::of_loose(key.namespace, object, parts));
+        }
+    }
+
+    /// Removes parts, and returns those whose locks could not be taken.
+    fn not_removed(&self, key: &Key<'_>, object: u64, parts: impl Iterator<Item = u64>) -> impl Iterator<Item = u64> {
+        let (store, counters, namespace) = (self.store, self.counters(), key.namespace);
+        parts.filter(move |part| store.remove_part(counters, namespace, object, *part).is_none())
+    }
+
+    /// Ends the key's value if it has lost a part, as if it had been evicted. Called after a part was not found
+    /// ([`Turn::takes_lost`]). If no part is lost, the value was changed meanwhile, and the caller looks at it again.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`].
+    pub fn end_broken(&mut self, key: &Key<'_>) -> Result<bool, OpError> {
+        self.retry(|turn| {
+            let Some((seen, snap)) = turn.snap(key)? else { return Ok(Some(false)) };
+            let store = turn.store;
+            let head = match seen.layout.is(Kind::Typed) {
+                true => Head::of(seen.layout.value(&store.segments.heap, seen.address)),
+                false => None,
+            };
+            let Some(head) = head else { return Ok(Some(false)) };
+            let is_there = |part: u64| {
+                let seen = store.find_part(key.namespace, head.object, part);
+                seen.is_some_and(|seen| store.ended(&seen, turn.now).is_none())
+            };
+            if store.each_part(key.namespace, head, &mut |part| is_there(part)) {
+                return Ok(Some(false));
+            }
+            let removed = turn.remove_same(key, snap)?;
+            turn.counters().large_broken.add(u64::from(removed));
+            Ok(removed.then_some(true))
+        })
+    }
+}

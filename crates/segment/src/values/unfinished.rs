@@ -1,0 +1,227 @@
+//! What is done to a large value over several turns, so that no turn copies more than its share.
+//!
+//! ```text
+//!   append, splice, copy      some pieces, until the turn's share is used up ──> Parked, what is written is kept here
+//!                             the same request in a later turn ──> goes on behind what is written
+//!                             the head, if the item that is there is still the one that the join began with
+//!   a later expiry            some pieces get it ──> Parked, the place is kept here; the head gets it last
+//! ```
+//!
+//! Invariants: work belongs to one requester, who repeats the same request until it is answered
+//! ([`crate::Turn::serve`]). A join that is met with another item or other bytes starts over, and what it had written
+//! is removed. Nothing is published before all is written. Pieces last somewhat longer than their head
+//! ([`outlasting`]), so that a request whose time to live is counted from a later turn finds those that are done to be
+//! done.
+//!
+//! Bounds: [`WORKS_MAX`] for each per-thread handle. Who comes when there are so many waits until one is done; one
+//! whose requester has not come back for two calls of [`crate::Lane::tidy`] goes.
+
+use base::clock::UnixMillis;
+
+use crate::core::op::Expire;
+use crate::items::write::Snap;
+use crate::values::large::LargeWriter;
+
+/// Works that one handle keeps.
+const WORKS_MAX: usize = 64;
+/// Sources of a join at most.
+pub(crate) const SOURCES_MAX: usize = 4;
+/// Pieces outlast their head by this many ms, plus its time to live divided by [`OUTLAST_PART`].
+const OUTLAST_MS: u64 = 2000;
+const OUTLAST_PART: u64 = 8;
+
+/// Returns the expiry of the pieces under a head that expires at `head`: the head's, plus more time than a request can
+/// take.
+pub(crate) fn outlasting(head: Expire, now: UnixMillis) -> Expire {
+    match head {
+        Expire::Never => Expire::Never,
+        Expire::At(end) => Expire::At(end.plus_ms(OUTLAST_MS).plus_ms(end.ms_since(now) / OUTLAST_PART)),
+    }
+}
+
+/// Returns whether pieces with expiry `pieces` may stay as they are under a head with expiry `head`. Pieces without an
+/// expiry may not, if the head has one.
+pub(crate) fn outlasts(pieces: Expire, head: Expire) -> bool {
+    match (pieces, head) {
+        (Expire::At(pieces), Expire::At(head)) => pieces >= head,
+        (pieces, head) => pieces == head,
+    }
+}
+
+/// Returns the earlier of two expiries.
+pub(crate) fn earlier(one: Expire, other: Expire) -> Expire {
+    match (one, other) {
+        (Expire::At(one), Expire::At(other)) => Expire::At(one.min(other)),
+        (Expire::Never, other) => other,
+        (one, Expire::Never) => one,
+    }
+}
+
+/// The identity of a join.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JoinOf {
+    pub(crate) namespace: u8,
+    /// The hash of the key that the value is for.
+    pub(crate) hash: u64,
+    /// Expiry of the head.
+    pub(crate) expire: Expire,
+    /// The item that is there.
+    pub(crate) there: Option<Snap>,
+    /// Per source its length in bytes, and its identity: the object number of a large value, the hash of bytes.
+    pub(crate) sources: [(u64, u64); SOURCES_MAX],
+}
+
+impl JoinOf {
+    fn same(&self, other: &Self) -> bool {
+        let same_item = match (&self.there, &other.there) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.same(other),
+            _ => false,
+        };
+        let same_key = self.namespace == other.namespace && self.hash == other.hash;
+        same_key && self.sources == other.sources && same_item
+    }
+}
+
+#[derive(Debug)]
+enum Work {
+    Join {
+        of: JoinOf,
+        writer: LargeWriter,
+    },
+    /// The pieces of an object before `next` end at `lasts` or later.
+    Touch {
+        object: u64,
+        next: u32,
+        lasts: Expire,
+    },
+}
+
+impl Work {
+    fn into_writer(self) -> Option<LargeWriter> {
+        match self {
+            Self::Join { writer, .. } => Some(writer),
+            Self::Touch { .. } => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Begun {
+    requester: u64,
+    work: Work,
+    /// Calls of `tidy` since its requester came last.
+    idle: u32,
+}
+
+/// The works of one handle that are not at their end, and the share of the turn at hand.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    begun: Vec<Begun>,
+    requester: u64,
+    /// Bytes that the request at hand may still copy; `u64::MAX`: all at once.
+    left: u64,
+    /// The request at hand has used its share, and goes on in a later turn.
+    paused: bool,
+}
+
+impl Unfinished {
+    /// Creates an empty list. Requests have no share but do all at once until [`Unfinished::begin`] is called.
+    pub(crate) fn new() -> Self {
+        Self { begun: Vec::new(), requester: 0, left: u64::MAX, paused: false }
+    }
+
+    /// Begins a request of `requester`, which may copy so many bytes.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, requester: u64, bytes: u64) {
+        (self.requester, self.left, self.paused) = (requester, bytes, false);
+    }
+
+    /// Counts bytes that are copied; false if the share is used up.
+    pub(crate) fn spend(&mut self, bytes: u64) -> bool {
+        if self.left != u64::MAX {
+            self.left = self.left.saturating_sub(bytes);
+        }
+        self.left > 0
+    }
+
+    /// Returns true if the request at hand has used its share.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Notes that the request goes on in a later turn.
+    pub(crate) fn pause(&mut self) {
+        self.paused = true;
+    }
+
+    /// Returns whether the last request was postponed because it had used its share.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Returns whether the current request can continue in a later turn: it has no share, or its work can be retained.
+    /// Call this after [`Unfinished::take_join`], which removes the request's own entry.
+    pub(crate) fn can_keep(&self) -> bool {
+        self.left == u64::MAX || self.begun.len() < WORKS_MAX
+    }
+
+    fn take(&mut self) -> Option<Work> {
+        let at = self.begun.iter().position(|begun| begun.requester == self.requester)?;
+        Some(self.begun.remove(at).work)
+    }
+
+    /// Returns the join that this is, to go on with; one of the same requester that is not it comes back as the second.
+    pub(crate) fn take_join(&mut self, of: &JoinOf) -> (Option<LargeWriter>, Option<LargeWriter>) {
+        match self.take() {
+            Some(Work::Join { of: begun, writer }) if begun.same(of) && outlasts(writer.expire(), of.expire) => {
+                (Some(writer), None)
+            }
+            other => (None, other.and_then(Work::into_writer)),
+        }
+    }
+
+    /// From which piece on those of an object may have to be given a later expiry, and when those before it end; a join
+    /// of the same requester comes back as the second.
+    pub(crate) fn take_touch(&mut self, of: u64, expire: Expire) -> ((u32, Expire), Option<LargeWriter>) {
+        let start = (0, Expire::Never);
+        match self.take() {
+            Some(Work::Touch { object, next, lasts }) if object == of && outlasts(lasts, expire) => {
+                ((next, lasts), None)
+            }
+            other => (start, other.and_then(Work::into_writer)),
+        }
+    }
+
+    /// Keeps a join until its requester comes back. [`Unfinished::can_keep`] held.
+    pub(crate) fn keep_join(&mut self, of: JoinOf, writer: LargeWriter) {
+        self.keep(Work::Join { of, writer });
+    }
+
+    /// Keeps how far the pieces of an object have a later expiry, if there is room for it: all of them are looked at
+    /// again else.
+    pub(crate) fn keep_touch(&mut self, object: u64, (next, lasts): (u32, Expire)) {
+        self.keep(Work::Touch { object, next, lasts });
+    }
+
+    fn keep(&mut self, work: Work) {
+        if self.begun.len() < WORKS_MAX {
+            self.begun.push(Begun { requester: self.requester, work, idle: 0 });
+        }
+    }
+
+    /// Takes one whose requester has not come back since two calls ago.
+    pub(crate) fn take_idle(&mut self) -> Option<Option<LargeWriter>> {
+        let at = self.begun.iter().position(|begun| begun.idle >= 2)?;
+        Some(self.begun.remove(at).work.into_writer())
+    }
+
+    /// Counts another call of `tidy`.
+    pub(crate) fn grow_older(&mut self) {
+        self.begun.iter_mut().for_each(|begun| begun.idle += 1);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.begun.is_empty()
+    }
+}
