@@ -58,23 +58,25 @@ pub use durable::reopen::Reopened;
 pub use heap::config::{StartError, StoreConfig};
 pub use heap::memory::ResizeError;
 pub use heap::namespaces::{Terms, TermsError};
-pub use heap::prefault::Populator;
+pub use background::populator::Populator;
 pub use items::read::{Ahead, Hit, Version};
 pub use items::receive::{Arriving, TAIL_BYTES_MAX};
 pub use items::walk::{OnFlash, Stride, WalkVisit};
 pub use items::write::change::{AddOutcome, Change, Decide, DecideAlone};
 pub use layout::key::{Key, KeyHash, Namespace};
 pub use layout::raw::TierChunk;
-pub use locks::claim::{CLAIMS_MAX, Claim};
+pub use locks::claim::Claim;
+pub use locks::words::CLAIMS_MAX;
 pub use locks::snapshot::Snapshot;
-pub use store::Store;
-pub use tier::room::{TierGround, TierRoom};
+pub use crate::core::store::Store;
+pub use durable::tier_ground::TierGround;
+pub use tier::room::TierRoom;
 pub use tier::staging::Awaited;
 pub use tier::tiered::{FlashHit, FromFlash};
 pub use tier::{
     FlashAddress, Found, Kept, Parts as TierParts, ReadBy, Reclaimed, Shown, SlotMatch, Tier, TierFind, TierFound,
     TierItem, TierPlan, TierRead, TierShow, Visit,
 };
-pub use values::large::LargeWriter;
+pub use values::writer::LargeWriter;
 pub use values::parts::{DecideParts, ENTRY_BYTES, KIND_IN_PARTS, Parts};
 pub use values::rename::{CopyStep, PartsCopy};

@@ -9,13 +9,13 @@ use super::shadow::freq_of_next_round;
 use super::{Background, PROMOTE_FREQ, SliceKind};
 use crate::heap::segments::SegmentId;
 use crate::items::draft::Plan;
-use crate::items::write::Snap;
+use crate::core::snap::Snap;
 use crate::items::write::rewrite::Rewrite;
 use crate::layout::header::{Queue, SegmentHeader, State};
 use crate::layout::item::{DEAD, Layout};
 use crate::layout::key::{Key, Namespace};
 use crate::layout::slot::{FREQ_MAX, Slot};
-use crate::store::{Ended, Seen, Store};
+use crate::core::store::{Ended, Seen, Store};
 use crate::tier::tiered::Demoted;
 
 /// Why a segment is drained.
@@ -283,7 +283,7 @@ impl Background {
         let ended = store.ended(&there, now);
         let ghost = match ended {
             // A part has no other life.
-            None => why == Why::Evict(Queue::Small) && !crate::values::parts::is_part(key),
+            None => why == Why::Evict(Queue::Small) && !crate::layout::hidden_key::is_part(key),
             Some(Ended::Expired) => store.access(there.slot, address, store.meta(&there)).0,
             Some(Ended::Flushed) => false,
         };

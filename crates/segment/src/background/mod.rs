@@ -42,6 +42,7 @@ mod scrub;
 mod search;
 pub(crate) mod shadow;
 pub(crate) mod stats;
+pub(crate) mod populator;
 mod verify;
 
 use std::sync::Arc;
@@ -51,14 +52,15 @@ use base::clock::UnixMillis;
 
 use crate::core::counters::Counters;
 use crate::durable::rebuild::Hand;
-use crate::heap::open::{OpenTable, Whose};
-use crate::heap::prefault::Populator;
+use crate::core::open::{OpenTable};
+use crate::core::room::Whose;
+use crate::background::populator::Populator;
 use crate::heap::segments::SegmentId;
 use crate::index::growth::SplitScratch;
 use crate::layout::header::{Queue, State};
 use crate::layout::key::Namespace;
-use crate::store::Store;
-use crate::values::deferred_free::Grave;
+use crate::core::store::Store;
+use crate::values::free_queue::Grave;
 use compaction::Deadness;
 use drain::{Drain, Why};
 use grow::Growing;
@@ -225,7 +227,7 @@ impl Background {
         let store = Arc::clone(&self.store);
         // Before anything is evicted: if more is stored than can be evicted, this would otherwise never run. The kernel
         // may take its time, and no thread has to wait for that.
-        let enlarged = !store.is_rebuilding() && store.ahead.add_fresh_unrefused(&store);
+        let enlarged = !store.is_rebuilding() && store.ahead.add_fresh_unrefused(&store.segments);
         // A flush holds the gate for two additions at most; a poisoned gate guards nothing that could be half done.
         let gate = store.slice_gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         store.background.slices.fetch_add(1, Relaxed);
@@ -272,7 +274,7 @@ impl Background {
             drop(gate);
             if self.run_resize(&store, over) {
                 SliceKind::Resize
-            } else if !self.populates_elsewhere && store.ahead.step(&store) {
+            } else if !self.populates_elsewhere && store.ahead.step(&store.segments, &store.index) {
                 SliceKind::Populate
             } else {
                 self.open.seal_ended(&store, now);

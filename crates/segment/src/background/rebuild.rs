@@ -9,7 +9,7 @@ use crate::durable::rebuild::{Rebuild, RebuildStep};
 use crate::heap::segments::SegmentId;
 use crate::layout::header::{SegmentHeader, State};
 use crate::layout::ttl::CLASS_NEVER;
-use crate::store::Store;
+use crate::core::store::Store;
 
 /// Items on flash that one slice finds, beside what else it does: some 30 us.
 const FOUND_A_SLICE: usize = 256;
@@ -54,7 +54,7 @@ impl Background {
         if self.growing.is_some() && self.run_resize(store, over) {
             return SliceKind::Resize;
         }
-        if self.growing.is_some() && !self.populates_elsewhere && store.ahead.step(store) {
+        if self.growing.is_some() && !self.populates_elsewhere && store.ahead.step(&store.segments, &store.index) {
             return SliceKind::Populate;
         }
         if self.rebuilding.step(store, Self::counters(store), now, over) == RebuildStep::Waits {
@@ -110,7 +110,7 @@ impl Background {
     fn give_up_cheapest(&mut self, store: &Store, namespace: u8) {
         let pool = of_pool(store, namespace).fold(0u32, |bits, namespace| bits | 1 << namespace);
         let may = |header: &SegmentHeader| pool & 1 << header.namespace() != 0;
-        let given = store.rebuild.as_ref().and_then(|rebuild| rebuild.give_up_cheapest(store, may));
+        let given = store.rebuild.as_ref().and_then(|rebuild| store.give_up_cheapest(rebuild, may));
         let Some(id) = given else { return };
         let header = store.segments.header(id);
         let queued = self.queues.leave(store, id);

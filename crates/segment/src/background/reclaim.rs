@@ -9,7 +9,7 @@ use crate::core::op::Expire;
 use crate::layout::key::{Key, Namespace};
 use crate::layout::slot::Slot;
 use crate::layout::ttl;
-use crate::store::Store;
+use crate::core::store::Store;
 use crate::tier::{FlashAddress, Reclaimed, Tier, TierItem};
 
 /// Items that one slice looks at: some 30 us.

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Background;
 use crate::heap::config::groups_for;
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
-use crate::store::Store;
+use crate::core::store::Store;
 
 /// A smaller index is to have this part of its slots taken, in percent.
 const LOAD_AIM_PERCENT: usize = 80;
@@ -130,7 +130,7 @@ impl Background {
                 return true;
             }
         }
-        worked | store.ahead.add_fresh(store)
+        worked | store.ahead.add_fresh(&store.segments)
     }
 
     /// Takes segments out of use: those never taken, or else one that is free, whose memory is given back.

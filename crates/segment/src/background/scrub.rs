@@ -28,7 +28,7 @@ use crate::items::draft::Orphan;
 use crate::layout::header::{SegmentHeader, State};
 use crate::layout::item::{DEAD, Kind, Layout};
 use crate::layout::slot::Slot;
-use crate::store::Store;
+use crate::core::store::Store;
 
 /// Items that are looked at between two looks at the time.
 const ITEMS_PER_LOOK: usize = 32;

@@ -3,7 +3,7 @@
 
 use super::{Background, SCAN_HEADERS, of_pool};
 use crate::layout::key::Namespace;
-use crate::store::Store;
+use crate::core::store::Store;
 
 /// A round of the scan for one pool.
 #[derive(Clone, Copy, Debug, Default)]

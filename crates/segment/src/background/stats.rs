@@ -9,7 +9,7 @@ use crate::heap::segments::SegmentId;
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
 use crate::layout::header::{STATES, State};
 use crate::layout::key::Namespace;
-use crate::store::Store;
+use crate::core::store::Store;
 
 /// A store's figures at one moment. Counts run since the start; sizes are bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -296,7 +296,7 @@ impl Store {
         let lanes = self.counters.len() as u64 * 2 * self.geometry.piece_bytes as u64;
         queues
             + lanes
-            + crate::values::deferred_free::QUEUE_BYTES_MAX
+            + crate::values::free_queue::QUEUE_BYTES_MAX
             + self.samples.bytes()
             + Shadows::BYTES_MAX
             + (64 << 10)

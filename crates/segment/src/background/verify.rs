@@ -7,7 +7,7 @@ use crate::durable::verify::Verified;
 use crate::index::GROUP_SLOTS;
 use crate::index::growth::Keys;
 use crate::layout::slot::Slot;
-use crate::store::Store;
+use crate::core::store::Store;
 
 /// Slots that are looked at between two looks at the time.
 const SLOTS_PER_LOOK: usize = 32;

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use base::clock::UnixMillis;
 
 use crate::core::counters::Counters;
-use crate::heap::open::{OpenTable, Whose};
+use crate::core::open::{OpenTable};
+use crate::core::room::Whose;
 use crate::layout::key::{Key, Namespace};
-use crate::locks::undo::Group;
-use crate::store::{Store, TOKEN_OFFSET_BITS};
-use crate::tier::tiered::Reads;
+use crate::locks::undo_log::Group;
+use crate::core::store::Store;
+use crate::layout::header::TOKEN_OFFSET_BITS;
+use crate::tier::reads::Reads;
 use crate::values::unfinished::Unfinished;
 
 /// One data thread's epoch word, open segments and counters. `Send`, for a thread to take it along; used by one

@@ -4,4 +4,8 @@ pub(crate) mod counters;
 pub(crate) mod epoch;
 pub(crate) mod lane;
 pub(crate) mod op;
+pub(crate) mod open;
 pub(crate) mod pin;
+pub(crate) mod room;
+pub(crate) mod snap;
+pub(crate) mod store;

@@ -15,7 +15,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
-use crate::store::Store;
+use crate::core::store::Store;
 
 /// Values, or the pieces of one, held in memory until they are unpinned.
 #[derive(Debug)]

@@ -19,7 +19,7 @@
 //! - An index that is not in the file is rebuilt from items whose sums are right ([`crate::durable::rebuild`]): nothing
 //!   is marked then.
 //!
-//! What changes in place has no sum ([`crate::layout::checksums`]): damage to a number or an end alone is not seen.
+//! What changes in place has no sum ([`crate::heap::checksums`]): damage to a number or an end alone is not seen.
 
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::sync::atomic::fence;
@@ -29,7 +29,7 @@ use crate::layout::header::{SegmentHeader, State};
 use crate::layout::item::{Kind, Layout};
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
-use crate::store::Store;
+use crate::core::store::Store;
 
 /// The result of the pass at a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

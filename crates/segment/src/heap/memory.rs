@@ -14,7 +14,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crate::heap::config::{Geometry, Limits};
-use crate::store::Store;
 
 /// Why the memory cannot be changed to that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +69,11 @@ impl Memory {
         }
     }
 
+    /// Records a request for another amount of memory, in bytes.
+    pub(crate) fn request(&self, memory_bytes: u64) {
+        self.wanted.store(memory_bytes, Release);
+    }
+
     /// Returns the memory that was last requested, in bytes.
     pub(crate) fn wanted_bytes(&self) -> u64 {
         self.wanted.load(Acquire)
@@ -106,33 +110,3 @@ impl Memory {
     }
 }
 
-impl Store {
-    /// Changes the memory that segments and index may use, in bytes. The background does the work from here on, and
-    /// reports its progress in [`crate::StoreStats::held_bytes`]. For a smaller memory, the eviction policy chooses the
-    /// items to evict.
-    ///
-    /// # Errors
-    /// If it is less than the store needs to go on, or more than address space was reserved for.
-    pub fn resize(&self, memory_bytes: u64) -> Result<(), ResizeError> {
-        let least_bytes = self.geometry.least_resize_bytes().max(self.least_for_quotas());
-        if memory_bytes < least_bytes {
-            return Err(ResizeError::TooSmall { least_bytes });
-        }
-        if memory_bytes > self.geometry.memory_bytes_max {
-            return Err(ResizeError::TooLarge { most_bytes: self.geometry.memory_bytes_max });
-        }
-        self.memory.wanted.store(memory_bytes, Release);
-        self.call_background();
-        Ok(())
-    }
-
-    /// Returns the memory that was last requested, at start or by [`Store::resize`], in bytes.
-    pub fn memory_bytes(&self) -> u64 {
-        self.memory.wanted_bytes()
-    }
-
-    /// Returns the bytes that segments and index hold now: free segments count, withheld ones do not.
-    pub(crate) fn held_bytes(&self) -> u64 {
-        self.geometry.bytes_of(self.segments.count(), self.index.groups().max(self.index.groups_next()))
-    }
-}

@@ -6,10 +6,10 @@
 //!                shortage (wait or refuse)      samples (of accesses, for the background)
 //! ```
 
+pub(crate) mod checksums;
 pub(crate) mod config;
 pub(crate) mod memory;
 pub(crate) mod namespaces;
-pub(crate) mod open;
 pub(crate) mod prefault;
 pub(crate) mod samples;
 pub(crate) mod segments;

@@ -11,11 +11,11 @@
 //! Bounds: a step gets or gives back at most [`STEP_BYTES`], so one huge page; segments are populated at most
 //! [`AHEAD_BYTES`] ahead of their use.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
-use crate::index::GROUP_BYTES;
+use crate::heap::segments::Segments;
+use crate::index::{GROUP_BYTES, Index};
 use crate::layout::raw::Mutex;
-use crate::store::Store;
 
 /// Memory is populated this far ahead of the segments in use, in bytes.
 const AHEAD_BYTES: usize = 64 << 20;
@@ -23,7 +23,7 @@ const AHEAD_BYTES: usize = 64 << 20;
 const STEP_BYTES: usize = 2 << 20;
 
 /// The amounts of memory that are wanted and obtained, in bytes from the start of each map. Shared by the background
-/// and a [`Populator`].
+/// and a [`crate::Populator`].
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     state: Mutex<State>,
@@ -71,9 +71,8 @@ impl Ahead {
 
     /// Allows more fresh segments to be taken, up to the wanted number, except those that are withheld. Returns false
     /// if there are none, or if a step is under way, which might be giving their memory back.
-    pub(crate) fn add_fresh(&self, store: &Store) -> bool {
+    pub(crate) fn add_fresh(&self, segments: &Segments) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
-        let segments = &store.segments;
         let missing = state.segments_wanted.saturating_sub(segments.count() + segments.withheld_count());
         let each = segments.segment_bytes();
         if missing == 0 {
@@ -90,41 +89,41 @@ impl Ahead {
 
     /// Adds fresh segments like [`Ahead::add_fresh`], unless that was refused before: for a background with other work
     /// to do.
-    pub(crate) fn add_fresh_unrefused(&self, store: &Store) -> bool {
+    pub(crate) fn add_fresh_unrefused(&self, segments: &Segments) -> bool {
         let refused = self.state.try_lock().is_ok_and(|state| state.refused_segments == state.segments_wanted);
-        !refused && self.add_fresh(store)
+        !refused && self.add_fresh(segments)
     }
 
-    /// See [`Store::takes_short_of_space`].
-    fn takes_short_of_space(&self) -> bool {
+    /// See [`crate::Store::takes_short_of_space`].
+    pub(crate) fn takes_short_of_space(&self) -> bool {
         self.state.try_lock().is_ok_and(|mut state| std::mem::take(&mut state.short_of_space))
     }
 
     /// Prepares the memory of a store in a file: what is in use has its space, and what is behind it gives its space
     /// back.
-    pub(crate) fn begin_in_file(&self, store: &Store) {
+    pub(crate) fn begin_in_file(&self, segments: &Segments, index: &Index, has_index: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (index, heap) = (store.index.map(), store.segments.heap.map());
+        let (map, heap) = (index.map(), segments.heap.map());
         // Until the background says more, what is there is what is wanted.
-        state.index_wanted = store.index.groups().max(store.index.groups_next()) * GROUP_BYTES;
-        state.segments_wanted = store.segments.count();
+        state.index_wanted = index.groups().max(index.groups_next()) * GROUP_BYTES;
+        state.segments_wanted = segments.count();
         // An index that is not in the file has no memory yet.
-        state.index_done = if store.rebuild.is_some() { 0 } else { state.index_wanted };
-        state.heap_done = store.segments.end() * store.segments.segment_bytes();
-        let _ = index.release(state.index_wanted, index.bytes() - state.index_wanted);
+        state.index_done = if has_index { state.index_wanted } else { 0 };
+        state.heap_done = segments.end() * segments.segment_bytes();
+        let _ = map.release(state.index_wanted, map.bytes() - state.index_wanted);
         let _ = heap.release(state.heap_done, heap.bytes() - state.heap_done);
     }
 
     /// Runs one step. Returns false if there is nothing to do.
-    pub(crate) fn step(&self, store: &Store) -> bool {
+    pub(crate) fn step(&self, segments: &Segments, index: &Index) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.step_index(store) || state.step_segments(store) || state.step_heap(store)
+        state.step_index(index) || state.step_segments(segments) || state.step_heap(segments)
     }
 }
 
 impl State {
-    fn step_index(&mut self, store: &Store) -> bool {
-        let (map, wanted) = (store.index.map(), self.index_wanted);
+    fn step_index(&mut self, index: &Index) -> bool {
+        let (map, wanted) = (index.map(), self.index_wanted);
         if self.index_done < wanted {
             let to = step_up(self.index_done, wanted);
             if map.allocate(self.index_done, to - self.index_done).is_err() {
@@ -145,8 +144,7 @@ impl State {
     }
 
     /// Gives a withheld segment back to use, with memory.
-    fn step_segments(&self, store: &Store) -> bool {
-        let segments = &store.segments;
+    fn step_segments(&self, segments: &Segments) -> bool {
         if segments.count() >= self.segments_wanted {
             return false;
         }
@@ -154,8 +152,8 @@ impl State {
     }
 
     /// Populates the segments that are opened next, and gives back the memory of those that were left out.
-    fn step_heap(&mut self, store: &Store) -> bool {
-        let (segments, each) = (&store.segments, store.segments.segment_bytes());
+    fn step_heap(&mut self, segments: &Segments) -> bool {
+        let each = segments.segment_bytes();
         let (next, end) = (segments.high_water() * each, segments.end() * each);
         let wanted = (next + AHEAD_BYTES.max(each)).min(end);
         if self.heap_done < wanted {
@@ -170,32 +168,6 @@ impl State {
             return false;
         }
         true
-    }
-}
-
-impl Store {
-    /// Returns true if the memory file's space was refused, so that segments or index are smaller than they might be,
-    /// since this was asked last.
-    pub fn takes_short_of_space(&self) -> bool {
-        self.ahead.takes_short_of_space()
-    }
-}
-
-/// Gets memory ahead of its use, on a thread of its own: see [`crate::Background::leave_populating`].
-#[derive(Debug)]
-pub struct Populator {
-    store: Arc<Store>,
-}
-
-impl Populator {
-    pub(crate) fn new(store: Arc<Store>) -> Self {
-        Self { store }
-    }
-
-    /// Runs one step, which lasts as long as the kernel takes. Returns false if there is nothing to do; then call again
-    /// in a few milliseconds.
-    pub fn step(&mut self) -> bool {
-        self.store.ahead.step(&self.store)
     }
 }
 

@@ -24,25 +24,23 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::core::op::OpError;
 use crate::layout::key::Namespace;
-use crate::store::Store;
 
 /// The state of the pools.
 #[derive(Debug, Default)]
 pub(crate) struct Shortages {
     /// The bytes alive and free when the last round began, if that found nothing; or one of the two below.
-    known: [AtomicU64; Namespace::MAX],
+    pub(crate) known: [AtomicU64; Namespace::MAX],
     /// Pools for which a caller that found no room waits for a round: a bit for each.
-    asked: AtomicU32,
+    pub(crate) asked: AtomicU32,
 }
 
 const _: () = assert!(Namespace::MAX <= 32, "a bit for each");
 
 /// Not known.
-const UNKNOWN: u64 = 0;
+pub(crate) const UNKNOWN: u64 = 0;
 /// Nor is it when the round is over that is under way.
-const FLUSHED: u64 = u64::MAX;
+pub(crate) const FLUSHED: u64 = u64::MAX;
 
 impl Shortages {
     /// Records the result of a background round for a pool. It found nothing while so many bytes were alive or free, or
@@ -70,55 +68,3 @@ impl Shortages {
     }
 }
 
-impl Store {
-    /// Checks that there is room for `bytes` more, where nothing is evicted.
-    ///
-    /// # Errors
-    /// [`OpError::Parked`]: there may be some soon; [`OpError::OutOfMemory`]: all of it is alive.
-    #[inline(always)]
-    pub fn check_room(&self, namespace: Namespace, bytes: u64) -> Result<(), OpError> {
-        if self.keeps(namespace) && !self.has_room(namespace, bytes) {
-            return Err(self.no_segment(namespace.0));
-        }
-        Ok(())
-    }
-
-    /// Returns the answer for a thread that finds no free segment: to wait for one, or that none will come.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn no_segment(&self, namespace: u8) -> OpError {
-        if self.spaces.keeps(namespace) {
-            let pool = self.pool(namespace);
-            if self.is_full(pool) {
-                return OpError::OutOfMemory;
-            }
-            self.shortages.asked.fetch_or(1 << pool, Relaxed);
-        }
-        self.call_background();
-        OpError::Parked
-    }
-
-    /// Returns true if the background found nothing to win for the pool, and hardly anything has died since.
-    fn is_full(&self, pool: u8) -> bool {
-        let barren = self.shortages.known[usize::from(pool)].load(Relaxed);
-        ![UNKNOWN, FLUSHED].contains(&barren)
-            && self.alive_or_free(pool) + self.segments.segment_bytes() as u64 > barren
-    }
-
-    /// Returns the namespace under which is kept what is known of this one's.
-    pub(crate) fn pool(&self, namespace: u8) -> u8 {
-        if self.spaces.has_quota(namespace) { namespace } else { Namespace::DEFAULT.0 }
-    }
-
-    /// Returns the bytes of a pool that are alive, or free to be taken: as something dies this goes down.
-    pub(crate) fn alive_or_free(&self, pool: u8) -> u64 {
-        let alive = match self.spaces.any_quota() {
-            true => {
-                let pooled = (0..Namespace::MAX as u8).filter(|namespace| self.pool(*namespace) == pool);
-                pooled.map(|namespace| self.space_totals(namespace).item_bytes()).sum()
-            }
-            false => self.totals().item_bytes(),
-        };
-        alive + (self.free_of(pool) * self.segments.segment_bytes()) as u64
-    }
-}

@@ -17,7 +17,7 @@ use base::clock::UnixMillis;
 
 use crate::core::counters::Counters;
 use crate::core::op::{Expire, LargeRef, OpError, Put};
-use crate::heap::open::{OpenTable, Want};
+use crate::core::open::{OpenTable, Want};
 use crate::index::Locked;
 use crate::layout::header::{Queue, SegmentHeader};
 use crate::layout::item::{
@@ -27,7 +27,7 @@ use crate::layout::key::{Key, Namespace};
 use crate::layout::raw::Reserved;
 use crate::layout::slot::Slot;
 use crate::layout::ttl;
-use crate::store::{Ended, LARGE_REF_BYTES, Seen, Store, large_ref};
+use crate::core::store::{Ended, LARGE_REF_BYTES, Seen, Store, large_ref};
 use crate::values::parts::{Head, object_of};
 
 /// A value to be written: two parts end to end, or a number.
@@ -141,7 +141,7 @@ impl Store {
     ) -> Result<Draft, OpError> {
         let layout = plan.layout(key.bytes.len()).in_heap(&self.segments.heap);
         if let Some(named) = self.named.as_ref().filter(|_| layout.may_be_head()) {
-            named.note_draft(plan);
+            named.note_draft(plan.object());
         }
         let want = Want {
             namespace: key.namespace,

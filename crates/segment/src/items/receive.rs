@@ -24,8 +24,8 @@ use crate::items::draft::{Content, Draft, Plan};
 use crate::layout::header::SegmentHeader;
 use crate::layout::item::{FILLER, FILLER_BYTES, Kind};
 use crate::layout::key::Key;
-use crate::store::Store;
-use crate::values::large::LargeWriter;
+use crate::core::store::Store;
+use crate::values::writer::LargeWriter;
 
 /// Bytes that may be received behind a value without being kept: a line end, say.
 pub const TAIL_BYTES_MAX: usize = FILLER_BYTES;

@@ -30,6 +30,9 @@ use base::clock::UnixMillis;
 use crate::layout::raw::{Word32, Word64};
 use crate::layout::slot::slot_generation;
 
+/// Bits of a CAS token that hold the offset: a segment of 1 MiB in units of 4 bytes.
+pub(crate) const TOKEN_OFFSET_BITS: u32 = 18;
+
 /// The state of a segment in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]

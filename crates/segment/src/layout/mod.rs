@@ -2,9 +2,9 @@
 //!
 //! Floor 1 of the crate. Nothing here knows a store: every function takes the memory that it works on.
 
-pub(crate) mod checksums;
 pub(crate) mod flash_address;
 pub(crate) mod header;
+pub(crate) mod hidden_key;
 pub(crate) mod item;
 pub(crate) mod key;
 pub(crate) mod persistent;

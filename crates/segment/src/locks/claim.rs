@@ -30,77 +30,16 @@
 //!
 //! Bounds: [`CLAIMS_MAX`] in flight, each with a bit for each word and a number for each lane.
 
+use crate::locks::words::word_of;
+use crate::locks::words::WORDS;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::core::lane::Turn;
 use crate::core::op::OpError;
-use crate::index::{Hash, Locked};
+use crate::index::Locked;
 use crate::layout::key::Key;
-use crate::layout::raw::{Word32, Word64};
-use crate::locks::undo::Group;
-use crate::store::{Seen, Store};
-
-/// Number of words that the keys share.
-const WORDS: usize = 4096;
-/// Claims in flight at once, over all lanes; a further claim parks.
-pub const CLAIMS_MAX: u64 = 1024;
-
-/// Returns the word of a key: by bits that neither the group nor the index bucket nor the tag is made of.
-#[inline(always)]
-fn word_of(hash: Hash) -> usize {
-    (hash.0 >> 20) as usize % WORDS
-}
-
-/// The store's state of claims.
-#[derive(Debug)]
-#[repr(align(128))]
-pub(crate) struct Claims {
-    /// Number of claims that are announced. On cache lines of its own, because every turn loads it.
-    in_flight: Word64,
-    rest: Box<Rest>,
-}
-
-#[derive(Debug)]
-struct Rest {
-    /// The last number that a claim got.
-    numbers: Word32,
-    /// For each word the number of the claim that has it, or 0.
-    words: Box<[Word32]>,
-}
-
-impl Claims {
-    pub(crate) fn new() -> Self {
-        let words = (0..WORDS).map(|_| Word32::new(0)).collect();
-        Self { in_flight: Word64::new(0), rest: Box::new(Rest { numbers: Word32::new(0), words }) }
-    }
-
-    /// Returns whether any claims are in flight. Every turn checks this first.
-    #[inline(always)]
-    pub(crate) fn any(&self) -> bool {
-        self.in_flight.load(SeqCst) != 0
-    }
-
-    fn announce(&self) -> bool {
-        let mut count = self.in_flight.load(Relaxed);
-        while count < CLAIMS_MAX {
-            match self.in_flight.compare_exchange(count, count + 1, SeqCst) {
-                Ok(_) => return true,
-                Err(now) => count = now,
-            }
-        }
-        false
-    }
-
-    /// Returns a number that no claim in flight has: they come round after 2^32, and there are never so many.
-    fn number(&self) -> u32 {
-        loop {
-            let number = self.rest.numbers.fetch_add(1, Relaxed).wrapping_add(1);
-            if number != 0 {
-                return number;
-            }
-        }
-    }
-}
+use crate::locks::undo_log::Group;
+use crate::core::store::{Seen, Store};
 
 /// A turn of another lane that was under way.
 #[derive(Clone, Copy, Debug)]

@@ -3,3 +3,5 @@
 pub(crate) mod claim;
 pub(crate) mod snapshot;
 pub(crate) mod undo;
+pub(crate) mod undo_log;
+pub(crate) mod words;

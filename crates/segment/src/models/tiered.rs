@@ -12,7 +12,7 @@ use crate::core::op::{Delete, DeleteOutcome, OpError, Put, PutMode, PutOutcome, 
 use crate::heap::segments::SegmentId;
 use crate::items::read::Ahead;
 use crate::map_tier::{MapTier, PLAN};
-use crate::tier::room::TierGround;
+use crate::durable::tier_ground::TierGround;
 use crate::tier::tiered::FromFlash;
 use crate::{Namespace, Store};
 

@@ -79,7 +79,7 @@ pub(super) fn change_first(turn: &mut Turn<'_>, key: &Key<'_>, fill: u8) -> Resu
 pub(super) fn first_part(turn: &Turn<'_>, key: &Key<'_>) -> Hash {
     let hit = turn.read(key, turn.look_ahead(key.key_hash())).expect("it is there");
     let crate::Value::Typed { bytes, .. } = hit.value else { panic!("it has parts") };
-    turn.store.hasher.piece(key.namespace, &crate::values::parts::name(entries(&bytes[13..])[0], word(bytes))).hash
+    turn.store.hasher.piece(key.namespace, &crate::layout::hidden_key::name(entries(&bytes[13..])[0], word(bytes))).hash
 }
 
 fn write_head(to: &mut Vec<u8>, object: u64, levels: u8, root: &[u64]) {

@@ -13,7 +13,7 @@ use super::disk::{Disk, set_disk, with_disk};
 use super::tiered::{demote, open_beside, told};
 use crate::core::op::{Arith, Delete, Expire, Fetch, OpError, Put, PutOutcome};
 use crate::layout::item::META_WON;
-use crate::locks::undo::{ChangingKey, RECORDS_MAX};
+use crate::locks::undo_log::{ChangingKey, RECORDS_MAX};
 use crate::map_tier::MapTier;
 use crate::{Finished, IndexPlace, Key, Namespace, Power, Turn};
 

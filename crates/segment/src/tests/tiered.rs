@@ -12,7 +12,7 @@ use crate::core::op::Value;
 use crate::heap::segments::SegmentId;
 use crate::layout::header::State;
 use crate::map_tier::{MapTier, PLAN, PLAN_FOUND};
-use crate::tier::room::TierGround;
+use crate::durable::tier_ground::TierGround;
 use crate::tier::tiered::FromFlash;
 use crate::{FileFault, IndexPlace, Namespace, StartError, Store, StoreFile, TierPlan};
 

@@ -17,7 +17,7 @@ use crate::index::Hash;
 use crate::layout::key::{Key, Namespace};
 use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
-use crate::store::{Seen, Store};
+use crate::core::store::{Seen, Store};
 use crate::tier::staging::Staging;
 use crate::tier::tiered::Located;
 use crate::tier::{Found, Parts, TierRead};

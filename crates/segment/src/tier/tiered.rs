@@ -14,7 +14,6 @@
 //!   CAS token if a client knows it.
 //! - If the index does not outlive the process, the tier receives first what a slot is about to say ([`Tier::kill`]).
 
-use std::cell::RefCell;
 
 use base::clock::UnixMillis;
 
@@ -24,13 +23,13 @@ use crate::core::op::{Expire, Value};
 use crate::durable::moving::BY_BACKGROUND;
 use crate::index::{Hash, Locked};
 use crate::items::draft::{Content, Draft, Plan};
-use crate::items::write::Snap;
+use crate::core::snap::Snap;
 use crate::layout::header::Queue;
 use crate::layout::item::{Kind, Layout, META_STALE, META_WON, NUM};
 use crate::layout::key::Key;
 use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
-use crate::store::{Seen, Store};
+use crate::core::store::{Seen, Store};
 use crate::tier::by_hash::Sought;
 use crate::tier::staging::{Awaited, Known, Staging};
 use crate::tier::{FlashAddress, Found, Kept, Parts, ReadBy, Tier, TierItem, TierRead};
@@ -86,21 +85,6 @@ pub(crate) fn value_of<'r>(read: &'r TierRead, parts: &Parts) -> Value<'r> {
 
 fn number(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
-}
-
-/// State that a lane holds for its reads; empty without a second tier.
-#[derive(Debug, Default)]
-pub(crate) struct Reads(Option<RefCell<Staging>>);
-
-impl Reads {
-    pub(crate) fn new(store: &Store) -> Self {
-        let bytes = store.geometry.item_whole_max.min(64 << 10) + (8 << 10);
-        Self(store.tier.as_ref().map(|_| RefCell::new(Staging::new(bytes))))
-    }
-
-    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Staging) -> T) -> T {
-        act(&mut self.0.as_ref().expect("a store with a second tier").borrow_mut())
-    }
 }
 
 /// The result of moving an item to the second tier.

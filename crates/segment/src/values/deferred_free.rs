@@ -13,17 +13,18 @@
 //!
 //! Bounds: see [`QUEUE_BYTES_MAX`].
 
-use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::values::free_queue::Left;
+use crate::values::free_queue::Grave;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::background::Background;
 use crate::core::counters::Counters;
 use crate::items::draft::Orphan;
 use crate::layout::key::Key;
-use crate::layout::raw::{Mutex, MutexGuard};
 use crate::layout::slot::Slot;
-use crate::store::Store;
-use crate::values::parts::{ANCHOR, Head, entries, entry_at};
+use crate::core::store::Store;
+use crate::layout::hidden_key::ANCHOR;
+use crate::values::parts::{Head, entries, entry_at};
 
 /// Pieces and parts that go at once.
 const AT_ONCE: usize = 32;
@@ -31,42 +32,6 @@ const AT_ONCE: usize = 32;
 const LOCK_TRIES: usize = 1000;
 /// Number of pieces or parts that a slice of the background removes.
 const A_SLICE: usize = 256;
-/// Most memory that the queue takes, in bytes: the parts of some 50,000,000 fields of hashes.
-pub(crate) const QUEUE_BYTES_MAX: u64 = 8 << 20;
-
-/// The rest of one value.
-#[derive(Debug)]
-pub(crate) struct Grave {
-    namespace: u8,
-    object: u64,
-    left: Left,
-}
-
-#[derive(Debug)]
-enum Left {
-    /// Pieces from `next` to `end`.
-    Pieces { next: u32, end: u32 },
-    /// The parts that the head named, from `next` on, or pages of parts. Of the next page, the first `within` parts are
-    /// gone.
-    Parts { paged: bool, root: Vec<u64>, next: usize, within: usize },
-    /// Parts of a value that goes on without them.
-    Loose { parts: Vec<u64> },
-}
-
-/// Those that wait for the background.
-#[derive(Debug, Default)]
-pub(crate) struct Graves {
-    queue: Mutex<Queue>,
-    /// Bytes that they take.
-    bytes: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    graves: VecDeque<Grave>,
-    /// Objects that they belong to.
-    objects: HashSet<u64>,
-}
 
 impl Grave {
     pub(crate) fn of(store: &Store, orphan: Orphan) -> Self {
@@ -82,31 +47,6 @@ impl Grave {
                 Self { namespace, object: head.object, left }
             }
         }
-    }
-
-    /// Returns a grave of parts that were written and that no head ever named.
-    pub(crate) fn of_parts(namespace: u8, object: u64, paged: bool, root: Vec<u64>) -> Self {
-        Self { namespace, object, left: Left::Parts { paged, root, next: 0, within: 0 } }
-    }
-
-    /// Returns a grave of parts that the head of their object does not name any more.
-    pub(crate) fn of_loose(namespace: u8, object: u64, parts: Vec<u64>) -> Self {
-        Self { namespace, object, left: Left::Loose { parts } }
-    }
-
-    /// Returns the object of which nothing is to be left.
-    fn ends(&self) -> Option<u64> {
-        (!matches!(self.left, Left::Loose { .. })).then_some(self.object)
-    }
-
-    fn bytes(&self) -> u64 {
-        let parts = match &self.left {
-            Left::Pieces { .. } => 0,
-            Left::Parts { root, .. } => root.len(),
-            Left::Loose { parts } => parts.capacity(),
-        };
-        // Its object is in a set, too.
-        (size_of::<Self>() + (parts + 3) * size_of::<u64>()) as u64
     }
 
     /// Removes what comes next, up to `most`. Returns true if nothing is left, and false also if a lock could not be
@@ -143,49 +83,6 @@ impl Grave {
             }
         }
         false
-    }
-}
-
-impl Graves {
-    /// Puts one into the queue, or gives it back where that is full.
-    fn push(&self, grave: Grave) -> Result<(), Grave> {
-        if !self.reserve(&grave) {
-            return Err(grave);
-        }
-        self.push_reserved(grave);
-        Ok(())
-    }
-
-    /// Reserves room in the queue for a grave that is to come. Returns false if the queue is full. From here on it
-    /// waits.
-    pub(crate) fn reserve(&self, grave: &Grave) -> bool {
-        let bytes = grave.bytes();
-        if self.bytes.fetch_add(bytes, Relaxed) + bytes > QUEUE_BYTES_MAX {
-            self.bytes.fetch_sub(bytes, Relaxed);
-            return false;
-        }
-        self.lock().objects.extend(grave.ends());
-        true
-    }
-
-    /// Puts one into the queue for which there is room.
-    pub(crate) fn push_reserved(&self, grave: Grave) {
-        self.lock().graves.push_back(grave);
-    }
-
-    fn pop(&self) -> Option<Grave> {
-        if self.bytes.load(Relaxed) == 0 {
-            return None;
-        }
-        let mut queue = self.lock();
-        let grave = queue.graves.pop_front()?;
-        grave.ends().map(|object| queue.objects.remove(&object));
-        self.bytes.fetch_sub(grave.bytes(), Relaxed);
-        Some(grave)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

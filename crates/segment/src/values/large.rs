@@ -15,6 +15,8 @@
 //!   nothing, and a tight store would park it for ever.
 //! - A reader pins the segments of the pieces: see [`crate::core::pin`].
 
+use crate::values::writer::LargeWriter;
+use crate::layout::hidden_key::piece_name;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::counters::Counters;
@@ -24,66 +26,11 @@ use crate::core::pin::Pinned;
 use crate::items::draft::{Content, Orphan, Plan};
 use crate::items::write::put::{Body, Expect};
 use crate::items::write::touch::Alter;
-use crate::layout::header::Queue;
 use crate::layout::item::Kind;
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
-use crate::store::{Seen, Store, large_ref, large_value};
+use crate::core::store::{Seen, Store, large_ref, large_value};
 use crate::values::unfinished::{JoinOf, SOURCES_MAX, earlier, outlasting, outlasts};
-
-/// A large value that is being written, piece by piece, over as many turns as it takes.
-///
-/// Give it to [`Turn::large_commit`] or [`Turn::large_abort`]; one that is dropped leaves its pieces to eviction.
-#[derive(Debug)]
-pub struct LargeWriter {
-    pub(crate) namespace: u8,
-    object: u64,
-    bytes: u64,
-    pub(crate) written: u64,
-    expire: Expire,
-}
-
-impl LargeWriter {
-    /// Returns the whole value's length, in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Returns the expiry of its pieces.
-    pub(crate) fn expire(&self) -> Expire {
-        self.expire
-    }
-
-    /// Returns the number of bytes written.
-    pub fn written(&self) -> u64 {
-        self.written
-    }
-
-    /// Returns the value, all of whose pieces are written.
-    pub(crate) fn whole(&self) -> LargeRef {
-        assert!(self.written == self.bytes, "{} of {} bytes are written", self.written, self.bytes);
-        LargeRef { object: self.object, bytes: self.bytes }
-    }
-
-    /// Returns the hidden key of the next piece.
-    pub(crate) fn next_name(&self, store: &Store) -> [u8; 12] {
-        piece_name(self.object, (self.written / store.geometry.piece_bytes as u64) as u32)
-    }
-
-    /// Returns the next piece, as an item.
-    pub(crate) fn piece_plan<'v>(&self, content: Content<'v>) -> Plan<'v> {
-        Plan {
-            kind: Kind::Piece,
-            content,
-            client_flags: 0,
-            expire: self.expire,
-            token: None,
-            taken: false,
-            meta: None,
-            queue: Queue::Small,
-        }
-    }
-}
 
 /// The source of the bytes of a joined value.
 #[derive(Clone, Copy, Debug)]
@@ -160,17 +107,6 @@ fn join_of(key: &Key<'_>, expire: Expire, expect: Option<Expect>, sources: &[Sou
 
 /// Source that zeros are copied from.
 static ZEROS: [u8; 4096] = [0; 4096];
-
-/// Bytes of the hidden key of a piece.
-pub(crate) const PIECE_NAME_BYTES: usize = 12;
-
-/// Returns the hidden key of a piece: `object id 8 | number 4`.
-fn piece_name(object: u64, number: u32) -> [u8; PIECE_NAME_BYTES] {
-    let mut name = [0; 12];
-    name[..8].copy_from_slice(&object.to_le_bytes());
-    name[8..].copy_from_slice(&number.to_le_bytes());
-    name
-}
 
 impl Store {
     /// Returns whether the free segments hold a large value of so many bytes. If not, asks the background once to free

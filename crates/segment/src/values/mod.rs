@@ -1,8 +1,10 @@
 //! Values of several items: large values in pieces, records in parts, and their removal a few at a time.
 
 pub(crate) mod deferred_free;
+pub(crate) mod free_queue;
 pub(crate) mod large;
 pub(crate) mod orphans;
 pub(crate) mod parts;
 pub(crate) mod rename;
 pub(crate) mod unfinished;
+pub(crate) mod writer;

@@ -19,10 +19,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-use crate::items::draft::Plan;
 use crate::layout::key::Key;
 use crate::layout::raw::Word32;
-use crate::values::parts::{ANCHOR, hidden_numbers};
+use crate::layout::hidden_key::{ANCHOR, hidden_numbers};
 
 const BITS_MIN: u64 = 1 << 16;
 const BITS_MAX: u64 = 1 << 25;
@@ -69,8 +68,8 @@ impl Named {
 
     /// Records that a head is about to be written.
     #[cold]
-    pub(crate) fn note_draft(&self, plan: &Plan<'_>) {
-        if let Some(object) = plan.object().filter(|_| self.state.load(Relaxed) == MARKING) {
+    pub(crate) fn note_draft(&self, object: Option<u64>) {
+        if let Some(object) = object.filter(|_| self.state.load(Relaxed) == MARKING) {
             self.mark(object);
             self.mark(object ^ WHOLE);
         }
@@ -109,7 +108,7 @@ mod tests {
     fn only_what_an_earlier_process_made_and_nothing_names_is_an_orphan_and_only_once_all_are_marked() {
         let (named, hasher) = (Named::new(1 << 20, 100), Hasher::new(1));
         let piece = |object: u64| [&object.to_le_bytes()[..], &[0; 4]].concat();
-        let part = |part: u64, object: u64| crate::values::parts::name(part, object).to_vec();
+        let part = |part: u64, object: u64| crate::layout::hidden_key::name(part, object).to_vec();
         let is_orphan = |bytes: &[u8]| named.is_orphan(&hasher.piece(0, bytes));
         [7, 20, 21].into_iter().for_each(|number| named.mark(number));
         assert!(!is_orphan(&piece(8)), "not all are marked yet");

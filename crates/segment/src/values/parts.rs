@@ -20,6 +20,11 @@
 //! - A reader that finds a part missing has been overtaken by a change, or the part was pushed out of the index. The
 //!   reader looks again ([`Turn::end_broken`]).
 
+use crate::layout::hidden_key::NAME_BYTES;
+use crate::layout::hidden_key::part_of;
+use crate::layout::hidden_key::ANCHOR;
+use crate::layout::hidden_key::name;
+use crate::layout::hidden_key::word;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -35,21 +40,16 @@ use crate::layout::header::SegmentHeader;
 use crate::layout::item::{Kind, Layout, NUM};
 use crate::layout::key::{Key, Namespace};
 use crate::layout::slot::Slot;
-use crate::store::{Seen, Store, large_ref};
-use crate::values::deferred_free::Grave;
-use crate::values::large::PIECE_NAME_BYTES;
+use crate::core::store::{Seen, Store, large_ref};
+use crate::values::free_queue::Grave;
 use crate::values::orphans::Named;
 use base::clock::UnixMillis;
 
 /// The bit of a type that says that its values are in parts.
 pub const KIND_IN_PARTS: u8 = 0x80;
 
-/// Bytes of a hidden key: longer than that of a large value's piece.
-const NAME_BYTES: usize = 16;
 /// An entry of a head or a page: which part, and ten bytes that are the caller's.
 pub const ENTRY_BYTES: usize = 18;
-/// The number of the part that names the key of an object's parts.
-pub(crate) const ANCHOR: u64 = 0;
 /// Type, object, levels and count of entries.
 const FIXED_BYTES: usize = 14;
 
@@ -66,35 +66,6 @@ pub struct Parts {
 
 /// As [`crate::Decide`]; the parts that it makes it gives beside the scratch, and gets both empty.
 pub type DecideParts<'d, T> = dyn FnMut(&Turn<'_>, Option<&Item<'_>>, &mut Vec<u8>, &mut Parts) -> Change<T> + 'd;
-
-pub(crate) fn name(part: u64, object: u64) -> [u8; NAME_BYTES] {
-    let mut name = [0; NAME_BYTES];
-    name[..8].copy_from_slice(&part.to_le_bytes());
-    name[8..].copy_from_slice(&object.to_le_bytes());
-    name
-}
-
-fn word(bytes: &[u8]) -> u64 {
-    u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
-}
-
-/// Returns the part that a hidden key names, and the object that it is of.
-fn part_of(key: &Key<'_>) -> Option<(u64, u64)> {
-    (key.piece && key.bytes.len() == NAME_BYTES).then(|| (word(key.bytes), word(&key.bytes[8..])))
-}
-
-/// Returns the object that a hidden key is of, and of a part its number.
-pub(crate) fn hidden_numbers(key: &Key<'_>) -> Option<(u64, Option<u64>)> {
-    match part_of(key) {
-        Some((part, object)) => Some((object, Some(part))),
-        None => (key.piece && key.bytes.len() == PIECE_NAME_BYTES).then(|| (word(key.bytes), None)),
-    }
-}
-
-/// Returns true if the key is that of a part.
-pub(crate) fn is_part(key: &Key<'_>) -> bool {
-    part_of(key).is_some()
-}
 
 /// Returns the parts that entries name.
 pub(crate) fn entries(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {

@@ -18,8 +18,8 @@ use crate::items::write::rewrite::{Rewrite, TokenRule};
 use crate::layout::item::Kind;
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
-use crate::store::Seen;
-use crate::values::deferred_free::Grave;
+use crate::core::store::Seen;
+use crate::values::free_queue::Grave;
 use crate::values::parts::{ENTRY_BYTES, Head, entries};
 
 /// A copy of a value in parts that is under way. Give it to [`Turn::finish_copy`], or to [`Turn::abandon_copy`] if that

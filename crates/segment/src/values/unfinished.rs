@@ -19,8 +19,8 @@
 use base::clock::UnixMillis;
 
 use crate::core::op::Expire;
-use crate::items::write::Snap;
-use crate::values::large::LargeWriter;
+use crate::core::snap::Snap;
+use crate::values::writer::LargeWriter;
 
 /// Works that one handle keeps.
 const WORKS_MAX: usize = 64;

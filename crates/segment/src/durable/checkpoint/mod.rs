@@ -30,7 +30,7 @@
 //! - So are those of one that was open when the checkpoint was begun and ended before that: some of its items may lie
 //!   in segments from before B, and others not. No other change is in the record by half: what ended before `begin`
 //!   lies in segments from before B; what begins since finds all of those of its thread sealed, or seals them before
-//!   its first item ([`crate::heap::open::OpenTable::seal_begun`]); and the background seals its own before it moves
+//!   its first item ([`crate::core::open::OpenTable::seal_begun`]); and the background seals its own before it moves
 //!   anything that was stored since.
 //! - A change of several keys as one stores a new copy of all that it changes, and changes nothing in place
 //!   ([`crate::core::lane::Turn::copies_all`]). So nothing is served of one that is made since.
@@ -49,93 +49,23 @@
 //!
 //! Not here: when to make one, and on which thread ([`Checkpointer`] does not sleep).
 
+pub(crate) mod progress;
 pub(crate) mod record;
 
+pub use progress::CheckpointStats;
+pub(crate) use progress::Checkpoints;
+
 use std::io;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use base::clock::UnixMillis;
 
 use crate::heap::segments::SegmentId;
 use crate::layout::header::State;
-use crate::layout::raw::{Mutex, MutexGuard};
-use crate::locks::undo::{ChangingKey, RECORDS_MAX};
-use crate::store::Store;
-use record::{Record, Records};
-
-/// A store's checkpoints.
-#[derive(Debug)]
-pub(crate) struct Checkpoints {
-    records: Option<Records>,
-    /// Open segments with a smaller sequence are to be sealed.
-    before: AtomicU64,
-    /// Keys of changes that span the latest `begin`; one more than [`RECORDS_MAX`] at most.
-    spanning: Mutex<Vec<ChangingKey>>,
-    made: AtomicU64,
-    failed: AtomicU64,
-    at_ms: AtomicU64,
-    segments: AtomicU64,
-}
-
-/// The results of checkpoints.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CheckpointStats {
-    /// Those that this process made.
-    pub made: u64,
-    /// Checkpoints that failed, because the disk did not take what was to be written.
-    pub failed: u64,
-    /// Instant at which the last one in the file was begun, by whichever process; 0: there is none.
-    pub last: UnixMillis,
-    /// Segments that it has.
-    pub segments: u64,
-}
-
-impl Checkpoints {
-    pub(crate) fn new(records: Option<Records>) -> Self {
-        let last = records.as_ref().and_then(Records::latest);
-        let (at_ms, segments) = last.map_or((0, 0), |last| (last.at_ms, last.segments()));
-        Self {
-            records,
-            before: AtomicU64::new(0),
-            spanning: Mutex::new(Vec::new()),
-            made: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            at_ms: AtomicU64::new(at_ms),
-            segments: AtomicU64::new(segments),
-        }
-    }
-
-    /// Returns the sequence below which open segments are to be sealed.
-    #[inline]
-    pub(crate) fn before(&self) -> u64 {
-        self.before.load(Acquire)
-    }
-
-    /// Returns true if checkpoints are made.
-    #[inline]
-    pub(crate) fn are_made(&self) -> bool {
-        self.records.is_some()
-    }
-
-    /// Changes of several keys as one, which was begun before the latest checkpoint was and is about to end.
-    #[cold]
-    pub(crate) fn note_spanning(&self, keys: impl Iterator<Item = ChangingKey>) {
-        let mut all = self.spanning();
-        let room = RECORDS_MAX + 1 - all.len();
-        all.extend(keys.take(room));
-    }
-
-    fn spanning(&self) -> MutexGuard<'_, Vec<ChangingKey>> {
-        self.spanning.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the last checkpoint in the file.
-    pub(crate) fn latest(&self) -> Option<Record> {
-        self.records.as_ref().and_then(Records::latest)
-    }
-}
+use crate::locks::undo_log::RECORDS_MAX;
+use crate::core::store::Store;
+use record::Record;
 
 impl Store {
     /// Returns the handle that makes checkpoints, or `None` if the store is in no file, or was opened without

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::layout::persistent::CHECKPOINT_WORDS;
 use crate::layout::raw::{Array, Word64};
-use crate::locks::undo::{ChangingKey, RECORDS_MAX};
+use crate::locks::undo_log::{ChangingKey, RECORDS_MAX};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"GANNETCP");
 /// Words before all others.

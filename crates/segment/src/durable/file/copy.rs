@@ -20,7 +20,7 @@ use crate::core::op::{Item, OpError, Put, Value};
 use crate::items::walk::Stride;
 use crate::items::write::change::Change;
 use crate::layout::key::{Key, Namespace};
-use crate::store::Store;
+use crate::core::store::Store;
 use crate::values::parts::{Head, KIND_IN_PARTS, Parts};
 
 /// The result of a copy, by item counts.

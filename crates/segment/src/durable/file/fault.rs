@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::IndexPlace;
+use super::index_place::IndexPlace;
 
 /// Why a store is not made in a file. But for `Io` and `Space`, the file is as it was.
 #[derive(Debug)]

@@ -16,10 +16,10 @@ use crate::index::{Bucket, GROUP_BUCKETS, Index, STRIPES, Stripe};
 use crate::layout::header::SegmentHeader;
 use crate::layout::persistent::KeptPage;
 use crate::layout::raw::{Array, Heap};
-use crate::locks::undo::{LOG_BYTES, UndoLog};
+use crate::locks::undo_log::{LOG_BYTES, UndoLog};
 
 /// Sequences have so many bits: those that a CAS token has for them.
-const SEQUENCE_BITS: u32 = 64 - crate::store::TOKEN_OFFSET_BITS;
+const SEQUENCE_BITS: u32 = 64 - crate::layout::header::TOKEN_OFFSET_BITS;
 
 /// All that a store's words and bytes lie in.
 #[derive(Debug)]

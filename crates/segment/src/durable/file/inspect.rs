@@ -208,7 +208,7 @@ fn open(file: &Arc<MapFile>, boot: u128) -> Result<Inspected, FileFault> {
         segments,
         index,
         hasher: Hasher::new(block.hash_seed),
-        sum_seed: crate::layout::checksums::seed(block.hash_seed),
+        sum_seed: crate::heap::checksums::seed(block.hash_seed),
         stats,
         believed: has_checkpoints.then(|| checkpoint.map(|record| record.sequences).unwrap_or_default()),
     })

@@ -19,6 +19,7 @@ pub(crate) mod copy;
 mod fault;
 mod ground;
 mod held;
+mod index_place;
 pub(crate) mod index_left;
 pub(crate) mod inspect;
 pub(crate) mod notes;
@@ -40,6 +41,7 @@ use crate::layout::raw::Array;
 use crate::tier::TierPlan;
 use crate::tier::room::TierRoom;
 pub use fault::FileFault;
+pub use index_place::IndexPlace;
 pub(crate) use ground::Ground;
 use ground::{ground, ground_of};
 pub(crate) use held::{Held, Left};
@@ -73,17 +75,6 @@ pub struct Power {
     pub boot: u128,
     /// Checkpoints are made: [`crate::Checkpointer`].
     pub checkpoints: bool,
-}
-
-/// The place of the index, for a store in a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IndexPlace {
-    /// In the file: it is there at once when the file is opened.
-    #[default]
-    File,
-    /// In the process's own memory: it is rebuilt from the segments while the store serves. For files that lie on a
-    /// medium slower than memory.
-    Dram,
 }
 
 pub(crate) fn index_of(block: &Superblock) -> IndexPlace {

@@ -7,7 +7,7 @@ use crate::heap::config::Geometry;
 use crate::index::{GROUP_BYTES, STRIPES, Stripe};
 use crate::layout::header::SegmentHeader;
 use crate::layout::persistent::Kept;
-use crate::locks::undo::LOG_BYTES;
+use crate::locks::undo_log::LOG_BYTES;
 #[cfg(all(test, not(shuttle)))]
 use crate::{StoreConfig, TierPlan};
 
@@ -95,7 +95,7 @@ pub(super) fn layout_hash() -> u64 {
         size_of::<SegmentHeader>() as u64,
         GROUP_BYTES as u64,
         crate::layout::slot::HEAP_BYTES_MAX,
-        u64::from(crate::store::TOKEN_OFFSET_BITS),
+        u64::from(crate::layout::header::TOKEN_OFFSET_BITS),
         crate::layout::item::SUM_BYTES as u64,
         u64::from(cfg!(target_endian = "big")),
     ];

@@ -20,7 +20,7 @@ use crate::core::counters::Counters;
 use crate::index::Hash;
 use crate::layout::item::Kind;
 use crate::layout::slot::Slot;
-use crate::store::Store;
+use crate::core::store::Store;
 use crate::tier::{FlashAddress, Shown, TierFind};
 
 /// Items between two looks at the time.

@@ -13,7 +13,7 @@ use crate::heap::segments::SegmentId;
 use crate::layout::item::{DEAD, Layout};
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
-use crate::store::Store;
+use crate::core::store::Store;
 
 impl Store {
     /// Finds all that was stored while an earlier rebuild was under way, before any request is served. Its heads take

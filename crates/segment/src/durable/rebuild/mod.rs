@@ -32,13 +32,15 @@
 
 mod flash;
 mod latest;
+pub(crate) mod state;
 
 pub(crate) use flash::ITEMS_PER_LOOK;
+pub use state::RebuildProgress;
+use state::{Entry, HAS_HEADS, LaterHead, ROUND_FLASH, ROUND_HEADS, ROUND_ITEMS, WAITING, WHOLE};
+pub(crate) use state::{Rebuild, Undone};
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use base::clock::UnixMillis;
 
@@ -49,10 +51,9 @@ use crate::index::{Hash, Locked};
 use crate::items::draft::Orphan;
 use crate::layout::header::SegmentHeader;
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, DEAD, EXPIRY, Kind, Layout, META};
-use crate::layout::raw::Word32;
 use crate::layout::slot::Slot;
-use crate::store::{Seen, Store};
-use crate::values::deferred_free::Grave;
+use crate::core::store::{Seen, Store};
+use crate::values::free_queue::Grave;
 
 /// Items whose index buckets are asked for before the first of them is entered.
 const BATCH: usize = 32;
@@ -60,95 +61,6 @@ const BATCH: usize = 32;
 const AHEAD_BYTES: usize = 1024;
 /// Threads that may help the background.
 pub(crate) const REBUILDERS_MAX: usize = 64;
-
-const ROUND_ITEMS: u32 = 0;
-const ROUND_HEADS: u32 = 1;
-/// All of memory is found.
-const ROUND_FLASH: u32 = 2;
-const WHOLE: u32 = 3;
-
-// Where a segment is.
-const WAITING: u32 = 0;
-const TAKEN: u32 = 1;
-/// Walked, and it has heads: waits for the second round.
-const HAS_HEADS: u32 = 2;
-const DONE: u32 = 3;
-
-/// One segment that is to be walked.
-#[derive(Debug)]
-struct Entry {
-    id: SegmentId,
-    /// The segment's sequence when the file was opened.
-    sequence: u64,
-    state: Word32,
-}
-
-/// The result of undoing a change, under a hash: items in segments with a smaller sequence live at no other address.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Undone {
-    pub(crate) namespace: u8,
-    pub(crate) piece: bool,
-    pub(crate) address: Option<usize>,
-    pub(crate) before: u64,
-}
-
-/// A head that is the latest version of its key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LaterHead {
-    namespace: u8,
-    /// Its sequence and address.
-    version: (u64, usize),
-    object: Option<u64>,
-}
-
-/// The state of a rebuild that all its threads share.
-#[derive(Debug)]
-pub(crate) struct Rebuild {
-    round: Word32,
-    entries: Box<[Entry]>,
-    /// The entries in the order in which they are given up.
-    cheapest: Box<[u32]>,
-    /// Position in that order before which no entry waits, as far as was seen.
-    cheapest_from: AtomicUsize,
-    /// Entry before which all are walked, as far as was seen.
-    walked: AtomicUsize,
-    /// Entry before which none waits, as far as was seen.
-    from: AtomicUsize,
-    /// Entries of this round that are not done.
-    left: AtomicUsize,
-    /// Sequence of the first segment that was written while an earlier rebuild was under way: an item there that has
-    /// ended may hide something older. `u64::MAX`: there is none.
-    since: u64,
-    /// Heads of those segments: they hide what is older before they are entered themselves.
-    later: HashMap<u64, Vec<LaterHead>>,
-    undone: HashMap<u64, Vec<Undone>>,
-    /// The machine lost its power: a number may be newer than the token that lies beside it.
-    lost: bool,
-    helpers: AtomicUsize,
-    found: AtomicU64,
-    torn: AtomicU64,
-    dropped: AtomicU64,
-    on_flash: AtomicU64,
-}
-
-/// The progress of the rebuild.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RebuildProgress {
-    /// Everything is found.
-    pub whole: bool,
-    /// Segments that hold items, as they were when the file was opened.
-    pub segments: u64,
-    /// Those that are not walked yet.
-    pub segments_left: u64,
-    /// Those that were given up to make room.
-    pub segments_dropped: u64,
-    /// Items that were found.
-    pub items: u64,
-    /// Items that were not whole, and are gone.
-    pub torn: u64,
-    /// Items that were found on flash.
-    pub on_flash: u64,
-}
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,178 +71,6 @@ pub enum RebuildStep {
     Waits,
     /// The index is whole.
     Whole,
-}
-
-impl Rebuild {
-    /// Creates the state for these segments, in any order, each with its bytes of live items, as far as that is known.
-    pub(crate) fn new(
-        store: &Store,
-        mut ids: Vec<(SegmentId, u32)>,
-        since: u64,
-        undone: HashMap<u64, Vec<Undone>>,
-    ) -> Self {
-        ids.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(store.segments.header(*id).sequence()));
-        let mut cheapest: Box<[u32]> = (0..ids.len() as u32).collect();
-        cheapest.sort_unstable_by_key(|at| (ids[*at as usize].1, std::cmp::Reverse(*at)));
-        let entry = |(id, _)| {
-            let sequence = store.segments.header(id).sequence();
-            Entry { id, sequence, state: Word32::new(WAITING) }
-        };
-        let entries: Box<[Entry]> = ids.into_iter().map(entry).collect();
-        Self {
-            cheapest,
-            cheapest_from: AtomicUsize::new(0),
-            walked: AtomicUsize::new(0),
-            round: Word32::new(ROUND_ITEMS),
-            from: AtomicUsize::new(0),
-            left: AtomicUsize::new(entries.len()),
-            entries,
-            since,
-            later: HashMap::new(),
-            undone,
-            lost: store.held.as_ref().is_some_and(|held| held.lost.is_some()),
-            helpers: AtomicUsize::new(0),
-            found: AtomicU64::new(0),
-            torn: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            on_flash: AtomicU64::new(0),
-        }
-    }
-
-    /// Heads that hide what is older: see [`Store::find_latest`].
-    pub(crate) fn note_later(&mut self, later: HashMap<u64, Vec<LaterHead>>) {
-        self.later = later;
-    }
-
-    /// Returns true if there is nothing to find.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// Returns true if all of memory is found.
-    #[inline(always)]
-    pub(crate) fn is_whole(&self) -> bool {
-        self.round.load(Acquire) >= ROUND_FLASH
-    }
-
-    /// Returns the number of segments of this round that are walked or given up.
-    pub(crate) fn walked(&self) -> usize {
-        self.entries.len().saturating_sub(self.left.load(Relaxed))
-    }
-
-    fn progress(&self) -> RebuildProgress {
-        let round = self.round.load(Acquire);
-        RebuildProgress {
-            whole: round == WHOLE,
-            segments: self.entries.len() as u64,
-            segments_left: if round >= ROUND_FLASH { 0 } else { self.left.load(Relaxed) as u64 },
-            segments_dropped: self.dropped.load(Relaxed),
-            items: self.found.load(Relaxed),
-            torn: self.torn.load(Relaxed),
-            on_flash: self.on_flash.load(Relaxed),
-        }
-    }
-
-    /// Takes a segment of this round that no thread has, and returns it with the round.
-    fn claim(&self) -> Option<(usize, u32)> {
-        let round = self.round.load(Acquire);
-        let wants = match round {
-            ROUND_ITEMS => WAITING,
-            ROUND_HEADS => HAS_HEADS,
-            _ => return None,
-        };
-        let from = self.from.load(Relaxed);
-        for at in (from..self.entries.len()).chain(0..from) {
-            let state = &self.entries[at].state;
-            if state.load(Relaxed) == wants && state.compare_exchange(wants, TAKEN, Acquire).is_ok() {
-                self.from.store(at + 1, Relaxed);
-                return Some((at, round));
-            }
-        }
-        None
-    }
-
-    /// Ends the work on a segment of a round.
-    fn end(&self, store: &Store, at: usize, round: u32, has_heads: bool) {
-        let state = if round == ROUND_ITEMS && has_heads { HAS_HEADS } else { DONE };
-        self.entries[at].state.store(state, Release);
-        if self.left.fetch_sub(1, AcqRel) == 1 {
-            self.next_round(store, round);
-        }
-    }
-
-    fn next_round(&self, store: &Store, round: u32) {
-        let with_heads = self.entries.iter().filter(|entry| entry.state.load(Relaxed) == HAS_HEADS).count();
-        if round == ROUND_ITEMS && with_heads > 0 {
-            self.left.store(with_heads, Relaxed);
-            self.from.store(0, Relaxed);
-            self.round.store(ROUND_HEADS, Release);
-            return;
-        }
-        self.become_whole(store);
-    }
-
-    pub(crate) fn become_whole(&self, store: &Store) {
-        if let Some(log) = &store.undo {
-            log.close_held();
-        }
-        store.kept.rebuilding.store(0, Release);
-        let finds = store.finds && !store.tier().is_found();
-        self.round.store(if finds { ROUND_FLASH } else { WHOLE }, Release);
-        store.call_background();
-    }
-
-    /// Returns true if items of a sealed segment may be copied elsewhere: this process stored them, or the segment and
-    /// all newer ones were walked. Then no version that is still to be found is later than theirs. Not where heads wait
-    /// for the second round, nor where what has ended may hide something older.
-    pub(crate) fn may_copy(&self, header: &SegmentHeader, reopened_at: u64) -> bool {
-        let sequence = header.sequence();
-        if sequence >= reopened_at {
-            return true;
-        }
-        let is_walked = |entry: &Entry| matches!(entry.state.load(Acquire), DONE | HAS_HEADS);
-        let mut walked = self.walked.load(Relaxed);
-        walked += self.entries[walked..].iter().take_while(|entry| is_walked(entry)).count();
-        self.walked.store(walked, Relaxed);
-        let at = self.entries.partition_point(|entry| entry.sequence > sequence);
-        let is_done = |entry: &Entry| entry.sequence == sequence && entry.state.load(Acquire) == DONE;
-        sequence < self.since && at < walked && self.entries.get(at).is_some_and(is_done)
-    }
-
-    /// Gives up the segment with the least in it, of those that no thread has looked at and that `may` accepts. No
-    /// thread takes it from then on.
-    pub(crate) fn give_up_cheapest(&self, store: &Store, may: impl Fn(&SegmentHeader) -> bool) -> Option<SegmentId> {
-        if self.round.load(Acquire) != ROUND_ITEMS {
-            return None;
-        }
-        let waits = |entry: &&Entry| entry.state.load(Relaxed) == WAITING && may(store.segments.header(entry.id));
-        let taken = |entry: &&Entry| entry.state.compare_exchange(WAITING, DONE, AcqRel).is_ok();
-        let in_order = |from: usize| self.cheapest[from..].iter().map(|at| &self.entries[*at as usize]);
-        let mut from = self.cheapest_from.load(Relaxed);
-        from += in_order(from).take_while(|entry| entry.state.load(Relaxed) != WAITING).count();
-        self.cheapest_from.store(from, Relaxed);
-        let id = in_order(from).filter(waits).find(taken)?.id;
-        self.dropped.fetch_add(1, Relaxed);
-        if self.left.fetch_sub(1, AcqRel) == 1 {
-            self.next_round(store, ROUND_ITEMS);
-        }
-        Some(id)
-    }
-
-    /// Returns the head that the key of an item has for its latest version, if that is another.
-    fn later_than(&self, hash: Hash, address: usize, piece: bool, header: &SegmentHeader) -> Option<LaterHead> {
-        let hides = |later: &&LaterHead| {
-            !piece && later.namespace == header.namespace() && later.version > (header.sequence(), address)
-        };
-        self.later.get(&hash.0).and_then(|all| all.iter().find(hides)).copied()
-    }
-
-    /// Returns true if a change that is undone made this item, or left it behind.
-    fn is_undone(&self, hash: Hash, address: usize, piece: bool, header: &SegmentHeader) -> bool {
-        let of = |undone: &&Undone| undone.namespace == header.namespace() && undone.piece == piece;
-        let ends = |undone: &Undone| header.sequence() < undone.before && undone.address != Some(address);
-        self.undone.get(&hash.0).is_some_and(|all| all.iter().filter(of).any(ends))
-    }
 }
 
 /// A walk through a segment.
@@ -389,7 +129,9 @@ impl Hand {
             }
             if self.next == self.batch.len() && !self.fill(store, rebuild, counters, now) {
                 let walk = self.walk.take().expect("it was begun");
-                rebuild.end(store, walk.entry, walk.round, walk.has_heads);
+                if rebuild.end(walk.entry, walk.round, walk.has_heads) {
+                    store.end_rebuild(rebuild);
+                }
             } else if !self.enter_batch(store, rebuild, counters) {
                 return RebuildStep::Waits;
             }
@@ -502,6 +244,29 @@ impl Store {
     #[inline(always)]
     pub fn is_finding(&self) -> bool {
         self.rebuild.as_ref().is_some_and(|rebuild| rebuild.round.load(Acquire) != WHOLE)
+    }
+
+    /// Ends the rebuild in memory: all of it is found.
+    pub(crate) fn end_rebuild(&self, rebuild: &Rebuild) {
+        if let Some(log) = &self.undo {
+            log.close_held();
+        }
+        self.kept.rebuilding.store(0, Release);
+        rebuild.end_rounds(self.finds && !self.tier().is_found());
+        self.call_background();
+    }
+
+    /// Gives up the segment with the least in it: see [`Rebuild::give_up_cheapest`].
+    pub(crate) fn give_up_cheapest(
+        &self,
+        rebuild: &Rebuild,
+        may: impl Fn(&SegmentHeader) -> bool,
+    ) -> Option<SegmentId> {
+        let (id, is_last) = rebuild.give_up_cheapest(&self.segments, may)?;
+        if is_last {
+            self.end_rebuild(rebuild);
+        }
+        Some(id)
     }
 
     /// Returns true while the index is being rebuilt, as far as it covers items in memory: see

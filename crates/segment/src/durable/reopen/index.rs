@@ -8,7 +8,8 @@ use crate::index::growth::SplitScratch;
 use crate::layout::item::{CAS_FIELD, DEAD};
 use crate::layout::key::Namespace;
 use crate::layout::slot::Slot;
-use crate::store::{Store, TOKEN_OFFSET_BITS};
+use crate::core::store::Store;
+use crate::layout::header::TOKEN_OFFSET_BITS;
 
 impl Store {
     /// Clears second copies in the groups of each stripe that is held, and lets go of it.

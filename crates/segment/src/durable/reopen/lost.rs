@@ -15,7 +15,7 @@ use super::Reopened;
 use crate::durable::file::{FileFault, IndexPlace};
 use crate::heap::segments::SegmentId;
 use crate::layout::header::{SegmentHeader, State};
-use crate::store::Store;
+use crate::core::store::Store;
 
 impl Store {
     /// Leaves of the segments those that the last checkpoint has, if the machine lost its power.

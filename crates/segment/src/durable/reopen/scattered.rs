@@ -18,8 +18,8 @@ use crate::heap::segments::SegmentId;
 use crate::layout::header::State;
 use crate::layout::item::{DEAD, Kind};
 use crate::layout::key::Namespace;
-use crate::locks::undo::{Record, slot_of};
-use crate::store::Store;
+use crate::locks::undo_log::{Record, slot_of};
+use crate::core::store::Store;
 
 impl Store {
     /// Makes the segments whole, and gives what is to be found in them.
@@ -50,7 +50,8 @@ impl Store {
         if since == u64::MAX {
             self.kept.rebuilding.store(self.kept.sequence.load(Acquire), Release);
         }
-        Ok((report, Rebuild::new(self, ids, since, undone)))
+        let lost = self.held.as_ref().is_some_and(|held| held.lost.is_some());
+        Ok((report, Rebuild::new(&self.segments, lost, ids, since, undone)))
     }
 
     /// Returns the bytes of live items of each segment, as the previous process counted them. If it had not found all

@@ -8,7 +8,7 @@ use crate::durable::file::FileFault;
 use crate::heap::segments::SegmentId;
 use crate::layout::header::State;
 use crate::layout::item::{DEAD, Kind, Layout};
-use crate::store::Store;
+use crate::core::store::Store;
 
 impl Store {
     /// Brings every segment into a state in which no thread works on it.

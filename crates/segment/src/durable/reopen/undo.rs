@@ -9,8 +9,8 @@ use crate::layout::header::State;
 use crate::layout::item::{CAS_FIELD, EXPIRY, Layout, META, NUM};
 use crate::layout::key::Namespace;
 use crate::layout::slot::Slot;
-use crate::locks::undo::{Record, slot_of};
-use crate::store::Store;
+use crate::locks::undo_log::{Record, slot_of};
+use crate::core::store::Store;
 
 impl Store {
     /// Puts the slots back that open groups have changed. The segments that this concerns are walked later, by which

@@ -15,14 +15,15 @@ use std::cell::RefCell;
 use crate::core::lane::Turn;
 use crate::core::op::{Expire, Item, OpError, Put};
 use crate::items::draft::{Content, Plan};
-use crate::items::write::Snap;
+use crate::core::snap::Snap;
 use crate::items::write::put::{Expect, decimal};
 use crate::items::write::rewrite::{Rewrite, TokenRule};
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, Kind, NUM};
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
-use crate::store::{Seen, large_value};
-use crate::values::large::{LargeWriter, Source};
+use crate::core::store::{Seen, large_value};
+use crate::values::large::Source;
+use crate::values::writer::LargeWriter;
 use crate::values::parts::Parts;
 
 /// The change that a callback decides on for an item, with the answer that the caller gets once it is made.

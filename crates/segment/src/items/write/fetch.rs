@@ -12,14 +12,14 @@ use crate::core::lane::Turn;
 use crate::core::op::{Expire, Fetch, Fetched, Item, Lease, OpError, Value};
 use crate::heap::samples::Asked;
 use crate::items::draft::{Content, Plan};
-use crate::items::write::Snap;
+use crate::core::snap::Snap;
 use crate::items::write::put::Expect;
 use crate::items::write::touch::Alter;
 use crate::layout::item::{Kind, META_STALE, META_WON, meta_word};
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
 use crate::layout::ttl;
-use crate::store::Seen;
+use crate::core::store::Seen;
 
 /// The facts of access of an item before the fetch, by the item's address: a fetch that starts over must not take its
 /// own first attempt for an earlier access.

@@ -30,89 +30,20 @@ pub(crate) mod rewrite;
 mod splice;
 pub(crate) mod touch;
 
+use crate::core::snap::Snap;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::fence;
 
 use crate::core::lane::Turn;
-use crate::core::op::{Expire, OpError};
+use crate::core::op::OpError;
 use crate::items::draft::Orphan;
-use crate::layout::item::{CAS_FIELD, EXPIRY, META_FETCHED, META_STALE, META_WON, NUM};
+use crate::layout::item::{CAS_FIELD, META_FETCHED, META_STALE, META_WON};
 use crate::layout::key::{Key, Namespace};
-use crate::layout::slot::Slot;
-use crate::store::{Seen, Store};
-use crate::values::deferred_free::Grave;
+use crate::core::store::{Seen, Store};
+use crate::values::free_queue::Grave;
 
 /// Number of times that an operation starts over when the item changes under it, before it parks.
 pub(crate) const RETRIES: usize = 4;
-
-/// Everything about an item that a change may have relied on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Snap {
-    slot: Slot,
-    header: u32,
-    expiry: u32,
-    number: u64,
-    token: u64,
-    lease: u32,
-}
-
-impl Snap {
-    /// Returns the item as it is. Inexact while other threads change it: only a comparison under the lock proves it.
-    pub(crate) fn of(store: &Store, seen: &Seen<'_>) -> Self {
-        let (heap, layout, address) = (&store.segments.heap, &seen.layout, seen.address);
-        let load = std::sync::atomic::Ordering::Acquire;
-        Self {
-            slot: seen.slot,
-            header: layout.header,
-            token: store.token(seen),
-            expiry: if layout.has(EXPIRY) { layout.expiry(heap, address).load(load) } else { 0 },
-            number: if layout.has(NUM) { layout.number(heap, address).load(load) } else { 0 },
-            lease: store.meta(seen).unwrap_or(0) & (META_STALE | META_WON),
-        }
-    }
-
-    /// Returns the number, of an item that is one.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Returns the CAS token.
-    pub(crate) fn token(&self) -> u64 {
-        self.token
-    }
-
-    /// Returns the snapshot of a copy with another token.
-    pub(crate) fn with_token(self, token: u64) -> Self {
-        Self { token, ..self }
-    }
-
-    /// Returns the expiry of the item.
-    pub(crate) fn expire(&self, store: &Store, seen: &Seen<'_>) -> Expire {
-        if seen.layout.has(EXPIRY) {
-            Expire::At(store.segments.expire_at(seen.address, self.expiry))
-        } else {
-            Expire::Never
-        }
-    }
-
-    /// Returns the lease bits of the META word.
-    pub(crate) fn lease(&self) -> u32 {
-        self.lease
-    }
-
-    /// Returns the META word for a copy, if the item has one: the facts of access as they are now, the lease of the
-    /// snapshot.
-    pub(crate) fn meta(&self, store: &Store, seen: &Seen<'_>) -> Option<u32> {
-        store.meta(seen).map(|meta| meta & !(META_STALE | META_WON) | self.lease)
-    }
-
-    /// Returns true if nothing that matters has changed: all except the frequency and the access facts.
-    pub(crate) fn same(&self, other: &Self) -> bool {
-        self.slot.same_item(other.slot)
-            && (self.header, self.expiry, self.number) == (other.header, other.expiry, other.number)
-            && (self.token, self.lease) == (other.token, other.lease)
-    }
-}
 
 const _: () = assert!(META_FETCHED & (META_STALE | META_WON) == 0);
 

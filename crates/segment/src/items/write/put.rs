@@ -4,10 +4,10 @@ use crate::core::lane::Turn;
 use crate::core::op::{OpError, Put, PutMode, PutOutcome};
 use crate::heap::samples::Asked;
 use crate::items::draft::{Content, Plan};
-use crate::items::write::Snap;
+use crate::core::snap::Snap;
 use crate::layout::item::{KEY_BYTES_MAX, Kind, META_STALE, NUM, meta_word};
 use crate::layout::key::Key;
-use crate::store::{Seen, Store, large_ref};
+use crate::core::store::{Seen, Store, large_ref};
 use crate::values::large::Source;
 
 /// The decision on a put, given what is there.

@@ -15,7 +15,8 @@ use crate::items::draft::{Content, Plan};
 use crate::items::write::put::Expect;
 use crate::layout::item::Kind;
 use crate::layout::key::Key;
-use crate::values::large::{LargeWriter, Source};
+use crate::values::large::Source;
+use crate::values::writer::LargeWriter;
 
 impl Turn<'_> {
     /// Puts `part`, which is not empty, at `offset` bytes into the key's value, or into none; says how long that is

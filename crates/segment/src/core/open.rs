@@ -17,7 +17,8 @@ use crate::layout::header::{Queue, SegmentHeader, kind_of};
 use crate::layout::item::{FILLER, FILLER_BYTES};
 use crate::layout::raw::Reserved;
 use crate::layout::ttl;
-use crate::store::Store;
+use crate::core::room::Whose;
+use crate::core::store::Store;
 
 /// One segment that is being filled.
 #[derive(Clone, Copy, Debug)]
@@ -42,15 +43,6 @@ pub(crate) struct OpenTable {
     reservations: u64,
     /// Latest checkpoint for which the segments open at its beginning are sealed: see [`OpenTable::seal_begun`].
     sealed_before: u64,
-}
-
-/// The owner of open segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// A data thread's: leaves the reserve of free segments alone.
-    Lane,
-    /// The background's, which frees more than it takes.
-    Background,
 }
 
 /// The kind of item that asks for space.

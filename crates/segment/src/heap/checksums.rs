@@ -11,22 +11,21 @@
 //! - Written before the item has a slot. Compared by whatever goes over all items (the scrub, a rebuilt index, `gannet
 //!   file check`), and by lookups until all slots of an earlier process were looked at ([`crate::durable::verify`]).
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Acquire;
 
 use crate::heap::segments::Segments;
 use crate::layout::item::Layout;
-use crate::store::Store;
 
 /// An odd number that spreads what is frozen beside the bytes.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Segments {
     /// Returns the sum of the item at an address.
-    fn sum(&self, seed: u64, address: usize, layout: &Layout) -> u32 {
+    pub(crate) fn sum(&self, seed: u64, address: usize, layout: &Layout) -> u32 {
         let (bytes, frozen) = layout.frozen(&self.heap, address);
         // As a CAS token names it.
         let offset = (address & (self.segment_bytes() - 1)) as u64 / 4;
-        let place = (self.header_of(address).sequence() << crate::store::TOKEN_OFFSET_BITS) | offset;
+        let place = (self.header_of(address).sequence() << crate::layout::header::TOKEN_OFFSET_BITS) | offset;
         let seed = seed ^ place.wrapping_add(frozen.wrapping_mul(SPREAD));
         xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed) as u32
     }
@@ -35,22 +34,6 @@ impl Segments {
     pub(crate) fn is_sound(&self, seed: u64, address: usize, layout: &Layout) -> bool {
         !self.heap.has_sums()
             || self.heap.word32(layout.sum_address(address)).load(Acquire) == self.sum(seed, address, layout)
-    }
-}
-
-impl Store {
-    /// Writes the sum of a new item that is otherwise whole.
-    #[inline(always)]
-    pub(crate) fn write_sum(&self, address: usize, layout: &Layout) {
-        if self.segments.heap.has_sums() {
-            let sum = self.segments.sum(self.sum_seed, address, layout);
-            self.segments.heap.word32(layout.sum_address(address)).store(sum, Relaxed);
-        }
-    }
-
-    /// Returns true if the item at an address is what was written there, as far as it has a sum.
-    pub(crate) fn is_sound(&self, address: usize, layout: &Layout) -> bool {
-        self.segments.is_sound(self.sum_seed, address, layout)
     }
 }
 

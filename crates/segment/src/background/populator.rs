@@ -1,0 +1,31 @@
+//! The thread that obtains memory ahead of its use: see [`crate::heap::prefault`].
+
+use std::sync::Arc;
+
+use crate::core::store::Store;
+
+impl Store {
+    /// Returns true if the memory file's space was refused, so that segments or index are smaller than they might be,
+    /// since this was asked last.
+    pub fn takes_short_of_space(&self) -> bool {
+        self.ahead.takes_short_of_space()
+    }
+}
+
+/// Gets memory ahead of its use, on a thread of its own: see [`crate::Background::leave_populating`].
+#[derive(Debug)]
+pub struct Populator {
+    store: Arc<Store>,
+}
+
+impl Populator {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        Self { store }
+    }
+
+    /// Runs one step, which lasts as long as the kernel takes. Returns false if there is nothing to do; then call again
+    /// in a few milliseconds.
+    pub fn step(&mut self) -> bool {
+        self.store.ahead.step(&self.store.segments, &self.store.index)
+    }
+}

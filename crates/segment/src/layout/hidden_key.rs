@@ -1,0 +1,48 @@
+//! The hidden keys of pieces and parts: `object 8 | piece 4` of a large value, `part 8 | object 8` of a value in parts.
+
+use crate::layout::key::Key;
+
+/// Bytes of the hidden key of a piece.
+pub(crate) const PIECE_NAME_BYTES: usize = 12;
+
+/// Bytes of a hidden key: longer than that of a large value's piece.
+pub(crate) const NAME_BYTES: usize = 16;
+/// The number of the part that names the key of an object's parts.
+pub(crate) const ANCHOR: u64 = 0;
+pub(crate) fn name(part: u64, object: u64) -> [u8; NAME_BYTES] {
+    let mut name = [0; NAME_BYTES];
+    name[..8].copy_from_slice(&part.to_le_bytes());
+    name[8..].copy_from_slice(&object.to_le_bytes());
+    name
+}
+
+pub(crate) fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
+}
+
+/// Returns the part that a hidden key names, and the object that it is of.
+pub(crate) fn part_of(key: &Key<'_>) -> Option<(u64, u64)> {
+    (key.piece && key.bytes.len() == NAME_BYTES).then(|| (word(key.bytes), word(&key.bytes[8..])))
+}
+
+/// Returns the object that a hidden key is of, and of a part its number.
+pub(crate) fn hidden_numbers(key: &Key<'_>) -> Option<(u64, Option<u64>)> {
+    match part_of(key) {
+        Some((part, object)) => Some((object, Some(part))),
+        None => (key.piece && key.bytes.len() == PIECE_NAME_BYTES).then(|| (word(key.bytes), None)),
+    }
+}
+
+/// Returns true if the key is that of a part.
+pub(crate) fn is_part(key: &Key<'_>) -> bool {
+    part_of(key).is_some()
+}
+
+
+/// Returns the hidden key of a piece: `object id 8 | number 4`.
+pub(crate) fn piece_name(object: u64, number: u32) -> [u8; PIECE_NAME_BYTES] {
+    let mut name = [0; 12];
+    name[..8].copy_from_slice(&object.to_le_bytes());
+    name[8..].copy_from_slice(&number.to_le_bytes());
+    name
+}

@@ -1,0 +1,68 @@
+//! The lock words that all keys share, and the announcement of locks in flight: see [`crate::locks::claim`].
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use crate::index::Hash;
+use crate::layout::raw::{Word32, Word64};
+
+/// Number of words that the keys share.
+pub(super) const WORDS: usize = 4096;
+/// Claims in flight at once, over all lanes; a further claim parks.
+pub const CLAIMS_MAX: u64 = 1024;
+
+/// Returns the word of a key: by bits that neither the group nor the index bucket nor the tag is made of.
+#[inline(always)]
+pub(super) fn word_of(hash: Hash) -> usize {
+    (hash.0 >> 20) as usize % WORDS
+}
+
+/// The store's state of claims.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Claims {
+    /// Number of claims that are announced. On cache lines of its own, because every turn loads it.
+    pub(super) in_flight: Word64,
+    pub(super) rest: Box<Rest>,
+}
+
+#[derive(Debug)]
+pub(super) struct Rest {
+    /// The last number that a claim got.
+    pub(super) numbers: Word32,
+    /// For each word the number of the claim that has it, or 0.
+    pub(super) words: Box<[Word32]>,
+}
+
+impl Claims {
+    pub(crate) fn new() -> Self {
+        let words = (0..WORDS).map(|_| Word32::new(0)).collect();
+        Self { in_flight: Word64::new(0), rest: Box::new(Rest { numbers: Word32::new(0), words }) }
+    }
+
+    /// Returns whether any claims are in flight. Every turn checks this first.
+    #[inline(always)]
+    pub(crate) fn any(&self) -> bool {
+        self.in_flight.load(SeqCst) != 0
+    }
+
+    pub(super) fn announce(&self) -> bool {
+        let mut count = self.in_flight.load(Relaxed);
+        while count < CLAIMS_MAX {
+            match self.in_flight.compare_exchange(count, count + 1, SeqCst) {
+                Ok(_) => return true,
+                Err(now) => count = now,
+            }
+        }
+        false
+    }
+
+    /// Returns a number that no claim in flight has: they come round after 2^32, and there are never so many.
+    pub(super) fn number(&self) -> u32 {
+        loop {
+            let number = self.rest.numbers.fetch_add(1, Relaxed).wrapping_add(1);
+            if number != 0 {
+                return number;
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! A large value that is being written, piece by piece.
+
+use crate::core::op::{Expire, LargeRef};
+use crate::core::store::Store;
+use crate::items::draft::{Content, Plan};
+use crate::layout::header::Queue;
+use crate::layout::hidden_key::piece_name;
+use crate::layout::item::Kind;
+
+/// A large value that is being written, piece by piece, over as many turns as it takes.
+///
+/// Give it to [`Turn::large_commit`] or [`Turn::large_abort`]; one that is dropped leaves its pieces to eviction.
+#[derive(Debug)]
+pub struct LargeWriter {
+    pub(crate) namespace: u8,
+    pub(super) object: u64,
+    pub(super) bytes: u64,
+    pub(crate) written: u64,
+    pub(super) expire: Expire,
+}
+
+impl LargeWriter {
+    /// Returns the whole value's length, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns the expiry of its pieces.
+    pub(crate) fn expire(&self) -> Expire {
+        self.expire
+    }
+
+    /// Returns the number of bytes written.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Returns the value, all of whose pieces are written.
+    pub(crate) fn whole(&self) -> LargeRef {
+        assert!(self.written == self.bytes, "{} of {} bytes are written", self.written, self.bytes);
+        LargeRef { object: self.object, bytes: self.bytes }
+    }
+
+    /// Returns the hidden key of the next piece.
+    pub(crate) fn next_name(&self, store: &Store) -> [u8; 12] {
+        piece_name(self.object, (self.written / store.geometry.piece_bytes as u64) as u32)
+    }
+
+    /// Returns the next piece, as an item.
+    pub(crate) fn piece_plan<'v>(&self, content: Content<'v>) -> Plan<'v> {
+        Plan {
+            kind: Kind::Piece,
+            content,
+            client_flags: 0,
+            expire: self.expire,
+            token: None,
+            taken: false,
+            meta: None,
+            queue: Queue::Small,
+        }
+    }
+}
