@@ -10,8 +10,25 @@
 //!   Background  the one thread that seals, expires, evicts, compacts and grows, in slices
 //! ```
 //!
+//! Where things are, from the lowest floor up. A module names only modules of its own floor or below:
+//! `xtask/src/tidy/floors.rs` has the exact order, with the state that the store holds below it.
+//!
+//! ```text
+//!   layout      bytes: items, slots, headers, keys, TTL classes; the only unsafe code is in layout/raw
+//!   index       the hash index: lookup, locks, growth and shrinking
+//!   heap        segments, memory limits, quotas, memory obtained ahead of its use
+//!   core        the store's state and lookup; per-thread handle, epochs, pins, open segments
+//!   items       reads, changes, walks; items that are not published yet
+//!   tier        the second tier: its interface, reads from it, items that go there and back
+//!   values      large values in pieces, records in parts, their removal a few at a time
+//!   locks       several keys as one operation: key locks, undo log, snapshots
+//!   durable     the memory file: format, checkpoints, opening, rebuild of the index
+//!   background  eviction, expiry, compaction, growth, scrubbing; statistics
+//!   store       assembly: a store is created, opened and closed
+//! ```
+//!
 //! The engine knows no protocol and no threads, and reads no clock: each turn and each slice gets the time as an
-//! argument. The byte layouts are drawn in [`layout::item`], [`layout::slot`] and [`layout::header`], and in
+//! argument. The byte layouts are drawn in `layout::item`, `layout::slot` and `layout::header`, and in
 //! `docs/format/segment.md`.
 //!
 //! The engine never does the following. It allocates nothing after the start for an operation on an item that is stored
@@ -37,6 +54,8 @@ mod tests;
 mod tier;
 mod values;
 
+pub use crate::core::store::Store;
+pub use background::populator::Populator;
 pub use background::stats::{Census, DRAIN_REASONS, NamespaceStats, SEGMENT_STATES, StoreStats};
 pub use background::{Background, Evicted, EvictionObserver, SliceKind, SliceReport};
 pub use core::lane::{Lane, LaneError, Turn};
@@ -55,21 +74,20 @@ pub use durable::file::notes::NoteFault;
 pub use durable::file::{FileFault, IndexPlace, Power, StoreFile, file_fits};
 pub use durable::rebuild::{RebuildProgress, RebuildStep, Rebuilder};
 pub use durable::reopen::Reopened;
+pub use durable::tier_ground::TierGround;
 pub use heap::config::{StartError, StoreConfig};
 pub use heap::memory::ResizeError;
 pub use heap::namespaces::{Terms, TermsError};
-pub use background::populator::Populator;
 pub use items::read::{Ahead, Hit, Version};
 pub use items::receive::{Arriving, TAIL_BYTES_MAX};
 pub use items::walk::{OnFlash, Stride, WalkVisit};
-pub use items::write::change::{AddOutcome, Change, Decide, DecideAlone};
+pub use items::write::change::{AddOutcome, Change, Decide, DecideAlone, Parts};
 pub use layout::key::{Key, KeyHash, Namespace};
+pub use layout::parts_head::{ENTRY_BYTES, KIND_IN_PARTS};
 pub use layout::raw::TierChunk;
 pub use locks::claim::Claim;
-pub use locks::words::CLAIMS_MAX;
 pub use locks::snapshot::Snapshot;
-pub use crate::core::store::Store;
-pub use durable::tier_ground::TierGround;
+pub use locks::words::CLAIMS_MAX;
 pub use tier::room::TierRoom;
 pub use tier::staging::Awaited;
 pub use tier::tiered::{FlashHit, FromFlash};
@@ -77,6 +95,6 @@ pub use tier::{
     FlashAddress, Found, Kept, Parts as TierParts, ReadBy, Reclaimed, Shown, SlotMatch, Tier, TierFind, TierFound,
     TierItem, TierPlan, TierRead, TierShow, Visit,
 };
-pub use values::writer::LargeWriter;
-pub use values::parts::{DecideParts, ENTRY_BYTES, KIND_IN_PARTS, Parts};
+pub use values::parts::DecideParts;
 pub use values::rename::{CopyStep, PartsCopy};
+pub use values::writer::LargeWriter;

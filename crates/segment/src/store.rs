@@ -155,7 +155,7 @@ impl Store {
         }
         (reopened.opened, reopened.at, reopened.clock_behind_ms) = (opened, now, behind_ms);
         if let Some(rebuild) = rebuild.as_ref().filter(|rebuild| rebuild.is_empty()) {
-            self.end_rebuild(rebuild);
+            rebuild.become_whole(self);
         }
         self.rebuild = rebuild;
         let later = self.find_latest(now);
@@ -311,4 +311,3 @@ impl Drop for Store {
         self.close();
     }
 }
-

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   crate/src ──> modules directly below src/       a list that a reader takes in at one look
-//!             ├─> largest import cycle, in modules  what has to be understood at once
+//!             ├─> largest import cycle, in files    what has to be understood at once
 //!             ├─> methods of the largest type       (and the files that its `impl` blocks are spread over)
 //!             └─> doc comments that open badly      What, Who, Whether, How, Where, When instead of a verb or a noun
 //!   all crates ─> definitions of one type name
@@ -17,6 +17,7 @@ use serde::Deserialize;
 use syn::visit::{self, Visit};
 
 use super::Fault;
+use super::imports::{self, SourceFile, is_test};
 use super::tree::{File, Tree};
 
 /// Words that open a doc comment without saying what the item does or is.
@@ -33,7 +34,7 @@ const LIMITS_PATH: &str = "xtask/src/tidy/limits.toml";
 pub struct CrateShape {
     /// Modules directly below `src/`.
     pub modules: usize,
-    /// Modules in the largest set of modules that all import one another, directly or not.
+    /// Modules, one a file, in the largest set of modules that all import one another, directly or not.
     pub cycle: usize,
     /// Methods of the types of one name, without trait implementations: the most in the crate.
     pub methods: usize,
@@ -115,13 +116,7 @@ pub fn print(tree: &Tree) {
 
 /// Measures every crate of `tree`.
 fn measure(tree: &Tree) -> House {
-    let mut sources: BTreeMap<&str, Vec<SourceFile<'_>>> = BTreeMap::new();
-    for file in tree.files.iter().filter(|file| file.is_rust() && !file.is_test() && file.path.contains("/src/")) {
-        // A file that does not parse is a fault of another rule.
-        if let (Some(name), Ok(syntax)) = (file.crate_name(), syn::parse_file(&file.text)) {
-            sources.entry(name).or_default().push(SourceFile { file, syntax });
-        }
-    }
+    let sources = imports::sources(tree);
     let mut names: BTreeMap<String, usize> = BTreeMap::new();
     let mut house = House::default();
     for (name, files) in sources {
@@ -135,37 +130,14 @@ fn measure(tree: &Tree) -> House {
     house
 }
 
-/// One source file of a crate.
-struct SourceFile<'t> {
-    file: &'t File,
-    syntax: syn::File,
-}
-
-impl SourceFile<'_> {
-    /// Returns the names of its modules from the crate's root on; none for the root itself.
-    fn module(&self) -> Vec<&str> {
-        let path = self.file.path.split_once("/src/").map_or("", |(_, path)| path).trim_end_matches(".rs");
-        let path = path.strip_suffix("/mod").unwrap_or(path);
-        if ["lib", "main"].contains(&path) { Vec::new() } else { path.split('/').collect() }
-    }
-}
-
 fn figures(name: &str, files: &[SourceFile<'_>], items: Items) -> CrateFigures {
-    let root = files.iter().find(|source| source.module().is_empty());
-    let (exports, modules) = root.map(|root| (exports(&root.syntax), modules(&root.syntax))).unwrap_or_default();
-    let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for source in files {
-        if let Some(module) = source.module().first() {
-            let named = Imports::of(source, &exports, &modules);
-            imports.entry((*module).to_owned()).or_default().extend(named.into_iter().filter(|other| other != module));
-        }
-    }
+    let imports = imports::imports(files);
     let (doc, bad) = files.iter().map(|source| openings(source.file)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     let largest = items.methods.into_iter().max_by_key(|(_, (methods, _))| *methods);
     let (largest, (methods, in_files)) = largest.unwrap_or_else(|| (name.to_owned(), Default::default()));
     CrateFigures {
         shape: CrateShape {
-            modules: modules.len(),
+            modules: imports::modules_of_root(files),
             cycle: largest_cycle(&imports),
             methods,
             bad_openings_permille: (1000 * bad).checked_div(doc).unwrap_or(0),
@@ -189,107 +161,6 @@ fn openings(file: &File) -> (usize, usize) {
         is_within = text.is_some();
     }
     (comments, bad)
-}
-
-/// Returns whether an item is for tests alone.
-fn is_test(attributes: &[syn::Attribute]) -> bool {
-    let is_one = |attribute: &syn::Attribute| {
-        let tokens = attribute.meta.require_list().map(|list| list.tokens.to_string()).unwrap_or_default();
-        attribute.path().is_ident("cfg")
-            && ["test", "all (test", "any (test"].iter().any(|test| tokens.starts_with(test))
-    };
-    attributes.iter().any(is_one)
-}
-
-/// Returns the modules that the root of a crate declares.
-fn modules(root: &syn::File) -> BTreeSet<String> {
-    let module = |item: &syn::Item| match item {
-        syn::Item::Mod(module) if !is_test(&module.attrs) => Some(module.ident.to_string()),
-        _ => None,
-    };
-    root.items.iter().filter_map(module).collect()
-}
-
-/// Returns the names that the root of a crate re-exports, each with its module.
-fn exports(root: &syn::File) -> BTreeMap<String, String> {
-    let mut exports = BTreeMap::new();
-    for item in &root.items {
-        if let syn::Item::Use(item) = item {
-            for path in use_paths(&item.tree) {
-                if let [module, .., name] = path.as_slice() {
-                    exports.insert(name.clone(), module.clone());
-                }
-            }
-        }
-    }
-    exports
-}
-
-/// Returns the paths of a `use`, each with the name that it imports at its end.
-fn use_paths(tree: &syn::UseTree) -> Vec<Vec<String>> {
-    match tree {
-        syn::UseTree::Path(path) => {
-            let head = path.ident.to_string();
-            use_paths(&path.tree).into_iter().map(|rest| [vec![head.clone()], rest].concat()).collect()
-        }
-        syn::UseTree::Name(name) => vec![vec![name.ident.to_string()]],
-        syn::UseTree::Rename(rename) => vec![vec![rename.ident.to_string()]],
-        syn::UseTree::Glob(_) => vec![vec!["*".to_owned()]],
-        syn::UseTree::Group(group) => group.items.iter().flat_map(use_paths).collect(),
-    }
-}
-
-/// Modules directly below the root that a file names.
-struct Imports<'a> {
-    depth: usize,
-    exports: &'a BTreeMap<String, String>,
-    modules: &'a BTreeSet<String>,
-    found: BTreeSet<String>,
-}
-
-impl<'a> Imports<'a> {
-    fn of(
-        source: &SourceFile<'_>,
-        exports: &'a BTreeMap<String, String>,
-        modules: &'a BTreeSet<String>,
-    ) -> BTreeSet<String> {
-        let mut imports = Self { depth: source.module().len(), exports, modules, found: BTreeSet::new() };
-        imports.visit_file(&source.syntax);
-        imports.found
-    }
-
-    /// Adds the module that a path leads to, if it begins at the root: by `crate`, or by `super` often enough.
-    fn add(&mut self, path: &[String]) {
-        let supers = path.iter().take_while(|name| *name == "super").count();
-        let rest = match path {
-            [first, rest @ ..] if first == "crate" => rest,
-            _ if supers > 0 && supers == self.depth => &path[supers..],
-            _ => return,
-        };
-        let Some(name) = rest.first() else { return };
-        let module = if self.modules.contains(name) { Some(name) } else { self.exports.get(name) };
-        self.found.extend(module.cloned());
-    }
-}
-
-impl<'ast> Visit<'ast> for Imports<'_> {
-    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
-        if !is_test(&module.attrs) {
-            self.depth += 1;
-            visit::visit_item_mod(self, module);
-            self.depth -= 1;
-        }
-    }
-
-    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        use_paths(&item.tree).iter().for_each(|path| self.add(path));
-    }
-
-    fn visit_path(&mut self, path: &'ast syn::Path) {
-        let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        self.add(&names);
-        visit::visit_path(self, path);
-    }
 }
 
 /// Types and methods of a crate.

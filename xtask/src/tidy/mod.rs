@@ -4,6 +4,7 @@
 //!   tree ──> text   line and file lengths, stale terms      (any text file)
 //!        ├─> rust   function lengths, unsafe, calls, names  (parsed with syn)
 //!        ├─> edges  which crate may know which              (Cargo.toml)
+//!        ├─> floors which module of segment may know which  (parsed with syn)
 //!        ├─> docs   commands, links and paths in documents   (Markdown, Makefile)
 //!        └─> house  the shape of each crate, within limits  (parsed with syn)
 //! ```
@@ -12,7 +13,9 @@
 
 mod docs;
 mod edges;
+mod floors;
 mod house;
+mod imports;
 mod rust;
 mod text;
 mod tree;
@@ -55,6 +58,7 @@ pub fn faults(root: &Path) -> std::io::Result<(Vec<Fault>, usize)> {
     text::check(&tree, &mut faults);
     rust::check(&tree, &mut faults);
     edges::check(&tree, &mut faults);
+    floors::check(&tree, &mut faults);
     docs::check(&tree, &mut faults);
     house::check(&tree, &mut faults);
     faults.sort();

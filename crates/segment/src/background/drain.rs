@@ -6,16 +6,17 @@ use base::clock::UnixMillis;
 
 use super::observe::Evicted;
 use super::shadow::freq_of_next_round;
-use super::{Background, PROMOTE_FREQ, SliceKind};
+use super::{Background, SliceKind};
+use crate::core::snap::Snap;
+use crate::core::store::{Ended, Seen, Store};
 use crate::heap::segments::SegmentId;
 use crate::items::draft::Plan;
-use crate::core::snap::Snap;
 use crate::items::write::rewrite::Rewrite;
 use crate::layout::header::{Queue, SegmentHeader, State};
 use crate::layout::item::{DEAD, Layout};
 use crate::layout::key::{Key, Namespace};
+use crate::layout::slot::PROMOTE_FREQ;
 use crate::layout::slot::{FREQ_MAX, Slot};
-use crate::core::store::{Ended, Seen, Store};
 use crate::tier::tiered::Demoted;
 
 /// Why a segment is drained.

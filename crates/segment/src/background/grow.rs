@@ -7,10 +7,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Background;
+use crate::core::store::Store;
 use crate::index::GROUP_SLOTS;
 use crate::index::growth::Keys;
 use crate::layout::slot::Slot;
-use crate::core::store::Store;
 
 /// Load that a growth aims at when it foresees the final number of items, in percent.
 const LOAD_AIM_PERCENT: usize = 85;

@@ -18,10 +18,10 @@
 //! ```
 //!
 //! S3-FIFO by segments (Yang et al., SOSP '23): new items enter the small queue, a tenth of the segments or the share
-//! that [`shadow`] finds to miss less. What was read at least [`PROMOTE_FREQ`] times when its segment leaves (more
-//! often if it is far longer than the mean) moves to the main queue, the rest leaves a ghost, as does what was read
-//! and has expired. The main queue gives an item another round for each read that it counts, or one for all of them
-//! while the small queue is large. An item whose ghost is found begins as if it had been read.
+//! that [`shadow`] finds to miss less. What was read at least [`crate::layout::slot::PROMOTE_FREQ`] times when its
+//! segment leaves (more often if it is far longer than the mean) moves to the main queue, the rest leaves a ghost, as
+//! does what was read and has expired. The main queue gives an item another round for each read that it counts, or one
+//! for all of them while the small queue is large. An item whose ghost is found begins as if it had been read.
 //!
 //! Each namespace has queues of its own. One with a quota is evicted from when segments of its quota are short, and
 //! from nothing else; those without are one: what is oldest of all of them goes first ([`crate::heap::namespaces`]).
@@ -34,6 +34,7 @@ mod compaction;
 mod drain;
 mod grow;
 mod observe;
+pub(crate) mod populator;
 mod queues;
 mod rebuild;
 mod reclaim;
@@ -42,24 +43,25 @@ mod scrub;
 mod search;
 pub(crate) mod shadow;
 pub(crate) mod stats;
-pub(crate) mod populator;
+mod values;
 mod verify;
 
+use crate::core::store::background_counters;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::UnixMillis;
 
-use crate::core::counters::Counters;
-use crate::durable::rebuild::Hand;
-use crate::core::open::{OpenTable};
-use crate::core::room::Whose;
 use crate::background::populator::Populator;
+use crate::core::counters::Counters;
+use crate::core::open::OpenTable;
+use crate::core::room::Whose;
+use crate::core::store::Store;
+use crate::durable::rebuild::Hand;
 use crate::heap::segments::SegmentId;
 use crate::index::growth::SplitScratch;
 use crate::layout::header::{Queue, State};
 use crate::layout::key::Namespace;
-use crate::core::store::Store;
 use crate::values::free_queue::Grave;
 use compaction::Deadness;
 use drain::{Drain, Why};
@@ -72,9 +74,6 @@ use search::Search;
 use shadow::Shadows;
 use verify::Verification;
 
-/// Reads that carry an item from the small queue to the main one. A segment holds items for so long that one read says
-/// as much as the two of the published policy.
-pub(crate) const PROMOTE_FREQ: u64 = 1;
 /// Headers that one slice looks at for segments that are past, flushed or half dead.
 const SCAN_HEADERS: usize = 256;
 
@@ -219,7 +218,7 @@ impl Background {
     }
 
     pub(crate) fn counters(store: &Store) -> &Counters {
-        store.counters.last().expect("the background has a block of its own")
+        background_counters(store)
     }
 
     /// Does one slice of work. `over` says when the slice has used its time; it is asked every few items.

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::Acquire;
 
 use base::clock::UnixMillis;
 
+use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
 use crate::layout::header::{Queue, State};
 use crate::layout::key::Namespace;
-use crate::core::store::Store;
 
 /// Sealed segments in the order of their sealing. An entry names one life of a segment by its sequence; a segment
 /// that left early (expired, flushed, compacted) leaves an entry that is skipped when its turn comes.

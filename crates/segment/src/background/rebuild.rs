@@ -5,11 +5,11 @@ use base::clock::UnixMillis;
 
 use super::drain::Why;
 use super::{Background, SCAN_HEADERS, SliceKind, of_pool};
+use crate::core::store::Store;
 use crate::durable::rebuild::{Rebuild, RebuildStep};
 use crate::heap::segments::SegmentId;
 use crate::layout::header::{SegmentHeader, State};
 use crate::layout::ttl::CLASS_NEVER;
-use crate::core::store::Store;
 
 /// Items on flash that one slice finds, beside what else it does: some 30 us.
 const FOUND_A_SLICE: usize = 256;
@@ -110,7 +110,7 @@ impl Background {
     fn give_up_cheapest(&mut self, store: &Store, namespace: u8) {
         let pool = of_pool(store, namespace).fold(0u32, |bits, namespace| bits | 1 << namespace);
         let may = |header: &SegmentHeader| pool & 1 << header.namespace() != 0;
-        let given = store.rebuild.as_ref().and_then(|rebuild| store.give_up_cheapest(rebuild, may));
+        let given = store.rebuild.as_ref().and_then(|rebuild| rebuild.give_up_cheapest(store, may));
         let Some(id) = given else { return };
         let header = store.segments.header(id);
         let queued = self.queues.leave(store, id);

@@ -6,10 +6,10 @@ use base::clock::UnixMillis;
 use super::Background;
 use crate::core::counters::Counters;
 use crate::core::op::Expire;
+use crate::core::store::Store;
 use crate::layout::key::{Key, Namespace};
 use crate::layout::slot::Slot;
 use crate::layout::ttl;
-use crate::core::store::Store;
 use crate::tier::{FlashAddress, Reclaimed, Tier, TierItem};
 
 /// Items that one slice looks at: some 30 us.

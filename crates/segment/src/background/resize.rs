@@ -13,9 +13,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Background;
+use crate::core::store::Store;
 use crate::heap::config::groups_for;
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
-use crate::core::store::Store;
 
 /// A smaller index is to have this part of its slots taken, in percent.
 const LOAD_AIM_PERCENT: usize = 80;

@@ -23,12 +23,12 @@ use base::clock::UnixMillis;
 
 use super::Background;
 use super::drain::{Step, counts_may_be_off};
+use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
 use crate::items::draft::Orphan;
 use crate::layout::header::{SegmentHeader, State};
 use crate::layout::item::{DEAD, Kind, Layout};
 use crate::layout::slot::Slot;
-use crate::core::store::Store;
 
 /// Items that are looked at between two looks at the time.
 const ITEMS_PER_LOOK: usize = 32;

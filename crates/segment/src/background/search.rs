@@ -2,8 +2,8 @@
 //! finds no room.
 
 use super::{Background, SCAN_HEADERS, of_pool};
-use crate::layout::key::Namespace;
 use crate::core::store::Store;
+use crate::layout::key::Namespace;
 
 /// A round of the scan for one pool.
 #[derive(Clone, Copy, Debug, Default)]

@@ -17,9 +17,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::PROMOTE_FREQ;
 use crate::heap::samples::{Asked, Samples, THIN_MIN};
-use crate::items::draft::GHOST_FREQ;
+use crate::layout::slot::GHOST_FREQ;
+use crate::layout::slot::PROMOTE_FREQ;
 
 /// The shares that are tried, in percent.
 const SHARES: [u8; 6] = [2, 5, 10, 25, 50, 75];

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use base::clock::UnixMillis;
 
 use crate::background::shadow::Shadows;
+use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
 use crate::layout::header::{STATES, State};
 use crate::layout::key::Namespace;
-use crate::core::store::Store;
 
 /// A store's figures at one moment. Counts run since the start; sizes are bytes.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,11 +3,11 @@
 //! Bounds: a slice's time at once, in slices with nothing more urgent to do; a stripe is locked only to clear a slot.
 
 use super::Background;
+use crate::core::store::Store;
 use crate::durable::verify::Verified;
 use crate::index::GROUP_SLOTS;
 use crate::index::growth::Keys;
 use crate::layout::slot::Slot;
-use crate::core::store::Store;
 
 /// Slots that are looked at between two looks at the time.
 const SLOTS_PER_LOOK: usize = 32;

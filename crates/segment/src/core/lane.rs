@@ -6,12 +6,12 @@ use std::sync::Arc;
 use base::clock::UnixMillis;
 
 use crate::core::counters::Counters;
-use crate::core::open::{OpenTable};
+use crate::core::open::OpenTable;
 use crate::core::room::Whose;
-use crate::layout::key::{Key, Namespace};
-use crate::locks::undo_log::Group;
 use crate::core::store::Store;
 use crate::layout::header::TOKEN_OFFSET_BITS;
+use crate::layout::key::{Key, Namespace};
+use crate::locks::undo_log::Group;
 use crate::tier::reads::Reads;
 use crate::values::unfinished::Unfinished;
 

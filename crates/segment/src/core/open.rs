@@ -11,14 +11,14 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use base::clock::UnixMillis;
 
 use crate::core::op::OpError;
+use crate::core::room::Whose;
+use crate::core::store::Store;
 use crate::heap::config::OPEN_MAX;
 use crate::heap::segments::SegmentId;
 use crate::layout::header::{Queue, SegmentHeader, kind_of};
 use crate::layout::item::{FILLER, FILLER_BYTES};
 use crate::layout::raw::Reserved;
 use crate::layout::ttl;
-use crate::core::room::Whose;
-use crate::core::store::Store;
 
 /// One segment that is being filled.
 #[derive(Clone, Copy, Debug)]

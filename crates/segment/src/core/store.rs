@@ -10,9 +10,10 @@ use base::clock::UnixMillis;
 use crate::core::counters::{Counters, SpaceTotals, Totals};
 use crate::core::epoch::Epochs;
 use crate::core::op::{Expire, Item, LargeRef, Value};
+use crate::core::snap::Snap;
 use crate::durable::checkpoint::Checkpoints;
-use crate::durable::file::notes::Notes;
 use crate::durable::file::Held;
+use crate::durable::file::notes::Notes;
 use crate::durable::rebuild::Rebuild;
 use crate::durable::reopen::Reopened;
 use crate::heap::config::Geometry;
@@ -23,15 +24,14 @@ use crate::heap::samples::Samples;
 use crate::heap::segments::Segments;
 use crate::heap::shortage::Shortages;
 use crate::index::{Found, GROUP_SLOTS, Index};
-use crate::core::snap::Snap;
 use crate::layout::header::Queue;
 use crate::layout::item::{CAS_FIELD, EXPIRY, Kind, Layout, META, META_FETCHED, META_STALE, NUM, meta_secs};
 use crate::layout::key::{Hasher, Key, Namespace};
 use crate::layout::persistent::KeptPage;
 use crate::layout::raw::{Mutex, Word64};
 use crate::layout::slot::Slot;
-use crate::locks::words::Claims;
 use crate::locks::undo_log::UndoLog;
+use crate::locks::words::Claims;
 use crate::tier::Tier;
 use crate::tier::flash_keys::FlashKeys;
 use crate::values::free_queue::Graves;
@@ -467,4 +467,9 @@ pub(crate) fn large_value(large: LargeRef) -> [u8; 16] {
     value[..8].copy_from_slice(&large.object.to_le_bytes());
     value[8..].copy_from_slice(&large.bytes.to_le_bytes());
     value
+}
+
+/// Returns the block of counters of the background.
+pub(crate) fn background_counters(store: &Store) -> &Counters {
+    store.counters.last().expect("the background has a block of its own")
 }

@@ -16,11 +16,11 @@
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
+use crate::core::store::Store;
 use crate::layout::header::State;
 use crate::layout::item::DEAD;
 use crate::layout::persistent::{MOVING, Moving};
 use crate::layout::slot::Slot;
-use crate::core::store::Store;
 
 /// The place of the background among the notes.
 pub(crate) const BY_BACKGROUND: usize = MOVING - 1;

@@ -24,12 +24,12 @@
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::sync::atomic::fence;
 
+use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
 use crate::layout::header::{SegmentHeader, State};
 use crate::layout::item::{Kind, Layout};
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
-use crate::core::store::Store;
 
 /// The result of the pass at a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -109,4 +109,3 @@ impl Memory {
         self.groups_max.load(Relaxed)
     }
 }
-

@@ -13,8 +13,8 @@
 //! without a quota share what is left and their eviction.
 //!
 //! The index is shared. So that many small items cannot take memory from others by making it grow, a quota is charged
-//! [`INDEX_BYTES_AN_ITEM`] for each of its items; and an item never loses its place in a crowded index bucket to one of
-//! another quota: the index grows for that, however little it holds.
+//! [`crate::core::room::INDEX_BYTES_AN_ITEM`] for each of its items; and an item never loses its place in a crowded
+//! index bucket to one of another quota: the index grows for that, however little it holds.
 //!
 //! Bounds: the segments of a namespace exceed its quota by those that the background has open for it, which replace
 //! others that it empties.
@@ -24,16 +24,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 use base::clock::UnixMillis;
 
-use crate::core::op::Expire;
 use crate::layout::key::Namespace;
+use crate::layout::ttl::Expire;
 
 /// The settings of a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// Memory of its own, and all that it has, in bytes. `None`: it shares what is left with all other such namespaces.
     pub memory_bytes: Option<u64>,
-    /// True if nothing of it is evicted: an item that does not fit is refused. Without a quota, [`Store::keep_all`]
-    /// sets this.
+    /// True if nothing of it is evicted: an item that does not fit is refused. Without a quota,
+    /// [`crate::Store::keep_all`] sets this.
     pub keeps: bool,
     /// Time to live of an item that is stored without an end, in ms; 0: it never ends.
     pub ttl_default_ms: u64,
@@ -188,4 +188,3 @@ impl Spaces {
         }
     }
 }
-

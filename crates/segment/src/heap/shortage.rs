@@ -67,4 +67,3 @@ impl Shortages {
         self.known[usize::from(pool)].store(FLUSHED, Relaxed);
     }
 }
-

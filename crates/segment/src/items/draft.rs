@@ -11,6 +11,7 @@
 //! If an opening finds items by DEAD and not by slots ([`crate::durable::rebuild`]), DEAD of the old is set before the
 //! slot is stored. So a client that has seen the new item does not see the old one after a crash.
 
+use crate::layout::slot::GHOST_FREQ;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use base::clock::UnixMillis;
@@ -18,17 +19,17 @@ use base::clock::UnixMillis;
 use crate::core::counters::Counters;
 use crate::core::op::{Expire, LargeRef, OpError, Put};
 use crate::core::open::{OpenTable, Want};
+use crate::core::store::{Ended, LARGE_REF_BYTES, Seen, Store, large_ref};
 use crate::index::Locked;
 use crate::layout::header::{Queue, SegmentHeader};
 use crate::layout::item::{
     CAS_FIELD, CAS_TAKEN, CLIENT_FLAGS, DEAD, EXPIRY, FILLER_BYTES, Kind, Layout, META, NUM, needs_align8,
 };
 use crate::layout::key::{Key, Namespace};
+use crate::layout::parts_head::{Head, object_of};
 use crate::layout::raw::Reserved;
 use crate::layout::slot::Slot;
 use crate::layout::ttl;
-use crate::core::store::{Ended, LARGE_REF_BYTES, Seen, Store, large_ref};
-use crate::values::parts::{Head, object_of};
 
 /// A value to be written: two parts end to end, or a number.
 #[derive(Clone, Copy, Debug)]
@@ -362,7 +363,3 @@ fn note_hidden(header: &SegmentHeader, counters: &Counters, namespace: u8) {
     header.hidden.store(header.hidden.load(Relaxed) + 1, Release);
     counters.note_hidden_added(namespace);
 }
-
-/// The frequency that a key whose ghost was found begins with: enough to be promoted when the small queue ends, except
-/// for a long item.
-pub(crate) const GHOST_FREQ: u64 = crate::background::PROMOTE_FREQ;

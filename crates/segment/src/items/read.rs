@@ -17,10 +17,11 @@ use base::clock::UnixMillis;
 
 use crate::core::lane::Turn;
 use crate::core::op::{Expire, Item, OpError, Value};
+use crate::core::snap::Snap;
+use crate::core::store::{Ended, Seen, Store};
 use crate::heap::samples::Asked;
 use crate::index::{Hash, RANGE_SLOTS_MAX, bump};
 use crate::items::walk::{WALK_END, WALK_TAG_SHIFT};
-use crate::core::snap::Snap;
 use crate::items::write::rewrite::{Rewrite, TokenRule};
 use crate::layout::item::bare;
 use crate::layout::item::{CAS_TAKEN, META, META_FETCHED, NUM, meta_secs, meta_word};
@@ -28,7 +29,6 @@ use crate::layout::item::{META_STALE, META_WON};
 use crate::layout::key::{Key, KeyHash, Namespace};
 use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
-use crate::core::store::{Ended, Seen, Store};
 
 /// The most likely place of a key's item, found by [`Turn::look_ahead`]. The default is no place.
 #[derive(Clone, Copy, Debug, Default)]

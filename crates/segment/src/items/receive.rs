@@ -19,12 +19,12 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::core::lane::Turn;
 use crate::core::op::{OpError, Put, PutMode, PutOutcome};
+use crate::core::store::Store;
 use crate::heap::samples::Asked;
 use crate::items::draft::{Content, Draft, Plan};
 use crate::layout::header::SegmentHeader;
 use crate::layout::item::{FILLER, FILLER_BYTES, Kind};
 use crate::layout::key::Key;
-use crate::core::store::Store;
 use crate::values::writer::LargeWriter;
 
 /// Bytes that may be received behind a value without being kept: a line end, say.

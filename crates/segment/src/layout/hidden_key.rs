@@ -38,7 +38,6 @@ pub(crate) fn is_part(key: &Key<'_>) -> bool {
     part_of(key).is_some()
 }
 
-
 /// Returns the hidden key of a piece: `object id 8 | number 4`.
 pub(crate) fn piece_name(object: u64, number: u32) -> [u8; PIECE_NAME_BYTES] {
     let mut name = [0; 12];

@@ -7,6 +7,7 @@ pub(crate) mod header;
 pub(crate) mod hidden_key;
 pub(crate) mod item;
 pub(crate) mod key;
+pub(crate) mod parts_head;
 pub(crate) mod persistent;
 #[allow(unsafe_code)]
 pub(crate) mod raw;

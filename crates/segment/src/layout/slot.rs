@@ -21,6 +21,13 @@
 
 use crate::tier::FlashAddress;
 
+/// Reads that carry an item from the small queue to the main one. A segment holds items for so long that one read says
+/// as much as the two of the published policy.
+pub(crate) const PROMOTE_FREQ: u64 = 1;
+/// The frequency that a key whose ghost was found begins with: enough to be promoted when the small queue ends, except
+/// for a long item.
+pub(crate) const GHOST_FREQ: u64 = PROMOTE_FREQ;
+
 /// An index slot's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(pub(crate) u64);

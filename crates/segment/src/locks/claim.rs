@@ -28,18 +28,18 @@
 //! - The hidden keys of pieces are not claimed: they are reached only through their head.
 //! - In a memory file, the changes for one claim outlive a crash all together or not at all: [`crate::locks::undo`].
 //!
-//! Bounds: [`CLAIMS_MAX`] in flight, each with a bit for each word and a number for each lane.
+//! Bounds: [`crate::CLAIMS_MAX`] in flight, each with a bit for each word and a number for each lane.
 
-use crate::locks::words::word_of;
 use crate::locks::words::WORDS;
+use crate::locks::words::word_of;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::core::lane::Turn;
 use crate::core::op::OpError;
+use crate::core::store::{Seen, Store};
 use crate::index::Locked;
 use crate::layout::key::Key;
 use crate::locks::undo_log::Group;
-use crate::core::store::{Seen, Store};
 
 /// A turn of another lane that was under way.
 #[derive(Clone, Copy, Debug)]

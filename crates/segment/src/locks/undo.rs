@@ -21,26 +21,24 @@
 //! - If the index is rebuilt while the store serves, what was done for an open group is found late. Its chunks are
 //!   held, with the sequence of segments before which it is undone, until all of it is found.
 //!
-//! Bounds: [`CHUNKS`] for all groups, and [`PINNED_PART`] of the segments. A group without a chunk waits for one before
-//! its first change; one that finds none for a later change, or has too much of the memory pinned, is closed, and goes
-//! on as another ([`Turn::cut`]).
+//! Bounds: [`crate::locks::undo_log`] for all groups, and [`PINNED_PART`] of the segments. A group without a chunk
+//! waits for one before its first change; one that finds none for a later change, or has too much of the memory pinned,
+//! is closed, and goes on as another ([`Turn::cut`]).
 
-use crate::locks::undo_log::UndoLog;
 use crate::locks::undo_log::Group;
 use crate::locks::undo_log::Record;
-use std::sync::atomic::{
-    Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
-};
+use crate::locks::undo_log::UndoLog;
+use std::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use crate::core::lane::Turn;
 use crate::core::op::OpError;
+use crate::core::snap::Snap;
+use crate::core::store::{Seen, Store};
 use crate::heap::segments::SegmentId;
 use crate::index::{Hash, Locked};
-use crate::core::snap::Snap;
 use crate::items::write::rewrite::Rewrite;
 use crate::layout::item::{CAS_FIELD, EXPIRY, META, NUM};
 use crate::layout::key::Key;
-use crate::core::store::{Seen, Store};
 use crate::values::free_queue::Grave;
 
 /// The part of the segments that open groups keep pinned at most, all together.

@@ -47,7 +47,6 @@ pub(crate) struct ChangingKey {
 }
 
 impl Record {
-
     pub(crate) fn key(&self) -> ChangingKey {
         ChangingKey { hash: self.hash, namespace: self.namespace, piece: self.piece }
     }

@@ -9,10 +9,10 @@ use super::{NOW, config, explore_some, put, until_done};
 use crate::background::Background;
 use crate::core::lane::Lane;
 use crate::core::op::{Delete, DeleteOutcome, OpError, Put, PutMode, PutOutcome, Value};
+use crate::durable::tier_ground::TierGround;
 use crate::heap::segments::SegmentId;
 use crate::items::read::Ahead;
 use crate::map_tier::{MapTier, PLAN};
-use crate::durable::tier_ground::TierGround;
 use crate::tier::tiered::FromFlash;
 use crate::{Namespace, Store};
 

@@ -14,8 +14,8 @@ use base::prng::Prng;
 use super::crashes::{NOW, Rig, key, place, with_index_in_dram};
 use super::{parted, tiered};
 use crate::core::op::{Expire, Put, Value};
-use crate::map_tier::{MapTier, PLAN};
 use crate::durable::tier_ground::TierGround;
+use crate::map_tier::{MapTier, PLAN};
 use crate::{Namespace, StartError, Store, StoreConfig, StoreFile};
 
 const COPIES: u64 = 60;

@@ -9,10 +9,10 @@ use base::clock::UnixMillis;
 
 use super::crashes::{NOW, Rig, config, images_of, place, power};
 use crate::core::op::Value;
+use crate::durable::tier_ground::TierGround;
 use crate::heap::segments::SegmentId;
 use crate::layout::header::State;
 use crate::map_tier::{MapTier, PLAN, PLAN_FOUND};
-use crate::durable::tier_ground::TierGround;
 use crate::tier::tiered::FromFlash;
 use crate::{FileFault, IndexPlace, Namespace, StartError, Store, StoreFile, TierPlan};
 

@@ -13,11 +13,11 @@
 
 use crate::core::lane::Turn;
 use crate::core::op::{Item, OpError};
+use crate::core::store::{Seen, Store};
 use crate::index::Hash;
 use crate::layout::key::{Key, Namespace};
 use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
-use crate::core::store::{Seen, Store};
 use crate::tier::staging::Staging;
 use crate::tier::tiered::Located;
 use crate::tier::{Found, Parts, TierRead};

@@ -7,8 +7,8 @@
 //! The words and the chunks lie in the store's file, if it has one, between the segments' headers and the index: so
 //! they outlive the process together with the slots that name items there, cut at the same instant.
 //!
-//! A tier that has a room made by an earlier process reports what it found there ([`crate::Tier::found`]). After a loss of
-//! power the room is one that no process has used, so no checkpoint syncs it ([`crate::durable::checkpoint`]).
+//! A tier that has a room made by an earlier process reports what it found there ([`crate::Tier::found`]). After a loss
+//! of power the room is one that no process has used, so no checkpoint syncs it ([`crate::durable::checkpoint`]).
 
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -126,4 +126,3 @@ impl TierRoom {
         }
     }
 }
-

@@ -14,22 +14,21 @@
 //!   CAS token if a client knows it.
 //! - If the index does not outlive the process, the tier receives first what a slot is about to say ([`Tier::kill`]).
 
-
 use base::clock::UnixMillis;
 
 use crate::core::counters::Counters;
 use crate::core::lane::Turn;
 use crate::core::op::{Expire, Value};
+use crate::core::snap::Snap;
+use crate::core::store::{Seen, Store};
 use crate::durable::moving::BY_BACKGROUND;
 use crate::index::{Hash, Locked};
 use crate::items::draft::{Content, Draft, Plan};
-use crate::core::snap::Snap;
 use crate::layout::header::Queue;
 use crate::layout::item::{Kind, Layout, META_STALE, META_WON, NUM};
 use crate::layout::key::Key;
 use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
-use crate::core::store::{Seen, Store};
 use crate::tier::by_hash::Sought;
 use crate::tier::staging::{Awaited, Known, Staging};
 use crate::tier::{FlashAddress, Found, Kept, Parts, ReadBy, Tier, TierItem, TierRead};
@@ -188,7 +187,9 @@ impl Store {
         let leased = self.meta(seen).is_some_and(|meta| meta & (META_STALE | META_WON) != 0);
         let whole = match layout.kind() {
             Kind::Plain => true,
-            Kind::Typed => layout.has(NUM) || crate::values::parts::Head::of(layout.value(heap, address)).is_none(),
+            Kind::Typed => {
+                layout.has(NUM) || crate::layout::parts_head::Head::of(layout.value(heap, address)).is_none()
+            }
             Kind::Head | Kind::Piece => false,
         };
         if leased || !whole || key.piece {

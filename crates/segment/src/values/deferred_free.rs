@@ -11,27 +11,23 @@
 //!   what is to go, and it may be gone already.
 //! - What is in the queue when a server ends lies in memory that ends with it; in a memory file it is evicted in time.
 //!
-//! Bounds: see [`QUEUE_BYTES_MAX`].
+//! Bounds: see [`crate::values::free_queue::QUEUE_BYTES_MAX`].
 
-use crate::values::free_queue::Left;
 use crate::values::free_queue::Grave;
-use std::sync::atomic::Ordering::Relaxed;
+use crate::values::free_queue::Left;
 
-use crate::background::Background;
 use crate::core::counters::Counters;
-use crate::items::draft::Orphan;
-use crate::layout::key::Key;
-use crate::layout::slot::Slot;
 use crate::core::store::Store;
+use crate::items::draft::Orphan;
 use crate::layout::hidden_key::ANCHOR;
-use crate::values::parts::{Head, entries, entry_at};
+use crate::layout::key::Key;
+use crate::layout::parts_head::{Head, entries, entry_at};
+use crate::layout::slot::Slot;
 
 /// Pieces and parts that go at once.
 const AT_ONCE: usize = 32;
 /// Number of tries to pass a lock that is held, if the queue is full.
 const LOCK_TRIES: usize = 1000;
-/// Number of pieces or parts that a slice of the background removes.
-const A_SLICE: usize = 256;
 
 impl Grave {
     pub(crate) fn of(store: &Store, orphan: Orphan) -> Self {
@@ -51,7 +47,7 @@ impl Grave {
 
     /// Removes what comes next, up to `most`. Returns true if nothing is left, and false also if a lock could not be
     /// taken.
-    fn dig(&mut self, store: &Store, counters: &Counters, most: usize) -> bool {
+    pub(crate) fn dig(&mut self, store: &Store, counters: &Counters, most: usize) -> bool {
         let (namespace, object) = (self.namespace, self.object);
         for _ in 0..most {
             match &mut self.left {
@@ -124,22 +120,5 @@ impl Orphan {
                 Head::of(store.segments.heap.bytes(*address, *bytes)).map(|head| head.object)
             }
         }
-    }
-}
-
-impl Background {
-    /// Returns true if the rest of an object waits in a grave.
-    pub(crate) fn will_dig(&self, store: &Store, object: u64) -> bool {
-        let waits = || store.graves.bytes.load(Relaxed) > 0 && store.graves.lock().objects.contains(&object);
-        self.digging.as_ref().is_some_and(|grave| grave.ends() == Some(object)) || waits()
-    }
-
-    /// Removes some of what waits in graves; true if there is more.
-    pub(crate) fn dig(&mut self, store: &Store) -> bool {
-        let Some(mut grave) = self.digging.take().or_else(|| store.graves.pop()) else { return false };
-        if !grave.dig(store, Self::counters(store), A_SLICE) {
-            self.digging = Some(grave);
-        }
-        true
     }
 }

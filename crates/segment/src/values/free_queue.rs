@@ -54,7 +54,7 @@ impl Grave {
     }
 
     /// Returns the object of which nothing is to be left.
-    pub(super) fn ends(&self) -> Option<u64> {
+    pub(crate) fn ends(&self) -> Option<u64> {
         (!matches!(self.left, Left::Loose { .. })).then_some(self.object)
     }
 
@@ -96,7 +96,7 @@ impl Graves {
         self.lock().graves.push_back(grave);
     }
 
-    pub(super) fn pop(&self) -> Option<Grave> {
+    pub(crate) fn pop(&self) -> Option<Grave> {
         if self.bytes.load(Relaxed) == 0 {
             return None;
         }
@@ -105,6 +105,11 @@ impl Graves {
         grave.ends().map(|object| queue.objects.remove(&object));
         self.bytes.fetch_sub(grave.bytes(), Relaxed);
         Some(grave)
+    }
+
+    /// Returns true if all that is left of an object waits to be removed.
+    pub(crate) fn ends(&self, object: u64) -> bool {
+        self.bytes.load(Relaxed) > 0 && self.lock().objects.contains(&object)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {

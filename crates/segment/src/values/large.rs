@@ -15,40 +15,23 @@
 //!   nothing, and a tight store would park it for ever.
 //! - A reader pins the segments of the pieces: see [`crate::core::pin`].
 
-use crate::values::writer::LargeWriter;
 use crate::layout::hidden_key::piece_name;
+use crate::values::source::Source;
+use crate::values::writer::LargeWriter;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::counters::Counters;
 use crate::core::lane::Turn;
 use crate::core::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome, Value};
 use crate::core::pin::Pinned;
+use crate::core::store::{Seen, Store, large_ref, large_value};
 use crate::items::draft::{Content, Orphan, Plan};
 use crate::items::write::put::{Body, Expect};
 use crate::items::write::touch::Alter;
 use crate::layout::item::Kind;
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
-use crate::core::store::{Seen, Store, large_ref, large_value};
 use crate::values::unfinished::{JoinOf, SOURCES_MAX, earlier, outlasting, outlasts};
-
-/// The source of the bytes of a joined value.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Source<'v> {
-    Bytes(&'v [u8]),
-    /// So many bytes of zero.
-    Zeros(u64),
-    /// The bytes from `from` to `to` of the large value of the item that is there.
-    Item {
-        large: LargeRef,
-        from: u64,
-        to: u64,
-    },
-    /// A value that [`Turn::large_piece`] wrote, and that no item names.
-    Part(LargeRef),
-    /// The large value of another key's item.
-    Copied(LargeRef),
-}
 
 /// The progress of putting a joined value together.
 enum Fed {
@@ -61,36 +44,6 @@ enum Fed {
     CopiedLost,
     /// The turn's share is used up.
     Paused,
-}
-
-impl Source<'_> {
-    pub(crate) fn len(&self) -> u64 {
-        match self {
-            Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Zeros(bytes) => *bytes,
-            Self::Item { from, to, .. } => to - from,
-            Self::Part(large) | Self::Copied(large) => large.bytes,
-        }
-    }
-
-    /// Returns the source's length in bytes, and its identity: the object number of a large value, or the hash of bytes
-    /// (another request of the same client may have as many bytes).
-    fn identity(&self) -> (u64, u64) {
-        match self {
-            Self::Bytes(bytes) => (self.len(), xxhash_rust::xxh3::xxh3_64(bytes)),
-            Self::Zeros(_) => (self.len(), 0),
-            Self::Item { large, .. } | Self::Part(large) | Self::Copied(large) => (self.len(), large.object),
-        }
-    }
-
-    /// Returns the bytes from `from` to `to` of it, which is an item's value.
-    pub(crate) fn cut(self, from: u64, to: u64) -> Self {
-        match self {
-            Self::Bytes(bytes) => Self::Bytes(&bytes[from as usize..to as usize]),
-            Self::Item { large, from: begin, .. } => Self::Item { large, from: begin + from, to: begin + to },
-            Self::Zeros(_) | Self::Part(_) | Self::Copied(_) => unreachable!("an item's value is bytes or large"),
-        }
-    }
 }
 
 /// Returns the identity of the join of these sources. A large value never changes under its object's number; for a

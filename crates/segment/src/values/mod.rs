@@ -6,5 +6,6 @@ pub(crate) mod large;
 pub(crate) mod orphans;
 pub(crate) mod parts;
 pub(crate) mod rename;
+pub(crate) mod source;
 pub(crate) mod unfinished;
 pub(crate) mod writer;

@@ -19,9 +19,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
+use crate::layout::hidden_key::{ANCHOR, hidden_numbers};
 use crate::layout::key::Key;
 use crate::layout::raw::Word32;
-use crate::layout::hidden_key::{ANCHOR, hidden_numbers};
 
 const BITS_MIN: u64 = 1 << 16;
 const BITS_MAX: u64 = 1 << 25;

@@ -20,19 +20,21 @@
 //! - A reader that finds a part missing has been overtaken by a change, or the part was pushed out of the index. The
 //!   reader looks again ([`Turn::end_broken`]).
 
-use crate::layout::hidden_key::NAME_BYTES;
-use crate::layout::hidden_key::part_of;
+use crate::items::write::change::Parts;
 use crate::layout::hidden_key::ANCHOR;
+use crate::layout::hidden_key::NAME_BYTES;
 use crate::layout::hidden_key::name;
-use crate::layout::hidden_key::word;
+use crate::layout::hidden_key::part_of;
+use crate::layout::parts_head::Head;
+use crate::layout::parts_head::entries;
+use crate::layout::parts_head::entry_at;
 use std::cell::RefCell;
-use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use crate::background::Background;
 use crate::core::counters::Counters;
 use crate::core::lane::Turn;
 use crate::core::op::{Item, OpError};
+use crate::core::store::{Seen, Store, large_ref};
 use crate::index::Hash;
 use crate::items::draft::{Content, Plan};
 use crate::items::write::change::Change;
@@ -40,79 +42,11 @@ use crate::layout::header::SegmentHeader;
 use crate::layout::item::{Kind, Layout, NUM};
 use crate::layout::key::{Key, Namespace};
 use crate::layout::slot::Slot;
-use crate::core::store::{Seen, Store, large_ref};
 use crate::values::free_queue::Grave;
 use crate::values::orphans::Named;
-use base::clock::UnixMillis;
-
-/// The bit of a type that says that its values are in parts.
-pub const KIND_IN_PARTS: u8 = 0x80;
-
-/// An entry of a head or a page: which part, and ten bytes that are the caller's.
-pub const ENTRY_BYTES: usize = 18;
-/// Type, object, levels and count of entries.
-const FIXED_BYTES: usize = 14;
-
-/// Parts that a change makes, and those that nothing names once it is done.
-#[derive(Debug, Default)]
-pub struct Parts {
-    /// The bytes of all new parts.
-    pub bytes: Vec<u8>,
-    /// Each with its number, from [`Turn::part_number`], and its place in the bytes.
-    pub new: Vec<(u64, Range<usize>)>,
-    /// Parts that go.
-    pub gone: Vec<u64>,
-}
 
 /// As [`crate::Decide`]; the parts that it makes it gives beside the scratch, and gets both empty.
 pub type DecideParts<'d, T> = dyn FnMut(&Turn<'_>, Option<&Item<'_>>, &mut Vec<u8>, &mut Parts) -> Change<T> + 'd;
-
-/// Returns the parts that entries name.
-pub(crate) fn entries(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
-    bytes.chunks_exact(ENTRY_BYTES).map(|entry| word(&entry[4..]))
-}
-
-/// Returns the part that an entry of this number names.
-pub(crate) fn entry_at(bytes: &[u8], number: usize) -> Option<u64> {
-    let entry = bytes.get(number * ENTRY_BYTES..)?.get(..ENTRY_BYTES)?;
-    Some(word(&entry[4..]))
-}
-
-/// Returns the object of a value in parts, whose bytes may lie in two places.
-pub(crate) fn object_of(a: &[u8], b: &[u8]) -> Option<u64> {
-    if a.first()? & KIND_IN_PARTS == 0 {
-        return None;
-    }
-    let object: Vec<u8> = a[1..].iter().chain(b).take(8).copied().collect();
-    (object.len() == 8).then(|| word(&object))
-}
-
-/// The head of a value in parts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Head<'b> {
-    pub(crate) object: u64,
-    pub(crate) levels: u8,
-    pub(crate) root: &'b [u8],
-}
-
-impl<'b> Head<'b> {
-    /// Returns the head in an item's value, if it is one.
-    pub(crate) fn of(value: &'b [u8]) -> Option<Self> {
-        let (fixed, rest) = value.split_at_checked(FIXED_BYTES)?;
-        let count = u32::from_le_bytes(fixed[10..].try_into().expect("four bytes")) as usize;
-        let root = rest.get(..count.checked_mul(ENTRY_BYTES)?)?;
-        (fixed[0] & KIND_IN_PARTS != 0).then(|| Self { object: word(&fixed[1..]), levels: fixed[9], root })
-    }
-
-    /// Returns the bytes of `value`, which begins with this head, for another object with as many entries.
-    pub(crate) fn with(&self, value: &[u8], object: u64, root: &[u8]) -> Vec<u8> {
-        debug_assert!(root.len() == self.root.len());
-        let mut bytes = value.to_vec();
-        bytes[1..9].copy_from_slice(&object.to_le_bytes());
-        bytes[FIXED_BYTES..][..root.len()].copy_from_slice(root);
-        bytes
-    }
-}
 
 impl Store {
     fn find_part(&self, namespace: u8, object: u64, part: u64) -> Option<Seen<'_>> {
@@ -178,7 +112,7 @@ impl Store {
     }
 
     /// Returns the hash of the key whose value an object is.
-    fn owner_of(&self, namespace: u8, object: u64) -> Option<Hash> {
+    pub(crate) fn owner_of(&self, namespace: u8, object: u64) -> Option<Hash> {
         let seen = self.find_part(namespace, object, ANCHOR).filter(|seen| seen.layout.has(NUM))?;
         Some(Hash(seen.layout.number(&self.segments.heap, seen.address).load(Acquire)))
     }
@@ -222,7 +156,7 @@ impl Store {
     }
 
     /// Returns the item's address and layout if it is the head of this object and its key has this hash.
-    fn is_head(&self, slot: Slot, namespace: u8, object: u64, owner: Hash) -> Option<(usize, Layout)> {
+    pub(crate) fn is_head(&self, slot: Slot, namespace: u8, object: u64, owner: Hash) -> Option<(usize, Layout)> {
         let (address, layout) = self.item_of_hash(slot, namespace, false, owner)?;
         let is_head = layout.is(Kind::Typed)
             && Head::of(layout.value(&self.segments.heap, address)).is_some_and(|head| head.object == object);
@@ -246,40 +180,6 @@ impl Store {
             Kind::Typed => Head::of(value()).map(|head| head.object),
             Kind::Plain | Kind::Piece => None,
         }
-    }
-}
-
-impl Background {
-    /// Removes the head before a part of it is evicted, and all parts with it. Returns `None` if the head's lock could
-    /// not be taken, the head is being renamed, or the rest of it waits to be removed, for which its pages are needed.
-    pub(crate) fn evict_head(&mut self, store: &Store, key: &Key<'_>, now: UnixMillis) -> Option<()> {
-        let Some((part, object)) = part_of(key) else { return Some(()) };
-        let namespace = key.namespace;
-        let Some(owner) = store.owner_of(namespace, object) else { return Some(()) };
-        let locked = store.index.lock(owner)?;
-        let Some(found) = locked.find(|slot| store.is_head(slot, namespace, object, owner)) else {
-            // One that was renamed since the anchor was read has its head under another key.
-            let same = store.owner_of(namespace, object).is_none_or(|now| now.0 == owner.0);
-            return (same && !self.will_dig(store, object)).then_some(());
-        };
-        let (address, layout) = found.what;
-        let seen = Seen { word: found.word, slot: found.slot, address, layout };
-        let head = Head::of(layout.value(&store.segments.heap, address)).expect("it was looked at");
-        // One that nothing names any more goes alone.
-        if part != ANCHOR && store.each_part(namespace, head, &mut |there| there != part) {
-            return Some(());
-        }
-        let bytes = layout.key(&store.segments.heap, address);
-        let head_key = Key { bytes, hash: owner, namespace, piece: false };
-        store.unname(&locked, &seen, Slot::ghost(owner.tag(), owner.group_hash()));
-        self.note_evicted(store, &head_key, &seen, now);
-        let counters = Self::counters(store);
-        let orphan = store.kill(counters, address, &layout);
-        drop(locked);
-        if let Some(orphan) = orphan {
-            store.bury(counters, orphan);
-        }
-        Some(())
     }
 }
 
@@ -335,8 +235,8 @@ impl Turn<'_> {
         (sum, (number > to).then_some(to))
     }
 
-    /// As [`Turn::change`], for values that are in parts or may be: of a type with [`KIND_IN_PARTS`], in the way that
-    /// this module draws.
+    /// As [`Turn::change`], for values that are in parts or may be: of a type with [`crate::KIND_IN_PARTS`], in the way
+    /// that this module draws.
     ///
     /// # Errors
     /// As [`Turn::change`]; [`OpError::TooLarge`] also where a part is longer than an item in one piece may be.

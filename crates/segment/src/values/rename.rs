@@ -12,15 +12,15 @@
 
 use crate::core::lane::Turn;
 use crate::core::op::OpError;
+use crate::core::store::Seen;
 use crate::items::draft::{Content, Plan};
 use crate::items::write::put::Expect;
 use crate::items::write::rewrite::{Rewrite, TokenRule};
 use crate::layout::item::Kind;
 use crate::layout::key::Key;
+use crate::layout::parts_head::{ENTRY_BYTES, Head, entries};
 use crate::layout::slot::Slot;
-use crate::core::store::Seen;
 use crate::values::free_queue::Grave;
-use crate::values::parts::{ENTRY_BYTES, Head, entries};
 
 /// A copy of a value in parts that is under way. Give it to [`Turn::finish_copy`], or to [`Turn::abandon_copy`] if that
 /// refuses it.

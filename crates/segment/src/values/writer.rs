@@ -9,7 +9,8 @@ use crate::layout::item::Kind;
 
 /// A large value that is being written, piece by piece, over as many turns as it takes.
 ///
-/// Give it to [`Turn::large_commit`] or [`Turn::large_abort`]; one that is dropped leaves its pieces to eviction.
+/// Give it to [`crate::Turn::large_commit`] or [`crate::Turn::large_abort`]; one that is dropped leaves its pieces to
+/// eviction.
 #[derive(Debug)]
 pub struct LargeWriter {
     pub(crate) namespace: u8,

@@ -56,15 +56,15 @@ pub use progress::CheckpointStats;
 pub(crate) use progress::Checkpoints;
 
 use std::io;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use base::clock::UnixMillis;
 
+use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
 use crate::layout::header::State;
 use crate::locks::undo_log::RECORDS_MAX;
-use crate::core::store::Store;
 use record::Record;
 
 impl Store {

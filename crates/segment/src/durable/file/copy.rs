@@ -17,11 +17,12 @@ use base::clock::UnixMillis;
 use crate::background::Background;
 use crate::core::lane::{Lane, LaneError, Turn};
 use crate::core::op::{Item, OpError, Put, Value};
+use crate::core::store::Store;
 use crate::items::walk::Stride;
 use crate::items::write::change::Change;
+use crate::items::write::change::Parts;
 use crate::layout::key::{Key, Namespace};
-use crate::core::store::Store;
-use crate::values::parts::{Head, KIND_IN_PARTS, Parts};
+use crate::layout::parts_head::{Head, KIND_IN_PARTS};
 
 /// The result of a copy, by item counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,10 +17,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use super::{ROUND_FLASH, RebuildStep, WHOLE};
 use crate::core::counters::Counters;
+use crate::core::store::Store;
 use crate::index::Hash;
 use crate::layout::item::Kind;
 use crate::layout::slot::Slot;
-use crate::core::store::Store;
 use crate::tier::{FlashAddress, Shown, TierFind};
 
 /// Items between two looks at the time.

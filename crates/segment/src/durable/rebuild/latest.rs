@@ -1,25 +1,25 @@
 //! Items that were stored while an earlier rebuild was under way, which was cut. They may hide something older that was
 //! not found then, and are found before any request is served.
 
+use crate::core::store::background_counters;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use base::clock::UnixMillis;
 
 use super::{Entry, HAS_HEADS, Hand, LaterHead};
-use crate::background::Background;
 use crate::core::counters::Counters;
+use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
 use crate::layout::item::{DEAD, Layout};
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
-use crate::core::store::Store;
 
 impl Store {
     /// Finds all that was stored while an earlier rebuild was under way, before any request is served. Its heads take
     /// the slots of what is older than they are. They get their own slots with the others.
     pub(crate) fn find_latest(&self, now: UnixMillis) -> HashMap<u64, Vec<LaterHead>> {
-        let (Some(rebuild), counters) = (&self.rebuild, Background::counters(self)) else { return HashMap::new() };
+        let (Some(rebuild), counters) = (&self.rebuild, background_counters(self)) else { return HashMap::new() };
         let sequence = |entry: &Entry| self.segments.header(entry.id).sequence();
         let count = rebuild.entries.partition_point(|entry| sequence(entry) >= rebuild.since);
         let mut hand = Hand { never_waits: true, ..Hand::default() };

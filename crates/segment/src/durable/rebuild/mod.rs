@@ -46,13 +46,13 @@ use base::clock::UnixMillis;
 
 use crate::core::counters::Counters;
 use crate::core::lane::Tokens;
+use crate::core::store::{Seen, Store};
 use crate::heap::segments::SegmentId;
 use crate::index::{Hash, Locked};
 use crate::items::draft::Orphan;
 use crate::layout::header::SegmentHeader;
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, DEAD, EXPIRY, Kind, Layout, META};
 use crate::layout::slot::Slot;
-use crate::core::store::{Seen, Store};
 use crate::values::free_queue::Grave;
 
 /// Items whose index buckets are asked for before the first of them is entered.
@@ -130,7 +130,7 @@ impl Hand {
             if self.next == self.batch.len() && !self.fill(store, rebuild, counters, now) {
                 let walk = self.walk.take().expect("it was begun");
                 if rebuild.end(walk.entry, walk.round, walk.has_heads) {
-                    store.end_rebuild(rebuild);
+                    rebuild.become_whole(store);
                 }
             } else if !self.enter_batch(store, rebuild, counters) {
                 return RebuildStep::Waits;
@@ -238,35 +238,33 @@ fn renew_token(store: &Store, tokens: &mut Tokens, address: usize, layout: &Layo
     }
 }
 
+impl Rebuild {
+    /// Ends the rebuild in memory: all of it is found.
+    pub(crate) fn become_whole(&self, store: &Store) {
+        if let Some(log) = &store.undo {
+            log.close_held();
+        }
+        store.kept.rebuilding.store(0, Release);
+        self.end_rounds(store.finds && !store.tier().is_found());
+        store.call_background();
+    }
+
+    /// Gives up a segment: see [`Rebuild::take_cheapest`].
+    pub(crate) fn give_up_cheapest(&self, store: &Store, may: impl Fn(&SegmentHeader) -> bool) -> Option<SegmentId> {
+        let (id, is_last) = self.take_cheapest(&store.segments, may)?;
+        if is_last {
+            self.become_whole(store);
+        }
+        Some(id)
+    }
+}
+
 impl Store {
     /// Returns true if not all that an earlier process left is found, in memory or on flash: a key that is not there
     /// may be later.
     #[inline(always)]
     pub fn is_finding(&self) -> bool {
         self.rebuild.as_ref().is_some_and(|rebuild| rebuild.round.load(Acquire) != WHOLE)
-    }
-
-    /// Ends the rebuild in memory: all of it is found.
-    pub(crate) fn end_rebuild(&self, rebuild: &Rebuild) {
-        if let Some(log) = &self.undo {
-            log.close_held();
-        }
-        self.kept.rebuilding.store(0, Release);
-        rebuild.end_rounds(self.finds && !self.tier().is_found());
-        self.call_background();
-    }
-
-    /// Gives up the segment with the least in it: see [`Rebuild::give_up_cheapest`].
-    pub(crate) fn give_up_cheapest(
-        &self,
-        rebuild: &Rebuild,
-        may: impl Fn(&SegmentHeader) -> bool,
-    ) -> Option<SegmentId> {
-        let (id, is_last) = rebuild.give_up_cheapest(&self.segments, may)?;
-        if is_last {
-            self.end_rebuild(rebuild);
-        }
-        Some(id)
     }
 
     /// Returns true while the index is being rebuilt, as far as it covers items in memory: see

@@ -189,7 +189,7 @@ impl Rebuild {
     }
 
     /// Ends the work on a segment of a round. Returns true if all of memory is walked:
-    /// [`Store::end_rebuild`](crate::Store) follows.
+    /// [`Rebuild::become_whole`] follows.
     pub(super) fn end(&self, at: usize, round: u32, has_heads: bool) -> bool {
         let state = if round == ROUND_ITEMS && has_heads { HAS_HEADS } else { DONE };
         self.entries[at].state.store(state, Release);
@@ -232,7 +232,7 @@ impl Rebuild {
 
     /// Gives up the segment with the least in it, of those that no thread has looked at and that `may` accepts. No
     /// thread takes it from then on. The second value is true if all of memory is walked now.
-    pub(super) fn give_up_cheapest(
+    pub(super) fn take_cheapest(
         &self,
         segments: &Segments,
         may: impl Fn(&SegmentHeader) -> bool,
@@ -252,7 +252,13 @@ impl Rebuild {
     }
 
     /// Returns the head that the key of an item has for its latest version, if that is another.
-    pub(super) fn later_than(&self, hash: Hash, address: usize, piece: bool, header: &SegmentHeader) -> Option<LaterHead> {
+    pub(super) fn later_than(
+        &self,
+        hash: Hash,
+        address: usize,
+        piece: bool,
+        header: &SegmentHeader,
+    ) -> Option<LaterHead> {
         let hides = |later: &&LaterHead| {
             !piece && later.namespace == header.namespace() && later.version > (header.sequence(), address)
         };

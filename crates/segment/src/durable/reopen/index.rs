@@ -1,21 +1,21 @@
 //! The index: groups whose lock was held, and the group that was being split or merged.
 
+use crate::core::store::background_counters;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::Reopened;
-use crate::background::Background;
+use crate::core::store::Store;
 use crate::index::growth::SplitScratch;
+use crate::layout::header::TOKEN_OFFSET_BITS;
 use crate::layout::item::{CAS_FIELD, DEAD};
 use crate::layout::key::Namespace;
 use crate::layout::slot::Slot;
-use crate::core::store::Store;
-use crate::layout::header::TOKEN_OFFSET_BITS;
 
 impl Store {
     /// Clears second copies in the groups of each stripe that is held, and lets go of it.
     pub(super) fn repair_stripes(&self, report: &mut Reopened) {
         let (mut token, mut left) = (0, 0);
-        let counters = Background::counters(self);
+        let counters = background_counters(self);
         for stripe in self.index.held_stripes() {
             report.stripes_held += 1;
             for group in self.index.groups_of_stripe(stripe) {
@@ -56,7 +56,7 @@ impl Store {
     /// takes a walk over the whole index, for a device that was exchanged.
     pub(super) fn take_tier(&self, report: &mut Reopened) {
         let Some(tier) = self.tier.as_deref() else { return };
-        let counters = Background::counters(self);
+        let counters = background_counters(self);
         let found = tier.found();
         // Whose they are is on flash alone: they count by what each has in memory.
         let in_memory = self.totals().items().max(1);

@@ -12,10 +12,10 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::Reopened;
+use crate::core::store::Store;
 use crate::durable::file::{FileFault, IndexPlace};
 use crate::heap::segments::SegmentId;
 use crate::layout::header::{SegmentHeader, State};
-use crate::core::store::Store;
 
 impl Store {
     /// Leaves of the segments those that the last checkpoint has, if the machine lost its power.

@@ -30,9 +30,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::UnixMillis;
 
+use crate::core::store::Store;
 use crate::durable::file::FileFault;
 pub use report::Reopened;
-use crate::core::store::Store;
 
 /// A clock that is further behind or ahead than ten years is none that a process has kept: the wall clock counts.
 const CLOCK_TRUST_MS: u64 = 10 * 365 * 24 * 3_600_000;

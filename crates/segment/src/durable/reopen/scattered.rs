@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::Reopened;
+use crate::core::store::Store;
 use crate::durable::file::FileFault;
 use crate::durable::rebuild::{Rebuild, Undone};
 use crate::heap::segments::SegmentId;
@@ -19,7 +20,6 @@ use crate::layout::header::State;
 use crate::layout::item::{DEAD, Kind};
 use crate::layout::key::Namespace;
 use crate::locks::undo_log::{Record, slot_of};
-use crate::core::store::Store;
 
 impl Store {
     /// Makes the segments whole, and gives what is to be found in them.

@@ -1,14 +1,14 @@
 //! The segments: those that were written to are walked, and all are counted.
 
+use crate::core::store::background_counters;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::Reopened;
-use crate::background::Background;
+use crate::core::store::Store;
 use crate::durable::file::FileFault;
 use crate::heap::segments::SegmentId;
 use crate::layout::header::State;
 use crate::layout::item::{DEAD, Kind, Layout};
-use crate::core::store::Store;
 
 impl Store {
     /// Brings every segment into a state in which no thread works on it.
@@ -72,7 +72,7 @@ impl Store {
 
     /// Counts what each namespace has, and how much there is of everything, by the headers.
     pub(super) fn count_anew(&self, report: &mut Reopened) {
-        let counters = Background::counters(self);
+        let counters = background_counters(self);
         for id in (0..self.segments.high_water() as u32).map(SegmentId) {
             let header = self.segments.header(id);
             if header.state() == State::Sealed {

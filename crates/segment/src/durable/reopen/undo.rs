@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Release;
 
 use super::Reopened;
+use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
 use crate::index::Hash;
 use crate::layout::header::State;
@@ -10,7 +11,6 @@ use crate::layout::item::{CAS_FIELD, EXPIRY, Layout, META, NUM};
 use crate::layout::key::Namespace;
 use crate::layout::slot::Slot;
 use crate::locks::undo_log::{Record, slot_of};
-use crate::core::store::Store;
 
 impl Store {
     /// Puts the slots back that open groups have changed. The segments that this concerns are walked later, by which

@@ -2,13 +2,13 @@
 
 use crate::core::lane::Turn;
 use crate::core::op::{Arith, ArithOutcome, Expire, OpError};
-use crate::items::draft::{Content, Plan};
 use crate::core::snap::Snap;
+use crate::core::store::Seen;
+use crate::items::draft::{Content, Plan};
 use crate::items::write::put::Expect;
 use crate::items::write::rewrite::{Rewrite, TokenRule};
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, Kind, NUM};
 use crate::layout::key::Key;
-use crate::core::store::Seen;
 
 /// The longest text that is read as a number, in bytes: the digits of 2^64 - 1.
 const NUMBER_TEXT_MAX: usize = 20;

@@ -11,20 +11,31 @@
 //! called again, a bounded number of times, after which the operation parks.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use crate::core::lane::Turn;
 use crate::core::op::{Expire, Item, OpError, Put};
-use crate::items::draft::{Content, Plan};
 use crate::core::snap::Snap;
+use crate::core::store::{Seen, large_value};
+use crate::items::draft::{Content, Plan};
 use crate::items::write::put::{Expect, decimal};
 use crate::items::write::rewrite::{Rewrite, TokenRule};
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, Kind, NUM};
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
-use crate::core::store::{Seen, large_value};
-use crate::values::large::Source;
+use crate::values::source::Source;
 use crate::values::writer::LargeWriter;
-use crate::values::parts::Parts;
+
+/// Parts that a change makes, and those that nothing names once it is done.
+#[derive(Debug, Default)]
+pub struct Parts {
+    /// The bytes of all new parts.
+    pub bytes: Vec<u8>,
+    /// Each with its number, from [`Turn::part_number`], and its place in the bytes.
+    pub new: Vec<(u64, Range<usize>)>,
+    /// Parts that go.
+    pub gone: Vec<u64>,
+}
 
 /// The change that a callback decides on for an item, with the answer that the caller gets once it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,14 +6,14 @@ use base::clock::UnixMillis;
 
 use crate::core::lane::Turn;
 use crate::core::op::{Delete, DeleteOutcome, Expire, OpError};
-use crate::items::draft::{Content, Plan};
 use crate::core::snap::Snap;
+use crate::core::store::{Seen, Store};
+use crate::items::draft::{Content, Plan};
 use crate::items::write::put::Expect;
 use crate::items::write::rewrite::{Rewrite, TokenRule};
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, Kind, META, META_STALE, META_WON};
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
-use crate::core::store::{Seen, Store};
 
 /// The end of an item that never lives.
 const ENDED: Expire = Expire::At(UnixMillis(0));

@@ -10,16 +10,16 @@ use base::clock::UnixMillis;
 
 use crate::core::lane::Turn;
 use crate::core::op::{Expire, Fetch, Fetched, Item, Lease, OpError, Value};
+use crate::core::snap::Snap;
+use crate::core::store::Seen;
 use crate::heap::samples::Asked;
 use crate::items::draft::{Content, Plan};
-use crate::core::snap::Snap;
 use crate::items::write::put::Expect;
 use crate::items::write::touch::Alter;
 use crate::layout::item::{Kind, META_STALE, META_WON, meta_word};
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
 use crate::layout::ttl;
-use crate::core::store::Seen;
 
 /// The facts of access of an item before the fetch, by the item's address: a fetch that starts over must not take its
 /// own first attempt for an earlier access.

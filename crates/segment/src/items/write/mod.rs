@@ -36,10 +36,10 @@ use std::sync::atomic::fence;
 
 use crate::core::lane::Turn;
 use crate::core::op::OpError;
+use crate::core::store::{Seen, Store};
 use crate::items::draft::Orphan;
 use crate::layout::item::{CAS_FIELD, META_FETCHED, META_STALE, META_WON};
 use crate::layout::key::{Key, Namespace};
-use crate::core::store::{Seen, Store};
 use crate::values::free_queue::Grave;
 
 /// Number of times that an operation starts over when the item changes under it, before it parks.

@@ -2,13 +2,13 @@
 
 use crate::core::lane::Turn;
 use crate::core::op::{OpError, Put, PutMode, PutOutcome};
+use crate::core::snap::Snap;
+use crate::core::store::{Seen, Store, large_ref};
 use crate::heap::samples::Asked;
 use crate::items::draft::{Content, Plan};
-use crate::core::snap::Snap;
 use crate::layout::item::{KEY_BYTES_MAX, Kind, META_STALE, NUM, meta_word};
 use crate::layout::key::Key;
-use crate::core::store::{Seen, Store, large_ref};
-use crate::values::large::Source;
+use crate::values::source::Source;
 
 /// The decision on a put, given what is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

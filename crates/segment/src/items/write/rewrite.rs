@@ -2,14 +2,14 @@
 
 use crate::core::lane::Turn;
 use crate::core::op::{Expire, OpError};
-use crate::items::draft::{Content, Plan};
 use crate::core::snap::Snap;
+use crate::core::store::{Seen, Store};
+use crate::items::draft::{Content, Plan};
 use crate::items::write::put::Expect;
 use crate::layout::header::Queue;
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, NUM};
 use crate::layout::key::Key;
 use crate::layout::ttl;
-use crate::core::store::{Seen, Store};
 
 /// The CAS token of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use crate::items::draft::{Content, Plan};
 use crate::items::write::put::Expect;
 use crate::layout::item::Kind;
 use crate::layout::key::Key;
-use crate::values::large::Source;
+use crate::values::source::Source;
 use crate::values::writer::LargeWriter;
 
 impl Turn<'_> {

@@ -6,13 +6,13 @@ use base::clock::UnixMillis;
 
 use crate::core::lane::Turn;
 use crate::core::op::{Expire, Item, OpError};
-use crate::items::write::rewrite::Rewrite;
 use crate::core::snap::Snap;
-use crate::items::write::{RETRIES};
+use crate::core::store::{Seen, Store};
+use crate::items::write::RETRIES;
+use crate::items::write::rewrite::Rewrite;
 use crate::layout::item::{CAS_TAKEN, Kind, META, META_FETCHED, META_WON, meta_word};
 use crate::layout::key::Key;
 use crate::layout::ttl;
-use crate::core::store::{Seen, Store};
 
 impl Store {
     /// Returns true if the item's expiry word can take the new time: not past the present one, since a segment's latest

@@ -17,6 +17,7 @@ mod array;
 mod chunk;
 mod heap;
 mod words;
+mod zero_valid;
 
 pub(crate) use array::Array;
 pub use chunk::TierChunk;

@@ -1,0 +1,63 @@
+//! The work of the background on values of several items: parts whose segment is emptied, and values to be freed.
+
+use super::Background;
+use crate::core::store::{Seen, Store};
+use crate::layout::hidden_key::ANCHOR;
+use crate::layout::hidden_key::part_of;
+use crate::layout::key::Key;
+use crate::layout::parts_head::Head;
+use crate::layout::slot::Slot;
+use base::clock::UnixMillis;
+
+/// Number of pieces or parts that a slice of the background removes.
+const A_SLICE: usize = 256;
+
+impl Background {
+    /// Removes the head before a part of it is evicted, and all parts with it. Returns `None` if the head's lock could
+    /// not be taken, the head is being renamed, or the rest of it waits to be removed, for which its pages are needed.
+    pub(crate) fn evict_head(&mut self, store: &Store, key: &Key<'_>, now: UnixMillis) -> Option<()> {
+        let Some((part, object)) = part_of(key) else { return Some(()) };
+        let namespace = key.namespace;
+        let Some(owner) = store.owner_of(namespace, object) else { return Some(()) };
+        let locked = store.index.lock(owner)?;
+        let Some(found) = locked.find(|slot| store.is_head(slot, namespace, object, owner)) else {
+            // One that was renamed since the anchor was read has its head under another key.
+            let same = store.owner_of(namespace, object).is_none_or(|now| now.0 == owner.0);
+            return (same && !self.will_dig(store, object)).then_some(());
+        };
+        let (address, layout) = found.what;
+        let seen = Seen { word: found.word, slot: found.slot, address, layout };
+        let head = Head::of(layout.value(&store.segments.heap, address)).expect("it was looked at");
+        // One that nothing names any more goes alone.
+        if part != ANCHOR && store.each_part(namespace, head, &mut |there| there != part) {
+            return Some(());
+        }
+        let bytes = layout.key(&store.segments.heap, address);
+        let head_key = Key { bytes, hash: owner, namespace, piece: false };
+        store.unname(&locked, &seen, Slot::ghost(owner.tag(), owner.group_hash()));
+        self.note_evicted(store, &head_key, &seen, now);
+        let counters = Self::counters(store);
+        let orphan = store.kill(counters, address, &layout);
+        drop(locked);
+        if let Some(orphan) = orphan {
+            store.bury(counters, orphan);
+        }
+        Some(())
+    }
+}
+
+impl Background {
+    /// Returns true if the rest of an object waits in a grave.
+    pub(crate) fn will_dig(&self, store: &Store, object: u64) -> bool {
+        self.digging.as_ref().is_some_and(|grave| grave.ends() == Some(object)) || store.graves.ends(object)
+    }
+
+    /// Removes some of what waits in graves; true if there is more.
+    pub(crate) fn dig(&mut self, store: &Store) -> bool {
+        let Some(mut grave) = self.digging.take().or_else(|| store.graves.pop()) else { return false };
+        if !grave.dig(store, Self::counters(store), A_SLICE) {
+            self.digging = Some(grave);
+        }
+        true
+    }
+}

@@ -1,0 +1,95 @@
+//! The floors of a crate: its modules in an order, in which a module names only modules of its own floor or below.
+//!
+//! A floor is a list of modules, by their paths from the crate's root. A module stands on the floor that names the
+//! longest part of its path: `locks::words` may stand below `locks`. A module that no floor names is a fault.
+
+use super::Fault;
+use super::imports;
+use super::tree::Tree;
+
+/// The floors of `segment`, the lowest first. The state that the store holds stands below it, in the folder of the
+/// procedures that work on it.
+const SEGMENT: [&[&str]; 12] = [
+    &["layout"],
+    &["index"],
+    &["heap", "core::op", "durable::file::fault", "durable::file::index_place"],
+    &[
+        "tier",
+        "locks::words",
+        "locks::undo_log",
+        "values::free_queue",
+        "values::orphans",
+        "values::source",
+        "durable::file",
+        "durable::checkpoint::record",
+        "durable::checkpoint::progress",
+        "durable::rebuild::state",
+        "durable::reopen::report",
+    ],
+    &["core", "tier::reads"],
+    &["core::lane", "items::draft", "values::writer", "values::unfinished", "durable::moving"],
+    &["items", "tier::tiered", "tier::by_hash"],
+    &["values"],
+    &["locks"],
+    &["durable"],
+    &["background"],
+    // Names all types that lie in mapped memory, and is named by no module: on top, though it belongs to the layout.
+    &["store", "durable::file::copy", "durable::tier_ground", "layout::raw::zero_valid"],
+];
+
+/// A folder's own file declares its modules, which is no use of them.
+fn is_declaration(module: &str, named: &str) -> bool {
+    named.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"))
+}
+
+/// Returns the floor of a module, and the length of the path that names it.
+fn floor_of(floors: &[&[&str]], module: &str) -> Option<usize> {
+    let names = |path: &str| module.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+    let of = |(floor, paths): (usize, &&[&str])| {
+        paths.iter().filter(|path| names(path)).map(|path| path.len()).max().map(|length| (length, floor))
+    };
+    floors.iter().enumerate().filter_map(of).max().map(|(_, floor)| floor)
+}
+
+/// Checks that no module of `segment` names one of a higher floor.
+pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
+    for (name, files) in imports::sources(tree).iter().filter(|(name, _)| **name == "segment") {
+        for (module, named) in imports::imports(files) {
+            let mut fault = |message: String| faults.push(Fault::new(&format!("crates/{name}/src"), 0, message));
+            let Some(floor) = floor_of(&SEGMENT, &module) else {
+                fault(format!("'{module}' stands on no floor; add it to xtask/src/tidy/floors.rs"));
+                continue;
+            };
+            let is_above = |other: &&String| floor_of(&SEGMENT, other).is_some_and(|above| above > floor);
+            for above in named.iter().filter(is_above).filter(|above| !is_declaration(&module, above)) {
+                fault(format!("'{module}' names '{above}' of a higher floor; turn the dependency round"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults_of(path: &str, text: &str) -> Vec<Fault> {
+        let root = "mod heap;\nmod layout;\npub use heap::Wide;\n";
+        let files =
+            [("lib.rs", root), ("heap.rs", "pub struct Wide;\n"), ("layout/mod.rs", "mod key;\n"), (path, text)];
+        let files = files.map(|(name, text)| (format!("crates/segment/src/{name}"), text));
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+        let mut faults = Vec::new();
+        check(&Tree::of(&files), &mut faults);
+        faults
+    }
+
+    #[test]
+    fn a_module_may_name_its_own_floor_and_lower_ones_and_no_higher_one() {
+        assert_eq!(faults_of("layout/key.rs", "use crate::layout::Bits;\n"), []);
+        assert_eq!(faults_of("layout/key.rs", "use crate::heap::Wide;\n").len(), 1);
+        assert_eq!(faults_of("layout/key.rs", "fn f() -> crate::Wide {}\n").len(), 1, "by the name that the root has");
+        assert_eq!(faults_of("layout/key.rs", "#[cfg(test)]\nmod tests {\n use crate::heap::Wide;\n}\n"), []);
+        assert_eq!(faults_of("heap/more.rs", "use crate::layout::Bits;\n"), []);
+        assert_eq!(faults_of("attic.rs", "fn f() {}\n").len(), 1, "on no floor");
+    }
+}
