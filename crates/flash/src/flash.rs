@@ -1,7 +1,7 @@
 //! The tier itself: what the store asks of it, and the work that waits for its threads.
 //!
 //! ```text
-//!   ask ──> reads ──┐                               ┌──> done, a queue for each lane ──> collect
+//!   ask ──> reads ──┐                               ┌──> done, a queue for each handle ──> collect
 //!   offer ──> log ──┼──> Flash::work, on any thread ┤
 //!   reclaim ──> job ┘                               └──> the job's chunk
 //!   find ──> finder ─── where the index is not in the file
@@ -36,7 +36,7 @@ use crate::regions::{Regions, Sizes};
 use crate::ring::{LaneReads, Unasked};
 use crate::table::{Table, words_for};
 
-/// Reads of one lane that are under way or not fetched.
+/// Reads of one handle that are under way or not fetched.
 const READS_A_LANE: usize = 64;
 
 /// A device that failed and is not used any more.
@@ -51,7 +51,7 @@ pub struct Lost {
 /// Called when a device is lost, on the thread that found it out.
 pub type OnLost = Box<dyn Fn(&Lost) + Send + Sync>;
 
-/// Called when there is something for a lane, or for the background.
+/// Called when there is something for a handle, or for the background.
 pub type Wake = Box<dyn Fn(Option<usize>) + Send + Sync>;
 
 /// Configuration of a tier.
@@ -61,7 +61,7 @@ pub struct FlashConfig {
     /// Sizes of the regions and chunks into which they are cut.
     pub sizes: Sizes,
     /// Lanes of the store.
-    pub lanes: usize,
+    pub handles: usize,
     /// Memory for the tier's state, made for [`Sizes::plan`].
     pub room: TierRoom,
     /// Seeds the numbers of devices and the salts of checksums: another one in each process, so that what an earlier
@@ -84,7 +84,7 @@ impl std::fmt::Debug for FlashConfig {
     }
 }
 
-/// Reads of one lane that have ended.
+/// Reads of one handle that have ended.
 #[derive(Debug, Default)]
 struct Done {
     reads: Mutex<VecDeque<TierRead>>,
@@ -109,8 +109,8 @@ pub struct Flash {
     /// Time of the first check after this process had stood still.
     resumed_ms: AtomicU64,
     writes: Condvar,
-    /// One for each lane, as is `done`.
-    pub(crate) lanes: Box<[LaneReads]>,
+    /// One for each handle, as is `done`.
+    pub(crate) handles: Box<[LaneReads]>,
     done: Box<[Done]>,
     wake: OnceLock<Wake>,
     on_lost: OnLost,
@@ -144,7 +144,7 @@ impl Flash {
 
     /// A tier on these devices, as the room says that they were left, or empty. A device that fails at once is lost.
     pub fn new(config: FlashConfig) -> Arc<Self> {
-        let FlashConfig { devices, sizes, lanes, mut room, seed, writes_a_day_bytes, on_lost, is_view } = config;
+        let FlashConfig { devices, sizes, handles, mut room, seed, writes_a_day_bytes, on_lost, is_view } = config;
         let (chunks, mut random) = (room.take_chunks(), Prng::new(seed));
         let device_bytes: Vec<u64> = devices.iter().map(|device| device.bytes()).collect();
         let marks = room.finds().then(|| Marks::of(sizes.regions(&device_bytes) as usize, sizes));
@@ -152,7 +152,7 @@ impl Flash {
         let left = table.is_found().then(|| table.budget_left());
         let budget = Budget::new(writes_a_day_bytes, left);
         let (regions, begun) = Regions::new(devices, sizes, table, &mut random, is_view);
-        let reads = lanes * READS_A_LANE;
+        let reads = handles * READS_A_LANE;
         let log = Log::new(&regions, chunks, random, budget);
         let finder = Finder::new(&regions, &log);
         let flash = Arc::new(Self {
@@ -166,10 +166,10 @@ impl Flash {
             watched_ms: AtomicU64::new(0),
             resumed_ms: AtomicU64::new(0),
             writes: Condvar::new(),
-            done: (0..lanes)
+            done: (0..handles)
                 .map(|_| Done { reads: Mutex::new(VecDeque::with_capacity(READS_A_LANE)), ..Done::default() })
                 .collect(),
-            lanes: (0..lanes).map(|_| LaneReads::default()).collect(),
+            handles: (0..handles).map(|_| LaneReads::default()).collect(),
             wake: OnceLock::new(),
             on_lost,
             is_view,
@@ -198,15 +198,15 @@ impl Flash {
         all.filter(|(_, begun)| **begun != Begun::Known).map(|(part, _)| part.device.name()).collect()
     }
 
-    /// Has `wake` called with a lane's number when there is something to collect for it, and with none when there are
+    /// Has `wake` called with a handle's number when there is something to collect for it, and with none when there are
     /// items for [`Tier::reclaim`] to show. The first one who asks for that is called.
     pub fn wake_by(&self, wake: Wake) {
         let _ = self.wake.set(wake);
     }
 
-    pub(crate) fn wake(&self, lane: Option<usize>) {
+    pub(crate) fn wake(&self, handle: Option<usize>) {
         if let Some(wake) = self.wake.get() {
-            wake(lane);
+            wake(handle);
         }
     }
 
@@ -231,14 +231,14 @@ impl Flash {
         (lock(&self.log).free_count(), self.regions.count())
     }
 
-    /// The memory that it takes beside the store's, in bytes, but for what lanes read into.
+    /// The memory that it takes beside the store's, in bytes, but for what handles read into.
     pub fn memory_bytes(&self) -> u64 {
         let devices = self.queues.len();
         let threads = devices * (Self::readers(devices) + 1);
         let scratch = threads * (Scratch::bytes_for(self.regions.sizes) + ALIGN);
         let reads = self.done.len() * READS_A_LANE;
         let queues = devices * Queue::memory_bytes(reads) + reads * size_of::<TierRead>();
-        let rings = self.lanes.iter().map(LaneReads::memory_bytes).sum::<usize>();
+        let rings = self.handles.iter().map(LaneReads::memory_bytes).sum::<usize>();
         let chunks = (CHUNKS + 1) * self.regions.sizes.chunk_bytes;
         let marks = self.regions.table.marks.map(|marks| marks.end(self.regions.count()));
         let words = marks.unwrap_or(words_for(self.regions.count())) * size_of::<u64>();
@@ -305,7 +305,7 @@ impl Flash {
 
     /// A thread asks a device for something.
     pub(crate) fn take_off(&self, scratch: &Scratch, read: Option<&TierRead>) {
-        let read = read.map(|read| (read.lane, read.hash, read.at));
+        let read = read.map(|read| (read.handle, read.hash, read.at));
         *lock(&scratch.flight) = Flight::Out { since_ms: self.now_ms(), read };
     }
 
@@ -326,16 +326,16 @@ impl Flash {
             // It was this process that stood still.
             self.resumed_ms.store(now.0, Relaxed);
         }
-        self.lanes.iter().for_each(|lane| lane.give_up(self));
+        self.handles.iter().for_each(|handle| handle.give_up(self));
         let mut scratch = None;
         for (device, (part, queue)) in self.regions.parts.iter().zip(&self.queues).enumerate() {
             let given_up = queue.give_up(self.slow_before_ms());
             if !given_up.is_empty() {
                 self.lose_slow(part);
             }
-            for (lane, hash, at) in given_up.into_iter().flatten() {
+            for (handle, hash, at) in given_up.into_iter().flatten() {
                 let by = ReadBy::Key;
-                self.done(TierRead { lane, hash, by, at, buffer: Vec::new(), found: Found::Failed });
+                self.done(TierRead { handle, hash, by, at, buffer: Vec::new(), found: Found::Failed });
             }
             // Its threads may all be given up: what waits for them fails here.
             while part.is_lost() && self.work_at(device, 0, scratch.get_or_insert_with(|| self.scratch())) {}
@@ -404,7 +404,7 @@ impl Flash {
         self.writes.notify_all();
     }
 
-    /// Reads, verifies and gives to its lane.
+    /// Reads, verifies and gives to its handle.
     fn read(&self, mut read: TierRead, scratch: &mut Scratch) {
         self.take_off(scratch, Some(&read));
         read.found = self.find(&mut read, scratch);
@@ -413,15 +413,15 @@ impl Flash {
         }
     }
 
-    /// A read has ended, whose lane is not about to look.
+    /// A read has ended, whose handle is not about to look.
     pub(crate) fn done(&self, read: TierRead) {
-        let lane = read.lane;
+        let handle = read.handle;
         self.told(read);
-        self.wake(Some(lane));
+        self.wake(Some(handle));
     }
 
     pub(crate) fn told(&self, read: TierRead) {
-        let done = &self.done[read.lane];
+        let done = &self.done[read.handle];
         lock(&done.reads).push_back(read);
         done.count.fetch_add(1, std::sync::atomic::Ordering::Release);
     }
@@ -472,7 +472,7 @@ impl Tier for Flash {
             self.done(TierRead { found: Found::Failed, ..read });
             return Ok(());
         }
-        match self.lanes[read.lane].ask(self, read) {
+        match self.handles[read.handle].ask(self, read) {
             Ok(()) => {}
             Err(Unasked::NoRing(read)) => self.queues[self.regions.device_of(read.at.region())].push_read(read)?,
             Err(Unasked::Later(read)) => return Err(read),
@@ -481,9 +481,9 @@ impl Tier for Flash {
         Ok(())
     }
 
-    fn collect(&self, lane: usize) -> Option<TierRead> {
-        self.lanes[lane].collect(self);
-        let done = &self.done[lane];
+    fn collect(&self, handle: usize) -> Option<TierRead> {
+        self.handles[handle].collect(self);
+        let done = &self.done[handle];
         if done.count.load(std::sync::atomic::Ordering::Acquire) == 0 {
             return None;
         }

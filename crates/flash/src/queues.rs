@@ -35,7 +35,7 @@ pub(crate) enum Work {
 pub(crate) enum Flight {
     #[default]
     Idle,
-    /// With a device since then, for the read of a lane or for none.
+    /// With a device since then, for the read of a handle or for none.
     Out { since_ms: u64, read: Option<(usize, u64, FlashAddress)> },
     /// The request was given up: no caller waits for it any more.
     GivenUp,
@@ -64,7 +64,7 @@ impl Scratch {
 pub(crate) struct Queue {
     pub(crate) work: Mutex<VecDeque<Work>>,
     pub(crate) wakes: Condvar,
-    /// Reads that wait at most: all that lanes have.
+    /// Reads that wait at most: all that handles have.
     reads_max: usize,
     /// Its threads.
     pub(crate) flights: Mutex<Vec<Arc<Mutex<Flight>>>>,

@@ -1,14 +1,14 @@
-//! Reads of one lane by its own thread, through io_uring: many at once, each into a buffer that the kernel knows.
+//! Reads of one handle by its own thread, through io_uring: many at once, each into a buffer that the kernel knows.
 //!
 //! ```text
-//!   asked for ──> slot ──read──> device ──the bell of the lane's thread──> collected, looked at ──> the lane
+//!   asked for ──> slot ──read──> device ──the bell of the handle's thread──> collected, looked at ──> the handle
 //!                        └─ longer than a slot ──> a thread that waits for the device
 //! ```
 //!
 //! No other thread comes in between, which on a machine with few CPUs takes longer than many a device. Where the kernel
 //! has no io_uring, or forbids it, threads read instead ([`crate::threads`]), and the same is read.
 //!
-//! The lock of a ring is the lane's thread's alone, but for the moment in which the background looks whether devices
+//! The lock of a ring is the handle's thread's alone, but for the moment in which the background looks whether devices
 //! answer.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -21,7 +21,7 @@ use crate::flash::{Flash, lock};
 use crate::queues::Work;
 use crate::reads::{Finding, Place};
 
-/// Reads under way at once: all that a lane has.
+/// Reads under way at once: all that a handle has.
 pub(crate) const SLOTS: u16 = 64;
 /// Bytes that most items are read with: eight blocks of 512 bytes, wherever they lie in blocks of 4096.
 pub(crate) const SLOT_BYTES: usize = 8192;
@@ -36,7 +36,7 @@ struct Flying {
     since_ms: u64,
 }
 
-/// The reads of a lane that are under way, if its thread has a ring.
+/// The reads of a handle that are under way, if its thread has a ring.
 #[derive(Debug, Default)]
 pub(crate) struct LaneReads {
     ring: OnceLock<Mutex<Reads>>,
@@ -49,12 +49,12 @@ struct Reads {
     ring: DiskRing,
     flying: Vec<Option<Flying>>,
     ended: Vec<DiskRead>,
-    /// Number of reads whose result was reported since the lane last looked.
+    /// Number of reads whose result was reported since the handle last looked.
     told: usize,
 }
 
 impl LaneReads {
-    /// Gives the lane's thread a ring: from here on it reads by itself, and the ring's bell wakes it.
+    /// Gives the handle's thread a ring: from here on it reads by itself, and the ring's bell wakes it.
     pub(crate) fn read_by(&self, ring: DiskRing) {
         let flying = (0..SLOTS).map(|_| None).collect();
         let _ = self.ring.set(Mutex::new(Reads { ring, flying, ended: Vec::with_capacity(SLOTS.into()), told: 0 }));
@@ -68,7 +68,7 @@ impl LaneReads {
     /// Begins a read. `Err`: there is no ring, or all its slots are in use.
     pub(crate) fn ask(&self, flash: &Flash, read: TierRead) -> Result<(), Unasked> {
         let Some(reads) = self.ring.get() else { return Err(Unasked::NoRing(read)) };
-        let (lane, mut reads) = (read.lane, lock(reads));
+        let (handle, mut reads) = (read.handle, lock(reads));
         let Some(slot) = reads.ring.take() else { return Err(Unasked::Later(read)) };
         reads.told = 0;
         match flash.finding(read.at) {
@@ -78,7 +78,7 @@ impl LaneReads {
         self.submit(flash, &mut reads);
         if reads.told > 0 {
             // No read will ring for it.
-            flash.wake(Some(lane));
+            flash.wake(Some(handle));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The threads that wait for devices. Of each device one writes; and one reads what lanes do not read by themselves
+//! The threads that wait for devices. Of each device one writes; and one reads what handles do not read by themselves
 //! ([`crate::ring`]): what is longer, and what the job wants. Where the kernel has no io_uring some read, all there is.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,7 +23,7 @@ pub struct Threads {
 }
 
 impl Flash {
-    /// Starts the threads. `bells`: of lanes whose threads read by themselves, where devices and the kernel have
+    /// Starts the threads. `bells`: of handles whose threads read by themselves, where devices and the kernel have
     /// io_uring for it, each rung when there is something to collect.
     ///
     /// # Errors
@@ -64,15 +64,15 @@ impl Threads {
         self.refused.as_ref()
     }
 
-    /// Gives each lane that has a bell a ring; false: there are none.
+    /// Gives each handle that has a bell a ring; false: there are none.
     fn open_rings(&mut self, bells: &[Waker]) -> bool {
         let parts = &self.flash.regions.parts;
         let Some(files) = parts.iter().map(|part| part.device.file()).collect::<Option<Vec<_>>>() else { return false };
         let rings = bells.iter().map(|bell| DiskRing::open(&files, bell, SLOTS, SLOT_BYTES));
         match rings.collect::<Result<Vec<_>, _>>() {
             Ok(rings) => {
-                let lanes = self.flash.lanes.iter().zip(rings);
-                lanes.for_each(|(lane, ring)| lane.read_by(ring));
+                let handles = self.flash.handles.iter().zip(rings);
+                handles.for_each(|(handle, ring)| handle.read_by(ring));
                 !bells.is_empty()
             }
             Err(refused) => {

@@ -27,8 +27,8 @@ fn plan() -> TierPlan {
 
 fn flash(devices: Vec<Box<dyn Device>>, room: TierRoom, seed: u64) -> Arc<Flash> {
     let on_lost = Box::new(|_: &_| {});
-    let (sizes, lanes, writes_a_day_bytes, is_view) = (SIZES, 1, 0, false);
-    Flash::new(FlashConfig { devices, sizes, lanes, room, seed, writes_a_day_bytes, on_lost, is_view })
+    let (sizes, handles, writes_a_day_bytes, is_view) = (SIZES, 1, 0, false);
+    Flash::new(FlashConfig { devices, sizes, handles, room, seed, writes_a_day_bytes, on_lost, is_view })
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -67,7 +67,7 @@ fn fill(flash: &Flash) -> Vec<FlashAddress> {
 }
 
 fn read_of(number: u64, at: FlashAddress) -> TierRead {
-    TierRead { lane: 0, hash: number, by: ReadBy::Key, at, buffer: Vec::new(), found: Found::Nothing }
+    TierRead { handle: 0, hash: number, by: ReadBy::Key, at, buffer: Vec::new(), found: Found::Nothing }
 }
 
 fn ask(flash: &Flash, number: u64, at: FlashAddress) {
@@ -277,7 +277,7 @@ fn two_in_file(file: &Arc<MapFile>, disks: [SimDisk; 2], seed: u64) -> (Arc<Flas
         memory_bytes_max: 0,
         segment_bytes: Some(16 << 10),
         item_bytes_max: 64 << 10,
-        lanes_max: 1,
+        handles_max: 1,
         hash_seed: 1,
         huge_pages: false,
     };

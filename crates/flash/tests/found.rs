@@ -23,7 +23,7 @@ fn begin(file: &Arc<MapFile>, disk: SimDisk) -> (Arc<Flash>, TierGround) {
         memory_bytes_max: 0,
         segment_bytes: Some(16 << 10),
         item_bytes_max: 64 << 10,
-        lanes_max: 1,
+        handles_max: 1,
         hash_seed: 1,
         huge_pages: false,
     };
@@ -39,7 +39,7 @@ fn begin(file: &Arc<MapFile>, disk: SimDisk) -> (Arc<Flash>, TierGround) {
     let flash = Flash::new(FlashConfig {
         devices: vec![Box::new(disk)],
         sizes: SIZES,
-        lanes: 1,
+        handles: 1,
         room: ground.take_room(),
         seed: file.file.bytes().expect("its length"),
         writes_a_day_bytes: 0,

@@ -57,7 +57,7 @@ fn fill(device_bytes: u64) -> Taken {
         memory_bytes_max: 0,
         segment_bytes: Some(32 << 10),
         item_bytes_max: 16 << 10,
-        lanes_max: 1,
+        handles_max: 1,
         hash_seed: 1,
         huge_pages: false,
     };
@@ -69,7 +69,7 @@ fn fill(device_bytes: u64) -> Taken {
     let flash = Flash::new(FlashConfig {
         devices: vec![Box::new(device)],
         sizes: SIZES,
-        lanes: 1,
+        handles: 1,
         room: ground.take_room(),
         seed: 1,
         writes_a_day_bytes: 0,
@@ -77,15 +77,15 @@ fn fill(device_bytes: u64) -> Taken {
         on_lost: Box::new(|lost| panic!("{lost:?}")),
     });
     let (store, mut background) = ground.store(Arc::clone(&flash) as _, NOW).expect("a store");
-    let (mut lane, mut scratch) = (store.lane().expect("a lane"), flash.scratch());
+    let (mut handle, mut scratch) = (store.handle().expect("a lane"), flash.scratch());
     for number in 0..room * 5 / 4 + MEMORY_BYTES / 64 {
         let key = format!("{number:016}");
         let put = Put::set(&[7; ITEM_BYTES as usize - 16]);
         loop {
-            let mut turn = lane.turn(NOW);
-            let key = turn.key(Namespace::DEFAULT, key.as_bytes());
-            let stored = turn.put(&key, &put).is_ok();
-            drop(turn);
+            let mut guard = handle.guard(NOW);
+            let key = guard.key(Namespace::DEFAULT, key.as_bytes());
+            let stored = guard.put(&key, &put).is_ok();
+            drop(guard);
             if stored && number % 64 != 0 {
                 break;
             }

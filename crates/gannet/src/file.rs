@@ -194,7 +194,7 @@ fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
         item_bytes_max: longest.max(ITEM_BYTES_MIN),
         huge_pages: true,
         // One for each of what is in memory and on flash.
-        lanes_max: 2,
+        handles_max: 2,
         ..from.config.clone()
     };
     if to.exists() {

@@ -163,7 +163,7 @@ impl<'v> Map<'v> {
     }
 }
 
-/// Puts a value behind others of a list that is being made, or, turn about with keys, of a map.
+/// Puts a value behind others of a list that is being made, or, iteration about with keys, of a map.
 pub fn push_value(value: &Value<'_>, to: &mut Vec<u8>) {
     Coded::of(value).push(to);
 }

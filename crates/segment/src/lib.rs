@@ -4,8 +4,8 @@
 //!   key --hash--> index group, index bucket --slot--> segment, offset --> item
 //!
 //!   Store       shared by all threads: index, segments, epochs, counters
-//!   Lane        one data thread's handle: its epoch word and its open segments
-//!   Turn        one iteration of that thread's event loop, inside an epoch; what it reads stays valid until it ends
+//!   ThreadHandle  one data thread's entry to the store: its epoch word and its open segments
+//!   Guard         one stay of that thread in the store, inside an epoch; what it reads stays valid until it ends
 //!   Checkpointer  writes a file to its disk, so that the store survives a loss of power
 //!   Background  the one thread that seals, expires, evicts, compacts and grows, in slices
 //! ```
@@ -27,7 +27,7 @@
 //!   store       assembly: a store is created, opened and closed
 //! ```
 //!
-//! The engine knows no protocol and no threads, and reads no clock: each turn and each slice gets the time as an
+//! The engine knows no protocol and no threads, and reads no clock: each iteration and each slice gets the time as an
 //! argument. The byte layouts are drawn in `layout::item`, `layout::slot` and `layout::header`, and in
 //! `docs/format/segment.md`.
 //!
@@ -58,7 +58,7 @@ pub use crate::core::store::Store;
 pub use background::populator::Populator;
 pub use background::stats::{Census, DRAIN_REASONS, NamespaceStats, SEGMENT_STATES, StoreStats};
 pub use background::{Background, Evicted, EvictionObserver, SliceKind, SliceReport};
-pub use core::lane::{Lane, LaneError, Turn};
+pub use core::handle::{Guard, HandleError, ThreadHandle};
 pub use core::op::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Item, LargeRef, Lease, OpError, Put, PutMode,
     PutOutcome, Value, decimal_len,
@@ -85,9 +85,9 @@ pub use items::write::change::{AddOutcome, Change, Decide, DecideAlone, Parts};
 pub use layout::key::{Key, KeyHash, Namespace};
 pub use layout::parts_head::{ENTRY_BYTES, KIND_IN_PARTS};
 pub use layout::raw::TierChunk;
-pub use locks::claim::Claim;
+pub use locks::key_locks::KeyLocks;
 pub use locks::snapshot::Snapshot;
-pub use locks::words::CLAIMS_MAX;
+pub use locks::words::KEY_LOCKS_MAX;
 pub use tier::room::TierRoom;
 pub use tier::staging::Awaited;
 pub use tier::tiered::{FlashHit, FromFlash};

@@ -38,7 +38,7 @@ pub(crate) const PLAN_FOUND: TierPlan = TierPlan {
 /// A tier that has all in a map, each item in a block of its own. What is asked for has come at once.
 ///
 /// Where it finds its items again, what is named and what is dead is in the words of its room, so that an image of the
-/// store's file has that as it was: `finding | graves | a word for each block`.
+/// store's file has that as it was: `finding | deferred | a word for each block`.
 #[derive(Debug, Default)]
 pub(crate) struct MapTier {
     state: Mutex<State>,
@@ -119,7 +119,7 @@ fn is_given(at: FlashAddress) -> bool {
     at == FlashAddress::new(1, 0, at.block(), 1)
 }
 
-fn grave(hash: u64) -> (usize, u64) {
+fn deferred(hash: u64) -> (usize, u64) {
     let bit = hash as usize % GRAVES;
     (GRAVES_AT + bit / 64, 1 << (bit % 64))
 }
@@ -166,9 +166,9 @@ impl Tier for MapTier {
         Ok(())
     }
 
-    fn collect(&self, lane: usize) -> Option<TierRead> {
+    fn collect(&self, handle: usize) -> Option<TierRead> {
         let mut state = self.state();
-        let place = state.done.iter().position(|read| read.lane == lane)?;
+        let place = state.done.iter().position(|read| read.handle == handle)?;
         Some(state.done.swap_remove(place))
     }
 
@@ -190,13 +190,13 @@ impl Tier for MapTier {
 
     fn change(&self, hash: u64) {
         if !self.is_found() {
-            let (word, bit) = grave(hash);
+            let (word, bit) = deferred(hash);
             self.room().set_bits(word, bit);
         }
     }
 
     fn is_gone(&self, hash: u64, at: FlashAddress, _: u16) -> bool {
-        let (room, (word, bit)) = (self.room(), grave(hash));
+        let (room, (word, bit)) = (self.room(), deferred(hash));
         room.load(BLOCKS_AT + usize::from(at.block())) & DEAD != 0 || room.load(word) & bit != 0
     }
 

@@ -13,7 +13,7 @@ use base::clock::UnixMillis;
 use crate::background::Background;
 use crate::core::counters::Counters;
 use crate::core::epoch::Epochs;
-use crate::core::lane::{Lane, LaneError};
+use crate::core::handle::{HandleError, ThreadHandle};
 use crate::durable::checkpoint::Checkpoints;
 use crate::durable::file::notes::{NoteFault, Notes};
 use crate::durable::file::{FileFault, Ground, Held, IndexPlace, StoreFile};
@@ -29,10 +29,10 @@ use crate::heap::shortage::Shortages;
 use crate::index::Index;
 use crate::layout::key::{Hasher, Namespace};
 use crate::layout::raw::{Mutex, Word64};
-use crate::locks::words::Claims;
+use crate::locks::words::LockTable;
 use crate::tier::Tier;
 use crate::tier::flash_keys::FlashKeys;
-use crate::values::free_queue::Graves;
+use crate::values::free_queue::FreeQueue;
 use crate::values::orphans::Named;
 
 impl Store {
@@ -89,18 +89,18 @@ impl Store {
             ahead: Ahead::default(),
             segments,
             index: Index::on(buckets, stripes, kept.clone()),
-            epochs: Epochs::new(config.lanes_max),
-            claims: Claims::new(),
-            samples: Samples::new(config.lanes_max),
+            epochs: Epochs::new(config.handles_max),
+            key_locks: LockTable::new(),
+            samples: Samples::new(config.handles_max),
             hasher: Hasher::new(config.hash_seed),
             sum_seed: crate::heap::checksums::seed(config.hash_seed),
-            counters: (0..=config.lanes_max + rebuilders).map(|_| Counters::default()).collect(),
-            lanes_opened: AtomicUsize::new(0),
+            counters: (0..=config.handles_max + rebuilders).map(|_| Counters::default()).collect(),
+            handles_opened: AtomicUsize::new(0),
             background_called: AtomicBool::new(false),
             flushed: std::array::from_fn(|namespace| Word64::new(kept.flushed[namespace].load(Relaxed))),
             settled: [const { Word64::new(0) }; Namespace::MAX],
             flash_keys: FlashKeys::new(regions).map_err(StartError::Map)?,
-            graves: Graves::default(),
+            deferred: FreeQueue::default(),
             undo,
             slice_gate: Mutex::new(()),
             room_wanted: AtomicUsize::new(0),
@@ -290,11 +290,11 @@ impl Store {
     /// Opens a data thread's handle of the store.
     ///
     /// # Errors
-    /// When `lanes_max` lanes were opened already: lanes are for the life of their threads, and not reused.
-    pub fn lane(self: &Arc<Self>) -> Result<Lane, LaneError> {
-        let lanes_max = self.geometry.lanes_max;
-        let id = self.lanes_opened.fetch_add(1, Relaxed);
-        if id < lanes_max { Ok(Lane::new(Arc::clone(self), id)) } else { Err(LaneError { lanes_max }) }
+    /// When `handles_max` handles were opened already: handles are for the life of their threads, and not reused.
+    pub fn handle(self: &Arc<Self>) -> Result<ThreadHandle, HandleError> {
+        let handles_max = self.geometry.handles_max;
+        let id = self.handles_opened.fetch_add(1, Relaxed);
+        if id < handles_max { Ok(ThreadHandle::new(Arc::clone(self), id)) } else { Err(HandleError { handles_max }) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Values that arrive in parts, over many turns, while everything else goes on.
+//! Values that arrive in parts, over many guards, while everything else goes on.
 
 #![cfg(not(shuttle))]
 
@@ -8,25 +8,26 @@ use std::sync::Arc;
 use base::clock::UnixMillis;
 use base::prng::Prng;
 use gannet_segment::{
-    Arriving, Background, Delete, Lane, LargeWriter, Namespace, OpError, Put, PutOutcome, Store, StoreConfig, Value,
+    Arriving, Background, Delete, LargeWriter, Namespace, OpError, Put, PutOutcome, Store, StoreConfig, ThreadHandle,
+    Value,
 };
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 const TAIL: &[u8] = b"\r\n";
 
-fn store(memory_bytes: u64) -> (Arc<Store>, Background, Lane) {
+fn store(memory_bytes: u64) -> (Arc<Store>, Background, ThreadHandle) {
     let config = StoreConfig {
         memory_bytes,
         memory_bytes_max: 0,
         segment_bytes: Some(16 << 10),
         item_bytes_max: 100_000,
-        lanes_max: 1,
+        handles_max: 1,
         hash_seed: 3,
         huge_pages: false,
     };
     let (store, background) = Store::new(&config, NOW).expect("a store");
-    let lane = store.lane().expect("a lane");
-    (store, background, lane)
+    let handle = store.handle().expect("a lane");
+    (store, background, handle)
 }
 
 fn name(number: u64) -> Vec<u8> {
@@ -37,19 +38,19 @@ fn bytes(prng: &mut Prng, len: usize) -> Vec<u8> {
     (0..len).map(|_| prng.next_u64() as u8).collect()
 }
 
-fn read(lane: &mut Lane, name: &[u8]) -> Option<Vec<u8>> {
-    let turn = lane.turn(NOW);
-    let key = turn.key(Namespace::DEFAULT, name);
-    turn.get(&key).map(|item| match item.value {
+fn read(handle: &mut ThreadHandle, name: &[u8]) -> Option<Vec<u8>> {
+    let guard = handle.guard(NOW);
+    let key = guard.key(Namespace::DEFAULT, name);
+    guard.get(&key).map(|item| match item.value {
         Value::Bytes(bytes) | Value::Typed { bytes, .. } => bytes.to_vec(),
         other => panic!("{other:?}"),
     })
 }
 
-fn begin(lane: &mut Lane, name: &[u8], len: usize) -> Result<Arriving, OpError> {
-    let mut turn = lane.turn(NOW);
-    let key = turn.key(Namespace::DEFAULT, name);
-    turn.arrive(&key, &Put::set(b""), len, TAIL.len())
+fn begin(handle: &mut ThreadHandle, name: &[u8], len: usize) -> Result<Arriving, OpError> {
+    let mut guard = handle.guard(NOW);
+    let key = guard.key(Namespace::DEFAULT, name);
+    guard.arrive(&key, &Put::set(b""), len, TAIL.len())
 }
 
 /// Receives the next `most` bytes of `whole`, which is the value and the tail.
@@ -61,11 +62,11 @@ fn receive(store: &Store, arriving: &mut Arriving, whole: &[u8], most: usize) {
     assert_eq!(store.received_of(arriving), &whole[..from + take]);
 }
 
-fn commit(lane: &mut Lane, name: &[u8], mut arriving: Arriving, len: u64) {
+fn commit(handle: &mut ThreadHandle, name: &[u8], mut arriving: Arriving, len: u64) {
     loop {
-        let mut turn = lane.turn(NOW);
-        let key = turn.key(Namespace::DEFAULT, name);
-        match turn.arrived(arriving, &key, &Put::set(b"")) {
+        let mut guard = handle.guard(NOW);
+        let key = guard.key(Namespace::DEFAULT, name);
+        match guard.arrived(arriving, &key, &Put::set(b"")) {
             Ok(outcome) => return assert_eq!(outcome, PutOutcome::Stored { token: 0, bytes: len }),
             Err((back, error)) => {
                 assert_eq!(error, OpError::Parked);
@@ -85,7 +86,7 @@ struct OnItsWay {
 #[test]
 fn values_that_arrive_in_parts_between_other_operations_are_what_is_read() {
     let mut prng = Prng::new(11);
-    let (store, mut background, mut lane) = store(8 << 20);
+    let (store, mut background, mut handle) = store(8 << 20);
     let mut model: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
     let mut coming: Vec<OnItsWay> = Vec::new();
     let (mut stored, mut abandoned) = (0, 0);
@@ -95,7 +96,7 @@ fn values_that_arrive_in_parts_between_other_operations_are_what_is_read() {
             0..=14 if coming.len() < 12 => {
                 let len = prng.below(1900) as usize;
                 let whole = [&bytes(&mut prng, len)[..], TAIL].concat();
-                let arriving = begin(&mut lane, &key_name, len).expect("memory is enough");
+                let arriving = begin(&mut handle, &key_name, len).expect("memory is enough");
                 coming.push(OnItsWay { name: key_name, whole, arriving });
             }
             15..=69 if !coming.is_empty() => {
@@ -105,47 +106,47 @@ fn values_that_arrive_in_parts_between_other_operations_are_what_is_read() {
                 if one.arriving.left() == 0 {
                     let OnItsWay { name, mut whole, arriving } = coming.swap_remove(at);
                     whole.truncate(whole.len() - TAIL.len());
-                    commit(&mut lane, &name, arriving, whole.len() as u64);
+                    commit(&mut handle, &name, arriving, whole.len() as u64);
                     model.insert(name, whole);
                     stored += 1;
                 }
             }
             70..=71 if !coming.is_empty() => {
                 let at = prng.below(coming.len() as u64) as usize;
-                lane.turn(NOW).abandon(coming.swap_remove(at).arriving);
+                handle.guard(NOW).abandon(coming.swap_remove(at).arriving);
                 abandoned += 1;
             }
             72..=84 => {
                 let value = bytes(&mut prng, prng_len(&key_name));
-                let mut turn = lane.turn(NOW);
-                let key = turn.key(Namespace::DEFAULT, &key_name);
-                turn.put(&key, &Put::set(&value)).expect("memory is enough");
+                let mut guard = handle.guard(NOW);
+                let key = guard.key(Namespace::DEFAULT, &key_name);
+                guard.put(&key, &Put::set(&value)).expect("memory is enough");
                 model.insert(key_name, value);
             }
             85..=88 => {
-                let mut turn = lane.turn(NOW);
-                let key = turn.key(Namespace::DEFAULT, &key_name);
-                turn.delete(&key, &Delete::default()).expect("nobody else locks");
+                let mut guard = handle.guard(NOW);
+                let key = guard.key(Namespace::DEFAULT, &key_name);
+                guard.delete(&key, &Delete::default()).expect("nobody else locks");
                 model.remove(&key_name);
             }
             89 if prng.chance(1, 20) => {
-                lane.turn(NOW).flush(Namespace::DEFAULT).expect("no slice runs");
+                handle.guard(NOW).flush(Namespace::DEFAULT).expect("no slice runs");
                 model.clear();
             }
             90..=93 => {
                 background.slice(NOW, &mut || false);
             }
-            _ => assert_eq!(read(&mut lane, &key_name).as_ref(), model.get(&key_name)),
+            _ => assert_eq!(read(&mut handle, &key_name).as_ref(), model.get(&key_name)),
         }
     }
     for one in coming {
-        lane.turn(NOW).abandon(one.arriving);
+        handle.guard(NOW).abandon(one.arriving);
     }
     for _ in 0..2000 {
         background.slice(NOW, &mut || false);
     }
     for number in 0..200 {
-        assert_eq!(read(&mut lane, &name(number)).as_ref(), model.get(&name(number)));
+        assert_eq!(read(&mut handle, &name(number)).as_ref(), model.get(&name(number)));
     }
     let stats = store.stats();
     assert!(stored > 2000 && abandoned > 200, "{stored} stored, {abandoned} abandoned");
@@ -159,86 +160,86 @@ fn prng_len(name: &[u8]) -> usize {
 #[test]
 fn what_is_on_its_way_outlasts_any_eviction_and_is_then_evicted_like_the_rest() {
     let mut prng = Prng::new(5);
-    let (store, mut background, mut lane) = store(1 << 20);
+    let (store, mut background, mut handle) = store(1 << 20);
     let whole = [&bytes(&mut prng, 1800)[..], TAIL].concat();
-    let mut arriving = begin(&mut lane, b"slow", 1800).expect("memory is there");
+    let mut arriving = begin(&mut handle, b"slow", 1800).expect("memory is there");
     let mut next = 0;
-    let mut churn = |lane: &mut Lane, background: &mut Background, count: u64| {
+    let mut churn = |handle: &mut ThreadHandle, background: &mut Background, count: u64| {
         for _ in 0..count {
             next += 1;
-            let mut turn = lane.turn(NOW);
+            let mut guard = handle.guard(NOW);
             let name = name(next);
-            let key = turn.key(Namespace::DEFAULT, &name);
-            let _ = turn.put(&key, &Put::set(&[7; 1000]));
-            drop(turn);
+            let key = guard.key(Namespace::DEFAULT, &name);
+            let _ = guard.put(&key, &Put::set(&[7; 1000]));
+            drop(guard);
             background.slice(NOW, &mut || false);
         }
     };
     for _ in 0..18 {
-        churn(&mut lane, &mut background, 3000);
+        churn(&mut handle, &mut background, 3000);
         receive(&store, &mut arriving, &whole, 101);
     }
     assert_eq!(arriving.left(), 0);
     assert!(store.stats().evicted > 10_000, "{:?}", store.stats());
-    commit(&mut lane, b"slow", arriving, 1800);
+    commit(&mut handle, b"slow", arriving, 1800);
     // Looked at, not read: what was read stays as long as nothing else is.
-    let peek = |lane: &mut Lane| {
-        let turn = lane.turn(NOW);
-        match turn.peek(&turn.key(Namespace::DEFAULT, b"slow")).map(|item| item.value) {
+    let peek = |handle: &mut ThreadHandle| {
+        let guard = handle.guard(NOW);
+        match guard.peek(&guard.key(Namespace::DEFAULT, b"slow")).map(|item| item.value) {
             Some(Value::Bytes(bytes)) => Some(bytes.to_vec()),
             None => None,
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(peek(&mut lane).as_deref(), Some(&whole[..1800]));
+    assert_eq!(peek(&mut handle).as_deref(), Some(&whole[..1800]));
     for _ in 0..100 {
-        churn(&mut lane, &mut background, 2000);
+        churn(&mut handle, &mut background, 2000);
     }
-    assert_eq!(peek(&mut lane), None, "it is evicted in the end");
+    assert_eq!(peek(&mut handle), None, "it is evicted in the end");
 }
 
 #[test]
 fn space_that_is_given_up_is_used_again() {
-    let (store, mut background, mut lane) = store(1 << 20);
+    let (store, mut background, mut handle) = store(1 << 20);
     let used = |store: &Store| store.stats().segments[1] + store.stats().segments[2];
     // The latest reservation is handed back, however often.
     for _ in 0..10_000 {
-        let arriving = begin(&mut lane, b"k", 1900).expect("memory is there");
-        lane.turn(NOW).abandon(arriving);
+        let arriving = begin(&mut handle, b"k", 1900).expect("memory is there");
+        handle.guard(NOW).abandon(arriving);
     }
     assert_eq!(used(&store), 1);
     // One that something came behind is dead, and the background makes room of it.
     for round in 0..10_000u64 {
-        let first = begin(&mut lane, b"k", 1900).expect("memory is there");
-        let mut turn = lane.turn(NOW);
-        let key = turn.key(Namespace::DEFAULT, b"behind");
-        turn.put(&key, &Put::set(&round.to_le_bytes())).expect("memory is there");
-        turn.abandon(first);
-        drop(turn);
+        let first = begin(&mut handle, b"k", 1900).expect("memory is there");
+        let mut guard = handle.guard(NOW);
+        let key = guard.key(Namespace::DEFAULT, b"behind");
+        guard.put(&key, &Put::set(&round.to_le_bytes())).expect("memory is there");
+        guard.abandon(first);
+        drop(guard);
         background.slice(NOW, &mut || false);
     }
-    assert_eq!(read(&mut lane, b"behind").as_deref(), Some(&9999u64.to_le_bytes()[..]));
+    assert_eq!(read(&mut handle, b"behind").as_deref(), Some(&9999u64.to_le_bytes()[..]));
     assert_eq!(store.stats().evicted, 0);
 }
 
 #[test]
 fn pieces_of_a_large_value_arrive_in_parts_too() {
     let mut prng = Prng::new(8);
-    let (store, mut background, mut lane) = store(4 << 20);
+    let (store, mut background, mut handle) = store(4 << 20);
     let value = bytes(&mut prng, 50_000);
     let whole = [&value[..], TAIL].concat();
     let mut writer: LargeWriter = {
-        let mut turn = lane.turn(NOW);
-        let key = turn.key(Namespace::DEFAULT, b"large");
-        turn.large_begin(&key, value.len() as u64, gannet_segment::Expire::Never).expect("it fits")
+        let mut guard = handle.guard(NOW);
+        let key = guard.key(Namespace::DEFAULT, b"large");
+        guard.large_begin(&key, value.len() as u64, gannet_segment::Expire::Never).expect("it fits")
     };
     let mut at = 0;
     while writer.written() < writer.bytes() {
-        let mut turn = lane.turn(NOW);
-        let last = writer.bytes() - writer.written() <= turn.large_piece_max() as u64;
+        let mut guard = handle.guard(NOW);
+        let last = writer.bytes() - writer.written() <= guard.large_piece_max() as u64;
         let tail = if last { TAIL.len() } else { 0 };
-        let mut arriving = turn.piece_arrives(&writer, tail).expect("memory is there");
-        drop(turn);
+        let mut arriving = guard.piece_arrives(&writer, tail).expect("memory is there");
+        drop(guard);
         while arriving.left() > 0 {
             let take = arriving.left().min(1000);
             store.room_of(&mut arriving)[..take].copy_from_slice(&whole[at..at + take]);
@@ -246,13 +247,13 @@ fn pieces_of_a_large_value_arrive_in_parts_too() {
             at += take;
             background.slice(NOW, &mut || false);
         }
-        lane.turn(NOW).piece_arrived(arriving, &mut writer).expect("nobody else locks");
+        handle.guard(NOW).piece_arrived(arriving, &mut writer).expect("nobody else locks");
     }
-    let mut turn = lane.turn(NOW);
-    let key = turn.key(Namespace::DEFAULT, b"large");
-    turn.large_commit(writer, &key, &Put::set(b"")).expect("nobody else locks");
-    let Some(Value::Large(large)) = turn.get(&key).map(|item| item.value) else { panic!("a large value") };
-    let pin = turn.pin_large(&key, large).expect("nobody else locks").expect("all its pieces");
+    let mut guard = handle.guard(NOW);
+    let key = guard.key(Namespace::DEFAULT, b"large");
+    guard.large_commit(writer, &key, &Put::set(b"")).expect("nobody else locks");
+    let Some(Value::Large(large)) = guard.get(&key).map(|item| item.value) else { panic!("a large value") };
+    let pin = guard.pin_large(&key, large).expect("nobody else locks").expect("all its pieces");
     let got: Vec<u8> = (0..pin.pieces()).flat_map(|piece| store.pinned_bytes(&pin, piece).to_vec()).collect();
     store.unpin(pin);
     assert!(got == value);

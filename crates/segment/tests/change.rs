@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use base::clock::UnixMillis;
 use gannet_segment::{
-    AddOutcome, Background, Change, Delete, DeleteOutcome, Expire, Lane, Namespace, OpError, Put, PutMode, PutOutcome,
-    Store, StoreConfig, Turn, Value,
+    AddOutcome, Background, Change, Delete, DeleteOutcome, Expire, Guard, Namespace, OpError, Put, PutMode, PutOutcome,
+    Store, StoreConfig, ThreadHandle, Value,
 };
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 const MIB: u64 = 1 << 20;
 
-fn store(memory_mib: u64, lanes_max: usize) -> (Arc<Store>, Background) {
+fn store(memory_mib: u64, handles_max: usize) -> (Arc<Store>, Background) {
     let config = StoreConfig {
         memory_bytes: memory_mib * MIB,
         memory_bytes_max: 128 * MIB,
         segment_bytes: None,
         item_bytes_max: MIB,
-        lanes_max,
+        handles_max,
         hash_seed: 3,
         huge_pages: false,
     };
@@ -34,23 +34,23 @@ fn slice(background: &mut Background) {
     });
 }
 
-/// Does `op` in a turn, and slices of background work until it is not parked.
+/// Does `op` in a guard, and slices of background work until it is not parked.
 fn until_done<T>(
-    lane: &mut Lane,
+    handle: &mut ThreadHandle,
     background: &mut Background,
-    mut op: impl FnMut(&mut Turn<'_>) -> Result<T, OpError>,
+    mut op: impl FnMut(&mut Guard<'_>) -> Result<T, OpError>,
 ) -> T {
     loop {
-        match op(&mut lane.turn(NOW)) {
+        match op(&mut handle.guard(NOW)) {
             Err(OpError::Parked) => slice(background),
             done => return done.expect("room"),
         }
     }
 }
 
-fn read(lane: &mut Lane, name: &[u8]) -> Option<(Vec<u8>, Expire, u32)> {
-    let turn = lane.turn(NOW);
-    let item = turn.get(&turn.key(Namespace::DEFAULT, name))?;
+fn read(handle: &mut ThreadHandle, name: &[u8]) -> Option<(Vec<u8>, Expire, u32)> {
+    let guard = handle.guard(NOW);
+    let item = guard.get(&guard.key(Namespace::DEFAULT, name))?;
     let value = match item.value {
         Value::Bytes(bytes) => bytes.to_vec(),
         Value::Integer(number) => number.to_string().into_bytes(),
@@ -66,12 +66,12 @@ type ByValue<'d> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Change<u32> + 'd;
 #[test]
 fn what_is_decided_is_done_and_only_that() {
     let (store, mut background) = store(64, 1);
-    let mut lane = store.lane().unwrap();
+    let mut handle = store.handle().unwrap();
     let soon = Expire::At(UnixMillis(NOW.0 + 60_000));
-    let mut change = |lane: &mut Lane, decide: &mut ByValue<'_>| {
-        until_done(lane, &mut background, |turn| {
-            let key = turn.key(Namespace::DEFAULT, b"k");
-            turn.change(&key, &mut |_, item, scratch| {
+    let mut change = |handle: &mut ThreadHandle, decide: &mut ByValue<'_>| {
+        until_done(handle, &mut background, |guard| {
+            let key = guard.key(Namespace::DEFAULT, b"k");
+            guard.change(&key, &mut |_, item, scratch| {
                 let value = item.map(|item| match item.value {
                     Value::Bytes(bytes) => bytes,
                     _ => b"?",
@@ -80,70 +80,70 @@ fn what_is_decided_is_done_and_only_that() {
             })
         })
     };
-    assert_eq!(change(&mut lane, &mut |there, _| Change::Remove(u32::from(there.is_some()))), 0);
-    let told = change(&mut lane, &mut |there, scratch| {
+    assert_eq!(change(&mut handle, &mut |there, _| Change::Remove(u32::from(there.is_some()))), 0);
+    let told = change(&mut handle, &mut |there, scratch| {
         assert!(there.is_none() && scratch.is_empty());
         scratch.extend_from_slice(b"one");
         Change::Store { client_flags: 7, expire: soon, answer: 1 }
     });
-    assert_eq!((told, read(&mut lane, b"k")), (1, Some((b"one".to_vec(), soon, 7))));
-    change(&mut lane, &mut |there, _| {
+    assert_eq!((told, read(&mut handle, b"k")), (1, Some((b"one".to_vec(), soon, 7))));
+    change(&mut handle, &mut |there, _| {
         assert_eq!(there, Some(&b"one"[..]));
         Change::Expire(Expire::Never, 2)
     });
-    assert_eq!(read(&mut lane, b"k"), Some((b"one".to_vec(), Expire::Never, 7)));
-    assert_eq!(change(&mut lane, &mut |_, _| Change::Keep(3)), 3);
-    assert!(read(&mut lane, b"k").is_some());
-    change(&mut lane, &mut |_, scratch| {
+    assert_eq!(read(&mut handle, b"k"), Some((b"one".to_vec(), Expire::Never, 7)));
+    assert_eq!(change(&mut handle, &mut |_, _| Change::Keep(3)), 3);
+    assert!(read(&mut handle, b"k").is_some());
+    change(&mut handle, &mut |_, scratch| {
         scratch.resize(300_000, b'x');
         Change::Store { client_flags: 0, expire: Expire::Never, answer: 4 }
     });
-    assert_eq!(read(&mut lane, b"k").unwrap().0, b"300000 bytes", "it is stored in pieces");
-    change(&mut lane, &mut |_, scratch| {
+    assert_eq!(read(&mut handle, b"k").unwrap().0, b"300000 bytes", "it is stored in pieces");
+    change(&mut handle, &mut |_, scratch| {
         scratch.extend((0..300_000u32).map(|at| (at / 7) as u8));
         Change::Store { client_flags: 0, expire: Expire::Never, answer: 4 }
     });
-    let turn = lane.turn(NOW);
-    let key = turn.key(Namespace::DEFAULT, b"k");
-    let value = turn.get(&key).unwrap().value;
+    let guard = handle.guard(NOW);
+    let key = guard.key(Namespace::DEFAULT, b"k");
+    let value = guard.get(&key).unwrap().value;
     for range in [0..300_000, 0..1, 299_999..300_000, 5..5, 31_000..70_001] {
         let mut part = Vec::new();
-        assert!(turn.copy_range(&key, value, range.clone(), &mut |bytes| part.extend_from_slice(bytes)));
+        assert!(guard.copy_range(&key, value, range.clone(), &mut |bytes| part.extend_from_slice(bytes)));
         assert!(part.into_iter().eq(range.map(|at| (at / 7) as u8)));
     }
-    drop(turn);
-    assert_eq!(change(&mut lane, &mut |_, _| Change::Remove(5)), 5);
-    assert_eq!(read(&mut lane, b"k"), None);
+    drop(guard);
+    assert_eq!(change(&mut handle, &mut |_, _| Change::Remove(5)), 5);
+    assert_eq!(read(&mut handle, b"k"), None);
 }
 
 #[test]
 fn a_value_above_the_item_maximum_is_refused_and_the_old_one_stays() {
     let (store, mut background) = store(64, 1);
-    let mut lane = store.lane().unwrap();
-    until_done(&mut lane, &mut background, |turn| {
-        let key = turn.key(Namespace::DEFAULT, b"k");
-        turn.put(&key, &Put::set(b"old"))
+    let mut handle = store.handle().unwrap();
+    until_done(&mut handle, &mut background, |guard| {
+        let key = guard.key(Namespace::DEFAULT, b"k");
+        guard.put(&key, &Put::set(b"old"))
     });
-    let mut turn = lane.turn(NOW);
-    let key = turn.key(Namespace::DEFAULT, b"k");
-    let refused = turn.change(&key, &mut |_, _, scratch| {
+    let mut guard = handle.guard(NOW);
+    let key = guard.key(Namespace::DEFAULT, b"k");
+    let refused = guard.change(&key, &mut |_, _, scratch| {
         scratch.resize(2 << 20, 0);
         Change::Store { client_flags: 0, expire: Expire::Never, answer: () }
     });
-    drop(turn);
+    drop(guard);
     assert_eq!(refused, Err(OpError::TooLarge));
-    assert_eq!(read(&mut lane, b"k").unwrap().0, b"old");
+    assert_eq!(read(&mut handle, b"k").unwrap().0, b"old");
 }
 
 #[test]
 fn a_typed_value_keeps_its_type_and_is_not_taken_for_a_string() {
     let (store, mut background) = store(64, 1);
-    let mut lane = store.lane().unwrap();
+    let mut handle = store.handle().unwrap();
     let end = |secs: u64| Expire::At(UnixMillis(NOW.0 + secs * 1000));
     let bytes = vec![7; 5000];
-    until_done(&mut lane, &mut background, |turn| {
-        let key = turn.key(Namespace::DEFAULT, b"k");
-        turn.change(&key, &mut |_, _, scratch| {
+    until_done(&mut handle, &mut background, |guard| {
+        let key = guard.key(Namespace::DEFAULT, b"k");
+        guard.change(&key, &mut |_, _, scratch| {
             scratch.extend_from_slice(&bytes);
             Change::StoreTyped { kind: 9, expire: end(10), answer: () }
         })
@@ -152,52 +152,52 @@ fn a_typed_value_keeps_its_type_and_is_not_taken_for_a_string() {
     told.extend_from_slice(&bytes);
     // A later end is a copy.
     for expire in [end(10), end(5), end(1000), Expire::Never] {
-        until_done(&mut lane, &mut background, |turn| {
-            let key = turn.key(Namespace::DEFAULT, b"k");
-            turn.touch(&key, expire).map(|item| assert!(item.is_some()))
+        until_done(&mut handle, &mut background, |guard| {
+            let key = guard.key(Namespace::DEFAULT, b"k");
+            guard.touch(&key, expire).map(|item| assert!(item.is_some()))
         });
-        assert_eq!(read(&mut lane, b"k"), Some((told.clone(), expire, 0)));
+        assert_eq!(read(&mut handle, b"k"), Some((told.clone(), expire, 0)));
     }
-    let mut turn = lane.turn(NOW);
-    let key = turn.key(Namespace::DEFAULT, b"k");
+    let mut guard = handle.guard(NOW);
+    let key = guard.key(Namespace::DEFAULT, b"k");
     for mode in [PutMode::Append, PutMode::Prepend] {
         let put = Put { mode, vivify: Some(Expire::Never), ..Put::set(b"x") };
-        assert_eq!(turn.put(&key, &put), Ok(PutOutcome::WrongType));
+        assert_eq!(guard.put(&key, &put), Ok(PutOutcome::WrongType));
     }
-    assert_eq!(turn.add(&key, 1), Ok(AddOutcome::WrongType));
-    let refused = turn.change(&key, &mut |_, _, scratch| {
+    assert_eq!(guard.add(&key, 1), Ok(AddOutcome::WrongType));
+    let refused = guard.change(&key, &mut |_, _, scratch| {
         scratch.resize(200_000, 0);
         Change::StoreTyped { kind: 9, expire: Expire::Never, answer: () }
     });
     assert_eq!(refused, Err(OpError::TooLarge));
-    assert_eq!(turn.get(&key).map(|item| item.value), Some(Value::Typed { kind: 9, bytes: &bytes }));
-    assert_eq!(turn.delete(&key, &Delete { drop_value: true, ..Delete::default() }), Ok(DeleteOutcome::Deleted));
-    assert_eq!(turn.get(&key).map(|item| item.value), Some(Value::Bytes(b"")));
+    assert_eq!(guard.get(&key).map(|item| item.value), Some(Value::Typed { kind: 9, bytes: &bytes }));
+    assert_eq!(guard.delete(&key, &Delete { drop_value: true, ..Delete::default() }), Ok(DeleteOutcome::Deleted));
+    assert_eq!(guard.get(&key).map(|item| item.value), Some(Value::Bytes(b"")));
 }
 
 #[test]
 fn a_counter_goes_below_zero_and_back_and_never_past_its_ends() {
     let (store, mut background) = store(64, 1);
-    let mut lane = store.lane().unwrap();
-    let mut add = |lane: &mut Lane, name: &[u8], delta: i64| {
-        until_done(lane, &mut background, |turn| {
-            let key = turn.key(Namespace::DEFAULT, name);
-            turn.add(&key, delta)
+    let mut handle = store.handle().unwrap();
+    let mut add = |handle: &mut ThreadHandle, name: &[u8], delta: i64| {
+        until_done(handle, &mut background, |guard| {
+            let key = guard.key(Namespace::DEFAULT, name);
+            guard.add(&key, delta)
         })
     };
     for (delta, sum) in [(5, 5), (-7, -2), (1, -1), (1, 0), (i64::MAX, i64::MAX)] {
-        assert_eq!(add(&mut lane, b"n", delta), AddOutcome::Number(sum));
-        assert_eq!(read(&mut lane, b"n").unwrap().0, sum.to_string().into_bytes());
+        assert_eq!(add(&mut handle, b"n", delta), AddOutcome::Number(sum));
+        assert_eq!(read(&mut handle, b"n").unwrap().0, sum.to_string().into_bytes());
     }
-    assert_eq!(add(&mut lane, b"n", 1), AddOutcome::Overflow);
-    assert_eq!(add(&mut lane, b"least", i64::MIN), AddOutcome::Number(i64::MIN));
-    assert_eq!(add(&mut lane, b"least", -1), AddOutcome::Overflow);
-    assert_eq!(read(&mut lane, b"n").unwrap().0, i64::MAX.to_string().into_bytes(), "it stays what it was");
+    assert_eq!(add(&mut handle, b"n", 1), AddOutcome::Overflow);
+    assert_eq!(add(&mut handle, b"least", i64::MIN), AddOutcome::Number(i64::MIN));
+    assert_eq!(add(&mut handle, b"least", -1), AddOutcome::Overflow);
+    assert_eq!(read(&mut handle, b"n").unwrap().0, i64::MAX.to_string().into_bytes(), "it stays what it was");
     for text in ["abc", "", "1.5", " 1", "18446744073709551615"] {
-        let mut turn = lane.turn(NOW);
-        let key = turn.key(Namespace::DEFAULT, b"text");
-        turn.put(&key, &Put::set(text.as_bytes())).unwrap();
-        assert_eq!(turn.add(&key, 1), Ok(AddOutcome::NotInteger), "{text}");
+        let mut guard = handle.guard(NOW);
+        let key = guard.key(Namespace::DEFAULT, b"text");
+        guard.put(&key, &Put::set(text.as_bytes())).unwrap();
+        assert_eq!(guard.add(&key, 1), Ok(AddOutcome::NotInteger), "{text}");
     }
 }
 
@@ -210,17 +210,17 @@ fn counters_of_two_threads_lose_no_addition_whatever_their_sign() {
         .map(|delta| {
             let store = Arc::clone(&store);
             std::thread::spawn(move || {
-                let mut lane = store.lane().unwrap();
+                let mut handle = store.handle().unwrap();
                 for _ in 0..rounds {
                     loop {
-                        let mut turn = lane.turn(NOW);
-                        let key = turn.key(Namespace::DEFAULT, b"n");
-                        match turn.add(&key, delta) {
+                        let mut guard = handle.guard(NOW);
+                        let key = guard.key(Namespace::DEFAULT, b"n");
+                        match guard.add(&key, delta) {
                             Ok(AddOutcome::Number(_)) => break,
                             Err(OpError::Parked) => {}
                             other => panic!("{other:?}"),
                         }
-                        drop(turn);
+                        drop(guard);
                         std::thread::yield_now();
                     }
                 }
@@ -232,42 +232,42 @@ fn counters_of_two_threads_lose_no_addition_whatever_their_sign() {
         std::thread::yield_now();
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    let mut lane = store.lane().unwrap();
-    assert_eq!(read(&mut lane, b"n").unwrap().0, (-2 * rounds).to_string().into_bytes());
+    let mut handle = store.handle().unwrap();
+    assert_eq!(read(&mut handle, b"n").unwrap().0, (-2 * rounds).to_string().into_bytes());
 }
 
 #[test]
 fn a_walk_misses_no_item_that_stays_while_the_index_grows_and_shrinks() {
     const STAYS: usize = 300;
     let (store, mut background) = store(16, 1);
-    let mut lane = store.lane().unwrap();
-    let put = |lane: &mut Lane, background: &mut Background, name: String| {
-        until_done(lane, background, |turn| {
-            let key = turn.key(Namespace::DEFAULT, name.as_bytes());
-            turn.put(&key, &Put::set(&[b'v'; 400]))
+    let mut handle = store.handle().unwrap();
+    let put = |handle: &mut ThreadHandle, background: &mut Background, name: String| {
+        until_done(handle, background, |guard| {
+            let key = guard.key(Namespace::DEFAULT, name.as_bytes());
+            guard.put(&key, &Put::set(&[b'v'; 400]))
         });
     };
     for number in 0..STAYS {
-        put(&mut lane, &mut background, format!("stays-{number}"));
+        put(&mut handle, &mut background, format!("stays-{number}"));
     }
     let (mut walks, mut next, mut shrunk) = (0, 0, false);
     while walks < 6 {
         let mut seen = HashSet::new();
         let mut cursor = Some(0);
         while let Some(from) = cursor {
-            cursor = lane.turn(NOW).scan(Namespace::DEFAULT, from, &mut |item| {
+            cursor = handle.guard(NOW).scan(Namespace::DEFAULT, from, &mut |item| {
                 seen.insert(item.key.to_vec());
             });
             // Items come while it walks, so that the index grows under it; then the memory goes, and it shrinks.
             for _ in 0..if shrunk { 0 } else { 60 } {
-                put(&mut lane, &mut background, format!("new-{next}"));
+                put(&mut handle, &mut background, format!("new-{next}"));
                 next += 1;
             }
             slice(&mut background);
         }
         for number in 0..STAYS {
             let name = format!("stays-{number}").into_bytes();
-            let there = read(&mut lane, &name).is_some();
+            let there = read(&mut handle, &name).is_some();
             assert!(!there || seen.contains(&name), "walk {walks} has missed {number}");
         }
         walks += 1;
@@ -281,36 +281,36 @@ fn a_walk_misses_no_item_that_stays_while_the_index_grows_and_shrinks() {
 }
 
 /// The whole value, large or not.
-fn read_whole(lane: &mut Lane, name: &[u8]) -> Option<(Vec<u8>, Expire)> {
-    let turn = lane.turn(NOW);
-    let key = turn.key(Namespace::DEFAULT, name);
-    let item = turn.get(&key)?;
+fn read_whole(handle: &mut ThreadHandle, name: &[u8]) -> Option<(Vec<u8>, Expire)> {
+    let guard = handle.guard(NOW);
+    let key = guard.key(Namespace::DEFAULT, name);
+    let item = guard.get(&key)?;
     let bytes = match item.value {
         Value::Bytes(bytes) => bytes.len() as u64,
         Value::Large(large) => large.bytes,
         _ => unreachable!("bytes were stored"),
     };
     let mut whole = Vec::new();
-    assert!(turn.copy_range(&key, item.value, 0..bytes, &mut |part| whole.extend_from_slice(part)), "a piece is lost");
+    assert!(guard.copy_range(&key, item.value, 0..bytes, &mut |part| whole.extend_from_slice(part)), "a piece is lost");
     Some((whole, item.expire))
 }
 
-/// Does `op` with the smallest share of each turn, and says in how many turns it was put off for that. A ms passes
-/// between two of them.
+/// Does `op` with the smallest share of each iteration, and says in how many guards it was put off for that. A ms
+/// passes between two of them.
 fn in_shares<T>(
-    lane: &mut Lane,
+    handle: &mut ThreadHandle,
     background: &mut Background,
-    mut op: impl FnMut(&mut Turn<'_>) -> Result<T, OpError>,
+    mut op: impl FnMut(&mut Guard<'_>) -> Result<T, OpError>,
 ) -> (T, u32) {
     let mut paused = 0;
     loop {
         assert!(paused < 10_000, "it never comes to its end");
-        let mut turn = lane.turn(NOW.plus_ms(paused.into()));
-        turn.serve(7, 1);
-        match op(&mut turn) {
-            Err(OpError::Parked) if turn.is_paused() => paused += 1,
+        let mut guard = handle.guard(NOW.plus_ms(paused.into()));
+        guard.serve(7, 1);
+        match op(&mut guard) {
+            Err(OpError::Parked) if guard.is_paused() => paused += 1,
             Err(OpError::Parked) => {
-                drop(turn);
+                drop(guard);
                 slice(background);
             }
             done => return (done.expect("room"), paused),
@@ -319,59 +319,59 @@ fn in_shares<T>(
 }
 
 #[test]
-fn a_large_value_that_is_changed_over_many_turns_is_changed_once_and_whole() {
+fn a_large_value_that_is_changed_over_many_guards_is_changed_once_and_whole() {
     let (store, mut background) = store(64, 1);
-    let mut lane = store.lane().unwrap();
+    let mut handle = store.handle().unwrap();
     let mut value: Vec<u8> = (0..700_000_u32).map(|at| (at % 251) as u8).collect();
-    in_shares(&mut lane, &mut background, |turn| turn.put(&turn.key(Namespace::DEFAULT, b"k"), &Put::set(&value)));
+    in_shares(&mut handle, &mut background, |guard| guard.put(&guard.key(Namespace::DEFAULT, b"k"), &Put::set(&value)));
     for round in 0..3_u8 {
         let part = vec![round; 1000];
         let mode = if round == 1 { PutMode::Prepend } else { PutMode::Append };
-        let (stored, paused) = in_shares(&mut lane, &mut background, |turn| {
-            turn.put(&turn.key(Namespace::DEFAULT, b"k"), &Put { mode, ..Put::set(&part) })
+        let (stored, paused) = in_shares(&mut handle, &mut background, |guard| {
+            guard.put(&guard.key(Namespace::DEFAULT, b"k"), &Put { mode, ..Put::set(&part) })
         });
         assert!(matches!(stored, PutOutcome::Stored { .. }) && paused > 1, "{stored:?} after {paused} pauses");
         value = if round == 1 { [part, value].concat() } else { [value, part].concat() };
-        assert_eq!(read_whole(&mut lane, b"k"), Some((value.clone(), Expire::Never)));
+        assert_eq!(read_whole(&mut handle, b"k"), Some((value.clone(), Expire::Never)));
     }
     for expire in [60_000, 1000, 90_000].map(|after| Expire::At(UnixMillis(NOW.0 + after))) {
-        let (touched, _) = in_shares(&mut lane, &mut background, |turn| {
-            let key = turn.key(Namespace::DEFAULT, b"k");
-            Ok(turn.touch(&key, expire)?.map(|item| item.expire))
+        let (touched, _) = in_shares(&mut handle, &mut background, |guard| {
+            let key = guard.key(Namespace::DEFAULT, b"k");
+            Ok(guard.touch(&key, expire)?.map(|item| item.expire))
         });
         assert_eq!(touched, Some(expire));
-        assert_eq!(read_whole(&mut lane, b"k"), Some((value.clone(), expire)));
+        assert_eq!(read_whole(&mut handle, b"k"), Some((value.clone(), expire)));
     }
-    let (copied, paused) = in_shares(&mut lane, &mut background, |turn| {
-        let (from, to) = (turn.key(Namespace::DEFAULT, b"k"), turn.key(Namespace::DEFAULT, b"copy"));
-        turn.copy_large(&from, &to)
+    let (copied, paused) = in_shares(&mut handle, &mut background, |guard| {
+        let (from, to) = (guard.key(Namespace::DEFAULT, b"k"), guard.key(Namespace::DEFAULT, b"copy"));
+        guard.copy_large(&from, &to)
     });
     assert!(copied.is_some() && paused > 1, "{paused} pauses");
-    assert_eq!(read_whole(&mut lane, b"copy").map(|(copy, _)| copy == value), Some(true));
+    assert_eq!(read_whole(&mut handle, b"copy").map(|(copy, _)| copy == value), Some(true));
     assert_eq!(store.stats().large_broken, 0);
 }
 
-/// A time to live is counted from the turn that asks for it, and each turn is a later one: what the turns before have
-/// done has to count all the same, whatever unit the expiry is kept in.
+/// A time to live is counted from the guard that asks for it, and each iteration is a later one: what the guards before
+/// have done has to count all the same, whatever unit the expiry is kept in.
 #[test]
-fn a_time_to_live_that_is_given_over_many_turns_is_given() {
+fn a_time_to_live_that_is_given_over_many_guards_is_given() {
     let (store, mut background) = store(64, 1);
-    let mut lane = store.lane().unwrap();
+    let mut handle = store.handle().unwrap();
     let value = vec![b'v'; 900_000];
     for (from, ms) in [(Expire::Never, 100_000), (Expire::At(NOW.plus_ms(60_000)), 2_592_000_001), (Expire::Never, 900)]
     {
-        in_shares(&mut lane, &mut background, |turn| {
-            turn.put(&turn.key(Namespace::DEFAULT, b"k"), &Put { expire: from, ..Put::set(&value) })
+        in_shares(&mut handle, &mut background, |guard| {
+            guard.put(&guard.key(Namespace::DEFAULT, b"k"), &Put { expire: from, ..Put::set(&value) })
         });
-        let (until, paused) = in_shares(&mut lane, &mut background, |turn| {
-            let (key, until) = (turn.key(Namespace::DEFAULT, b"k"), Expire::At(turn.now().plus_ms(ms)));
-            Ok(turn.touch(&key, until)?.map(|item| item.expire))
+        let (until, paused) = in_shares(&mut handle, &mut background, |guard| {
+            let (key, until) = (guard.key(Namespace::DEFAULT, b"k"), Expire::At(guard.now().plus_ms(ms)));
+            Ok(guard.touch(&key, until)?.map(|item| item.expire))
         });
         let Some(Expire::At(until)) = until else { panic!("it is there, and ends: {until:?}") };
         assert!(until.ms_since(NOW) >= ms && (6..=120).contains(&paused), "{until:?} after {paused} pauses");
-        assert_eq!(read_whole(&mut lane, b"k").map(|(whole, _)| whole == value), Some(true));
-        let turn = lane.turn(until.plus_ms(2000));
-        assert!(turn.peek(&turn.key(Namespace::DEFAULT, b"k")).is_none(), "it ends");
+        assert_eq!(read_whole(&mut handle, b"k").map(|(whole, _)| whole == value), Some(true));
+        let guard = handle.guard(until.plus_ms(2000));
+        assert!(guard.peek(&guard.key(Namespace::DEFAULT, b"k")).is_none(), "it ends");
     }
     assert_eq!(store.stats().large_broken, 0);
 }
@@ -381,26 +381,28 @@ fn a_time_to_live_that_is_given_over_many_turns_is_given() {
 fn more_values_than_are_kept_unfinished_are_all_put_together() {
     const REQUESTERS: usize = 100;
     let (store, mut background) = store(128, 1);
-    let mut lane = store.lane().unwrap();
+    let mut handle = store.handle().unwrap();
     let value = vec![b'v'; 300_000];
     let names: Vec<Vec<u8>> = (0..REQUESTERS).map(|number| format!("k{number}").into_bytes()).collect();
     for name in &names {
-        until_done(&mut lane, &mut background, |turn| turn.put(&turn.key(Namespace::DEFAULT, name), &Put::set(&value)));
+        until_done(&mut handle, &mut background, |guard| {
+            guard.put(&guard.key(Namespace::DEFAULT, name), &Put::set(&value))
+        });
     }
     let (mut left, mut rounds): (Vec<usize>, _) = ((0..REQUESTERS).collect(), 0);
     while !left.is_empty() {
         left.retain(|number| {
-            let mut turn = lane.turn(NOW);
-            turn.serve(*number as u64, 1);
-            let key = turn.key(Namespace::DEFAULT, &names[*number]);
-            turn.put(&key, &Put { mode: PutMode::Append, ..Put::set(b"more") }).is_err()
+            let mut guard = handle.guard(NOW);
+            guard.serve(*number as u64, 1);
+            let key = guard.key(Namespace::DEFAULT, &names[*number]);
+            guard.put(&key, &Put { mode: PutMode::Append, ..Put::set(b"more") }).is_err()
         });
         slice(&mut background);
         rounds += 1;
         assert!(rounds < 1000, "{} are never put together", left.len());
     }
     for name in &names {
-        assert_eq!(read_whole(&mut lane, name).map(|(whole, _)| whole.len()), Some(value.len() + 4));
+        assert_eq!(read_whole(&mut handle, name).map(|(whole, _)| whole.len()), Some(value.len() + 4));
     }
 }
 
@@ -408,40 +410,42 @@ fn more_values_than_are_kept_unfinished_are_all_put_together() {
 #[test]
 fn a_value_that_is_put_together_has_only_bytes_of_its_own_request() {
     let (store, mut background) = store(64, 1);
-    let mut lane = store.lane().unwrap();
+    let mut handle = store.handle().unwrap();
     let value = vec![b'v'; 700_000];
-    until_done(&mut lane, &mut background, |turn| turn.put(&turn.key(Namespace::DEFAULT, b"k"), &Put::set(&value)));
-    {
-        let mut turn = lane.turn(NOW);
-        turn.serve(7, 1);
-        let key = turn.key(Namespace::DEFAULT, b"k");
-        let put = Put { mode: PutMode::Prepend, ..Put::set(b"AAAA") };
-        assert!(turn.put(&key, &put).is_err() && turn.is_paused(), "it is given up when some of it is written");
-    }
-    in_shares(&mut lane, &mut background, |turn| {
-        turn.put(&turn.key(Namespace::DEFAULT, b"k"), &Put { mode: PutMode::Prepend, ..Put::set(b"BBBB") })
+    until_done(&mut handle, &mut background, |guard| {
+        guard.put(&guard.key(Namespace::DEFAULT, b"k"), &Put::set(&value))
     });
-    let (whole, _) = read_whole(&mut lane, b"k").expect("it is there");
+    {
+        let mut guard = handle.guard(NOW);
+        guard.serve(7, 1);
+        let key = guard.key(Namespace::DEFAULT, b"k");
+        let put = Put { mode: PutMode::Prepend, ..Put::set(b"AAAA") };
+        assert!(guard.put(&key, &put).is_err() && guard.is_paused(), "it is given up when some of it is written");
+    }
+    in_shares(&mut handle, &mut background, |guard| {
+        guard.put(&guard.key(Namespace::DEFAULT, b"k"), &Put { mode: PutMode::Prepend, ..Put::set(b"BBBB") })
+    });
+    let (whole, _) = read_whole(&mut handle, b"k").expect("it is there");
     assert_eq!((&whole[..5], whole.len()), (&b"BBBBv"[..], value.len() + 4));
 }
 
-/// A request that ends a value is the last to show it, and so must not find it half ended by its own earlier turn.
+/// A request that ends a value is the last to show it, and so must not find it half ended by its own earlier guard.
 #[test]
-fn a_time_in_the_past_ends_a_large_value_in_one_turn() {
+fn a_time_in_the_past_ends_a_large_value_in_one_guard() {
     let (store, mut background) = store(64, 1);
-    let mut lane = store.lane().unwrap();
+    let mut handle = store.handle().unwrap();
     let value = vec![b'v'; 700_000];
     for soon in [Expire::Never, Expire::At(UnixMillis(NOW.0 + 60_000))] {
-        in_shares(&mut lane, &mut background, |turn| {
-            turn.put(&turn.key(Namespace::DEFAULT, b"k"), &Put { expire: soon, ..Put::set(&value) })
+        in_shares(&mut handle, &mut background, |guard| {
+            guard.put(&guard.key(Namespace::DEFAULT, b"k"), &Put { expire: soon, ..Put::set(&value) })
         });
         let past = Expire::At(UnixMillis(NOW.0 - 1));
-        let (touched, paused) = in_shares(&mut lane, &mut background, |turn| {
-            let key = turn.key(Namespace::DEFAULT, b"k");
-            Ok(turn.touch(&key, past)?.is_some())
+        let (touched, paused) = in_shares(&mut handle, &mut background, |guard| {
+            let key = guard.key(Namespace::DEFAULT, b"k");
+            Ok(guard.touch(&key, past)?.is_some())
         });
         assert_eq!((touched, paused), (true, 0));
-        assert_eq!(read_whole(&mut lane, b"k"), None);
+        assert_eq!(read_whole(&mut handle, b"k"), None);
     }
     assert_eq!(store.stats().large_broken, 0);
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use base::clock::UnixMillis;
-use gannet_segment::{Background, Expire, Lane, Namespace, OpError, Put, Store, StoreConfig};
+use gannet_segment::{Background, Expire, Namespace, OpError, Put, Store, StoreConfig, ThreadHandle};
 
 const START: UnixMillis = UnixMillis(1_700_000_000_000);
 const MIB: u64 = 1 << 20;
@@ -16,7 +16,7 @@ const EACH: usize = 100;
 struct Bench {
     store: Arc<Store>,
     background: Background,
-    lane: Lane,
+    handle: ThreadHandle,
     now: UnixMillis,
 }
 
@@ -27,13 +27,13 @@ impl Bench {
             memory_bytes_max: 32 * MIB,
             segment_bytes: Some(32 << 10),
             item_bytes_max: MIB,
-            lanes_max: 1,
+            handles_max: 1,
             hash_seed: 3,
             huge_pages: false,
         };
         let (store, background) = Store::new(&config, START).expect("store");
-        let lane = store.lane().expect("lane");
-        Self { store, background, lane, now: START }
+        let handle = store.handle().expect("lane");
+        Self { store, background, handle, now: START }
     }
 
     fn slice(&mut self) {
@@ -41,22 +41,22 @@ impl Bench {
     }
 
     fn get(&mut self, name: &str) -> bool {
-        let turn = self.lane.turn(self.now);
-        let key = turn.key(Namespace::DEFAULT, name.as_bytes());
-        turn.get(&key).is_some()
+        let guard = self.handle.guard(self.now);
+        let key = guard.key(Namespace::DEFAULT, name.as_bytes());
+        guard.get(&key).is_some()
     }
 
     fn put(&mut self, name: &str, bytes: usize, expire: Expire) {
         let value = vec![b'v'; bytes];
         loop {
-            let mut turn = self.lane.turn(self.now);
-            let key = turn.key(Namespace::DEFAULT, name.as_bytes());
-            match turn.put(&key, &Put { expire, ..Put::set(&value) }) {
+            let mut guard = self.handle.guard(self.now);
+            let key = guard.key(Namespace::DEFAULT, name.as_bytes());
+            match guard.put(&key, &Put { expire, ..Put::set(&value) }) {
                 Ok(_) => return,
                 Err(OpError::Parked) => {}
                 Err(error) => panic!("{error:?}"),
             }
-            drop(turn);
+            drop(guard);
             self.slice();
         }
     }
@@ -77,7 +77,7 @@ impl Bench {
     /// Slices until nothing is held any more.
     fn empty(&mut self) {
         for _ in 0..1000 {
-            self.lane.tidy(self.now);
+            self.handle.tidy(self.now);
             self.slice();
             if self.store.stats().items == 0 {
                 return;
@@ -127,7 +127,7 @@ fn a_key_whose_item_was_read_and_expired_is_known_again_and_an_unread_or_flushed
 
     // All of those that are there now are read, and flushed.
     assert_eq!((bench.count("read"), bench.count("unread")), (EACH, EACH));
-    bench.lane.turn(bench.now).flush(Namespace::DEFAULT).expect("flushed");
+    bench.handle.guard(bench.now).flush(Namespace::DEFAULT).expect("flushed");
     bench.empty();
     for number in 0..EACH {
         bench.put(&format!("read-{number}"), SHORT_BYTES, Expire::Never);

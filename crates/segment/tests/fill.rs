@@ -7,19 +7,19 @@ use std::sync::{Arc, Mutex};
 use base::clock::UnixMillis;
 use base::prng::Prng;
 use gannet_segment::{
-    Background, Delete, Evicted, EvictionObserver, Expire, Lane, Namespace, OpError, Put, PutMode, PutOutcome, Store,
-    StoreConfig, StoreStats, Value,
+    Background, Delete, Evicted, EvictionObserver, Expire, Namespace, OpError, Put, PutMode, PutOutcome, Store,
+    StoreConfig, StoreStats, ThreadHandle, Value,
 };
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
-fn store(memory_bytes: u64, lanes_max: usize) -> (Arc<Store>, Background) {
+fn store(memory_bytes: u64, handles_max: usize) -> (Arc<Store>, Background) {
     let config = StoreConfig {
         memory_bytes,
         memory_bytes_max: 0,
         segment_bytes: None,
         item_bytes_max: 1 << 20,
-        lanes_max,
+        handles_max,
         hash_seed: 3,
         huge_pages: false,
     };
@@ -36,18 +36,18 @@ fn slice(background: &mut Background, now: UnixMillis) {
 
 /// Puts one item, with as many slices as it has to wait for.
 fn put_as(
-    lane: &mut Lane,
+    handle: &mut ThreadHandle,
     background: &mut Background,
     now: UnixMillis,
     key: &[u8],
     put: &Put<'_>,
 ) -> Result<PutOutcome, OpError> {
     for _ in 0..SLICES_MAX {
-        let mut turn = lane.turn(now);
-        let k = turn.key(Namespace::DEFAULT, key);
-        match turn.put(&k, put) {
+        let mut guard = handle.guard(now);
+        let k = guard.key(Namespace::DEFAULT, key);
+        match guard.put(&k, put) {
             Err(OpError::Parked) => {
-                drop(turn);
+                drop(guard);
                 slice(background, now);
             }
             end => return end,
@@ -59,21 +59,28 @@ fn put_as(
 /// More than a put ever has to wait for, in slices.
 const SLICES_MAX: usize = 100_000;
 
-fn put(lane: &mut Lane, background: &mut Background, now: UnixMillis, key: &[u8], value: &[u8], expire: Expire) {
-    put_as(lane, background, now, key, &Put { expire, ..Put::set(value) }).expect("put");
+fn put(
+    handle: &mut ThreadHandle,
+    background: &mut Background,
+    now: UnixMillis,
+    key: &[u8],
+    value: &[u8],
+    expire: Expire,
+) {
+    put_as(handle, background, now, key, &Put { expire, ..Put::set(value) }).expect("put");
 }
 
 /// Fills a store until something is evicted; the stats right before.
 fn fill(memory_bytes: u64, key_len: usize, value_len: usize, expire: Expire) -> (StoreStats, u64) {
     let (store, mut background) = store(memory_bytes, 1);
-    let mut lane = store.lane().expect("lane");
+    let mut handle = store.handle().expect("lane");
     let value = vec![b'v'; value_len];
     let mut last = store.stats();
     let mut stored = 0u64;
     loop {
         for _ in 0..500 {
             let key = format!("{stored:0key_len$}");
-            put(&mut lane, &mut background, NOW, key.as_bytes(), &value, expire);
+            put(&mut handle, &mut background, NOW, key.as_bytes(), &value, expire);
             stored += 1;
         }
         // As lively as a background that shares its processor with the worker.
@@ -113,11 +120,11 @@ fn a_small_item_costs_at_most_sixteen_bytes_beyond_key_and_value_and_twenty_with
     }
 }
 
-/// One namespace, two lanes, TTLs from a second to a year, 64 MiB: what part-filled open segments waste is bounded.
+/// One namespace, two handles, TTLs from a second to a year, 64 MiB: what part-filled open segments waste is bounded.
 #[test]
 fn wide_ttls_waste_at_most_a_tenth_in_part_filled_segments() {
     let (store, mut background) = store(64 << 20, 2);
-    let mut lanes = [store.lane().expect("lane"), store.lane().expect("lane")];
+    let mut handles = [store.handle().expect("lane"), store.handle().expect("lane")];
     let mut prng = Prng::new(11);
     let (mut now, mut worst, mut full) = (NOW, 0.0f64, 0);
     let mut value = [0; 1000];
@@ -126,8 +133,8 @@ fn wide_ttls_waste_at_most_a_tenth_in_part_filled_segments() {
         let key = format!("key-{}", prng.below(400_000));
         prng.fill(&mut value[..8]);
         let len = 200 + prng.below(800) as usize;
-        let lane = &mut lanes[(round % 2) as usize];
-        put(lane, &mut background, now, key.as_bytes(), &value[..len], Expire::At(now.plus_ms(ttl_ms)));
+        let handle = &mut handles[(round % 2) as usize];
+        put(handle, &mut background, now, key.as_bytes(), &value[..len], Expire::At(now.plus_ms(ttl_ms)));
         if round % 16 == 0 {
             now = now.plus_ms(5);
             slice(&mut background, now);
@@ -148,11 +155,11 @@ fn wide_ttls_waste_at_most_a_tenth_in_part_filled_segments() {
 #[test]
 fn a_large_put_in_a_tight_store_is_not_parked_for_ever() {
     let (store, mut background) = store(4 << 20, 1);
-    let mut lane = store.lane().expect("lane");
+    let mut handle = store.handle().expect("lane");
     for round in 0..300u64 {
         let value = vec![round as u8; 100_000 + 900 * round as usize];
         let key = format!("large-{round}");
-        put(&mut lane, &mut background, NOW, key.as_bytes(), &value, Expire::Never);
+        put(&mut handle, &mut background, NOW, key.as_bytes(), &value, Expire::Never);
     }
     assert!(store.stats().evicted > 0, "the store was full");
 }
@@ -163,27 +170,28 @@ fn a_large_put_in_a_tight_store_is_not_parked_for_ever() {
 #[test]
 fn writers_do_not_wait_for_evicted_segments_that_are_pinned() {
     let (store, mut background) = store(4 << 20, 1);
-    let mut lane = store.lane().expect("lane");
+    let mut handle = store.handle().expect("lane");
     let value = |n: usize| [&n.to_le_bytes()[..], &[b'v'; 992]].concat();
     let name = |n: usize| format!("key-{n}");
     for n in 0..2000 {
-        put(&mut lane, &mut background, NOW, name(n).as_bytes(), &value(n), Expire::Never);
+        put(&mut handle, &mut background, NOW, name(n).as_bytes(), &value(n), Expire::Never);
     }
-    let turn = lane.turn(NOW);
+    let guard = handle.guard(NOW);
     let mut pins = Vec::new();
     for n in (0..1200).step_by(50) {
         let key = name(n);
-        let item = turn.get(&turn.key(Namespace::DEFAULT, key.as_bytes())).expect("nothing was evicted yet");
+        let item = guard.get(&guard.key(Namespace::DEFAULT, key.as_bytes())).expect("nothing was evicted yet");
         let Value::Bytes(bytes) = item.value else { panic!("it is stored whole") };
         pins.push((n, store.pin(bytes)));
     }
-    drop(turn);
+    drop(guard);
     for n in 2000..20_000 {
-        put(&mut lane, &mut background, NOW, name(n).as_bytes(), &value(n), Expire::Never);
+        put(&mut handle, &mut background, NOW, name(n).as_bytes(), &value(n), Expire::Never);
     }
     let stats = store.stats();
-    let limbo = stats.segments[gannet_segment::SEGMENT_STATES.iter().position(|state| *state == "limbo").expect("one")];
-    assert!(stats.evicted > 10_000 && limbo >= 12, "no pinned segment was evicted: {stats:?}");
+    let quarantine =
+        stats.segments[gannet_segment::SEGMENT_STATES.iter().position(|state| *state == "quarantine").expect("one")];
+    assert!(stats.evicted > 10_000 && quarantine >= 12, "no pinned segment was evicted: {stats:?}");
     for (n, pin) in pins {
         assert_eq!(store.pinned_bytes(&pin, 0), value(n), "what is pinned stays");
         store.unpin(pin);
@@ -193,18 +201,18 @@ fn writers_do_not_wait_for_evicted_segments_that_are_pinned() {
 #[test]
 fn an_append_to_a_large_value_that_lost_a_piece_ends() {
     let (store, mut background) = store(4 << 20, 1);
-    let mut lane = store.lane().expect("lane");
+    let mut handle = store.handle().expect("lane");
     let mut prng = Prng::new(5);
     let (mut joined, mut missed) = (0, 0);
     for round in 0..2000u64 {
         let key = format!("large-{}", prng.below(60));
         if prng.below(3) == 0 {
-            put(&mut lane, &mut background, NOW, key.as_bytes(), &[round as u8; 100_000], Expire::Never);
+            put(&mut handle, &mut background, NOW, key.as_bytes(), &[round as u8; 100_000], Expire::Never);
             continue;
         }
         let mode = if round % 2 == 0 { PutMode::Append } else { PutMode::Prepend };
         let part = Put { mode, ..Put::set(b"and a little more") };
-        match put_as(&mut lane, &mut background, NOW, key.as_bytes(), &part).expect("append") {
+        match put_as(&mut handle, &mut background, NOW, key.as_bytes(), &part).expect("append") {
             PutOutcome::Stored { .. } => joined += 1,
             PutOutcome::NotStored => missed += 1,
             other => panic!("{other:?}"),
@@ -241,27 +249,27 @@ impl EvictionObserver for Watching {
 #[test]
 fn an_observer_is_told_of_every_eviction_and_the_counts_agree() {
     let (store, mut background) = store(4 << 20, 1);
-    let mut lane = store.lane().expect("lane");
+    let mut handle = store.handle().expect("lane");
     let witness = Arc::new(Witness::default());
     background.observe(Box::new(Watching(Arc::clone(&witness))));
-    let store_many = |lane: &mut Lane, background: &mut Background, from: u64| {
+    let store_many = |handle: &mut ThreadHandle, background: &mut Background, from: u64| {
         for number in from..from + 20_000 {
             let key = format!("key-{number}");
             let expire = if number % 2 == 0 { Expire::Never } else { Expire::At(NOW.plus_ms(86_400_000)) };
-            put(lane, background, NOW, key.as_bytes(), &[b'v'; 300], expire);
+            put(handle, background, NOW, key.as_bytes(), &[b'v'; 300], expire);
             if number % 4 == 0 {
-                let turn = lane.turn(NOW);
-                let key = turn.key(Namespace::DEFAULT, key.as_bytes());
-                assert!(turn.get(&key).is_some());
+                let guard = handle.guard(NOW);
+                let key = guard.key(Namespace::DEFAULT, key.as_bytes());
+                assert!(guard.get(&key).is_some());
             }
         }
     };
-    store_many(&mut lane, &mut background, 0);
+    store_many(&mut handle, &mut background, 0);
     let before = store.stats();
     assert!(before.evicted > 1000 && witness.seen.lock().expect("seen").is_empty(), "nobody listened");
     witness.on.store(true, Relaxed);
     for round in 1..5 {
-        store_many(&mut lane, &mut background, round * 20_000);
+        store_many(&mut handle, &mut background, round * 20_000);
     }
     let (after, seen) = (store.stats(), witness.seen.lock().expect("seen"));
     let count = |of: fn(&(String, bool, bool)) -> bool| seen.iter().filter(|s| of(s)).count() as u64;
@@ -283,7 +291,7 @@ fn dead_bytes_stay_under_a_fifth_whatever_is_deleted_and_overwritten() {
     const CHANGES: u64 = 300_000;
     for (live_percent, delete_one_in) in [(45, u64::MAX), (70, u64::MAX), (60, 3), (25, 2), (12, u64::MAX)] {
         let (store, mut background) = store(16 << 20, 1);
-        let mut lane = store.lane().expect("lane");
+        let mut handle = store.handle().expect("lane");
         let mut prng = Prng::new(live_percent);
         let keys = (16 << 20) / 100 * live_percent / 330;
         let (mut over, mut over_longest) = (0, 0);
@@ -294,11 +302,11 @@ fn dead_bytes_stay_under_a_fifth_whatever_is_deleted_and_overwritten() {
         for change in 0..CHANGES {
             let key = format!("key-{:06}", prng.below(keys));
             if prng.below(delete_one_in) == 0 {
-                let mut turn = lane.turn(NOW);
-                let key = turn.key(Namespace::DEFAULT, key.as_bytes());
-                while turn.delete(&key, &Delete::default()) == Err(OpError::Parked) {}
+                let mut guard = handle.guard(NOW);
+                let key = guard.key(Namespace::DEFAULT, key.as_bytes());
+                while guard.delete(&key, &Delete::default()) == Err(OpError::Parked) {}
             } else {
-                put(&mut lane, &mut background, NOW, key.as_bytes(), &[b'v'; 300], Expire::Never);
+                put(&mut handle, &mut background, NOW, key.as_bytes(), &[b'v'; 300], Expire::Never);
             }
             if change % 16 == 0 {
                 slice(&mut background, NOW);
@@ -327,7 +335,7 @@ fn dead_bytes_stay_under_a_fifth_whatever_is_deleted_and_overwritten() {
 fn a_store_that_keeps_everything_evicts_nothing_and_takes_more_when_items_went() {
     let (store, mut background) = store(32 << 20, 2);
     store.keep_all();
-    let mut lane = store.lane().expect("lane");
+    let mut handle = store.handle().expect("lane");
     let value = [7; 500];
     let mut stored = 0u32;
     // What the gate leaves of the last segments is refused by the store itself.
@@ -335,7 +343,7 @@ fn a_store_that_keeps_everything_evicts_nothing_and_takes_more_when_items_went()
     while refused < 100 {
         gated |= !store.has_room(Namespace::DEFAULT, value.len() as u64);
         let put = Put::set(&value);
-        match put_as(&mut lane, &mut background, NOW, &stored.to_le_bytes(), &put) {
+        match put_as(&mut handle, &mut background, NOW, &stored.to_le_bytes(), &put) {
             Ok(_) => stored += 1,
             Err(OpError::OutOfMemory) => refused += 1,
             Err(error) => panic!("{error:?}"),
@@ -348,16 +356,16 @@ fn a_store_that_keeps_everything_evicts_nothing_and_takes_more_when_items_went()
     let stats = store.stats();
     assert_eq!((stats.evicted, stats.items), (0, u64::from(stored)));
     {
-        let turn = lane.turn(NOW);
-        let there = |number: &u32| turn.peek(&turn.key(Namespace::DEFAULT, &number.to_le_bytes())).is_some();
+        let guard = handle.guard(NOW);
+        let there = |number: &u32| guard.peek(&guard.key(Namespace::DEFAULT, &number.to_le_bytes())).is_some();
         assert!((0..stored).all(|number| there(&number)), "every item is still there");
     }
     // A tenth goes, evenly: too little for a store that may evict to copy segments for.
     for number in (0..stored).step_by(10) {
-        let mut turn = lane.turn(NOW);
+        let mut guard = handle.guard(NOW);
         let name = number.to_le_bytes();
-        let key = turn.key(Namespace::DEFAULT, &name);
-        while turn.delete(&key, &Delete::default()).is_err() {}
+        let key = guard.key(Namespace::DEFAULT, &name);
+        while guard.delete(&key, &Delete::default()).is_err() {}
     }
     for _ in 0..SLICES_MAX {
         slice(&mut background, NOW);
@@ -371,14 +379,14 @@ fn a_store_that_keeps_everything_evicts_nothing_and_takes_more_when_items_went()
 
 /// A put as a server does it: it asks for room first, and is tried again after a slice as long as there may be some.
 fn gated_put(
-    (store, lane, background): (&Store, &mut Lane, &mut Background),
+    (store, handle, background): (&Store, &mut ThreadHandle, &mut Background),
     now: UnixMillis,
     key: &[u8],
     put: &Put<'_>,
 ) -> Result<(), OpError> {
     for _ in 0..SLICES_MAX {
         let bytes = put.value.len() as u64;
-        match store.check_room(Namespace::DEFAULT, bytes).and_then(|()| put_as(lane, background, now, key, put)) {
+        match store.check_room(Namespace::DEFAULT, bytes).and_then(|()| put_as(handle, background, now, key, put)) {
             Err(OpError::Parked) => slice(background, now),
             end => return end.map(drop),
         }
@@ -391,7 +399,7 @@ fn gated_put(
 fn what_is_replaced_faster_than_it_is_won_back_is_waited_for_where_nothing_is_evicted() {
     let (store, mut background) = store(32 << 20, 2);
     store.keep_all();
-    let mut lane = store.lane().expect("lane");
+    let mut handle = store.handle().expect("lane");
     let mut prng = Prng::new(5);
     let mut all = 0;
     // Whole segments die at once, and then some in each.
@@ -400,7 +408,7 @@ fn what_is_replaced_faster_than_it_is_won_back_is_waited_for_where_nothing_is_ev
             let bytes = 1 + prng.below(4000) as usize;
             let key = if prng.below(4) < kept { prng.below(2000) } else { 100_000 + number % 50 };
             let value = vec![b'v'; bytes];
-            let held = (&*store, &mut lane, &mut background);
+            let held = (&*store, &mut handle, &mut background);
             gated_put(held, NOW, &key.to_le_bytes(), &Put::set(&value)).expect("most of the memory is dead");
             all += bytes;
         }
@@ -413,12 +421,12 @@ fn what_is_replaced_faster_than_it_is_won_back_is_waited_for_where_nothing_is_ev
 fn where_nothing_is_evicted_a_full_store_says_so_and_takes_more_after_a_flush() {
     let (store, mut background) = store(32 << 20, 2);
     store.keep_all();
-    let mut lane = store.lane().expect("lane");
+    let mut handle = store.handle().expect("lane");
     let value = [7; 500];
     for round in 0..3u32 {
         let mut stored = 0u32;
         let refused = loop {
-            let held = (&*store, &mut lane, &mut background);
+            let held = (&*store, &mut handle, &mut background);
             let key = [round.to_le_bytes(), stored.to_le_bytes()].concat();
             match gated_put(held, NOW, &key, &Put::set(&value)) {
                 Ok(()) => stored += 1,

@@ -112,8 +112,8 @@ impl Segment {
         Arc::new(Self { epochs: Epochs::new(1), slot: Word64::new(1), item: Plain::default(), life: Word64::new(1) })
     }
 
-    /// One turn: an item that a slot names is whole, and of the life that the slot says.
-    fn read_in_a_turn(&self) {
+    /// One guard: an item that a slot names is whole, and of the life that the slot says.
+    fn read_in_a_guard(&self) {
         self.epochs.enter(0);
         let life = self.slot.load(Acquire);
         if life != 0 {
@@ -147,8 +147,8 @@ fn no_reader_sees_a_segment_in_its_next_life() {
         let reader = {
             let segment = Arc::clone(&segment);
             thread::spawn(move || {
-                segment.read_in_a_turn();
-                segment.read_in_a_turn();
+                segment.read_in_a_guard();
+                segment.read_in_a_guard();
             })
         };
         counted.fetch_add(u64::from(segment.reuse()), Ordering::Relaxed);
@@ -157,7 +157,7 @@ fn no_reader_sees_a_segment_in_its_next_life() {
     assert!(reused.load(Ordering::Relaxed) > 10, "the segment was used again in some executions");
 }
 
-/// A claim and a turn: an announcement, one claimed word, and a key that both want.
+/// A key lock set and a guard: an announcement, one locked word, and a key that both want.
 struct Claimed {
     epochs: Epochs,
     announced: Word64,
@@ -166,8 +166,8 @@ struct Claimed {
 }
 
 impl Claimed {
-    /// What a turn does with the key: nothing while it is another's.
-    fn turn(&self) {
+    /// What a guard does with the key: nothing while it is another's.
+    fn guard(&self) {
         self.epochs.enter(0);
         if self.announced.load(SeqCst) == 0 || self.word.load(SeqCst) == 0 {
             self.key.write();
@@ -175,13 +175,13 @@ impl Claimed {
         self.epochs.leave(0);
     }
 
-    /// Claims, looks for a turn under way, and looks once more if there was one. Says whether it acted.
-    fn claim(&self) -> bool {
+    /// Key lock sets, looks for a guard under way, and looks once more if there was one. Says whether it acted.
+    fn key_locks(&self) -> bool {
         self.announced.fetch_add(1, SeqCst);
         self.word.compare_exchange(0, 1, SeqCst).expect("nobody else claims");
-        self.epochs.before_turns();
-        let met = self.epochs.turn_of(0);
-        if met.is_some() && self.epochs.turn_of(0) == met {
+        self.epochs.before_guards();
+        let met = self.epochs.guard_of(0);
+        if met.is_some() && self.epochs.guard_of(0) == met {
             return false;
         }
         self.key.write();
@@ -190,24 +190,24 @@ impl Claimed {
 }
 
 #[test]
-fn a_claimant_that_waited_for_the_turns_under_way_is_alone_with_its_key() {
+fn a_claimant_that_waited_for_the_guards_under_way_is_alone_with_its_key() {
     let (acted, counted) = counter();
     explore(3, move || {
-        let claimed = Arc::new(Claimed {
+        let locked = Arc::new(Claimed {
             epochs: Epochs::new(1),
             announced: Word64::new(0),
             word: Word32::new(0),
             key: Plain::default(),
         });
-        let lane = {
-            let claimed = Arc::clone(&claimed);
+        let handle = {
+            let locked = Arc::clone(&locked);
             thread::spawn(move || {
-                claimed.turn();
-                claimed.turn();
+                locked.guard();
+                locked.guard();
             })
         };
-        counted.fetch_add(u64::from(claimed.claim()), Ordering::Relaxed);
-        lane.join().unwrap();
+        counted.fetch_add(u64::from(locked.key_locks()), Ordering::Relaxed);
+        handle.join().unwrap();
     });
     assert!(acted.load(Ordering::Relaxed) > 10, "the claimant acted in some executions");
 }
@@ -363,7 +363,7 @@ fn value_and_token_that_were_read_at_once_belong_together() {
 fn who_sees_an_item_dead_sees_the_slot_without_it() {
     explore(3, || {
         let (slot, dead) = (Arc::new(Word64::new(1)), Arc::new(Word32::new(0)));
-        let lane = {
+        let handle = {
             let (slot, dead) = (Arc::clone(&slot), Arc::clone(&dead));
             thread::spawn(move || {
                 slot.compare_exchange(1, 2, Release).expect("nobody else changes the slot");
@@ -373,6 +373,6 @@ fn who_sees_an_item_dead_sees_the_slot_without_it() {
         if dead.load(Acquire) == 1 {
             assert_eq!(slot.load(Relaxed), 2, "a segment would be given up while a slot names its item");
         }
-        lane.join().unwrap();
+        handle.join().unwrap();
     });
 }

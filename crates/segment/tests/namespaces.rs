@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use base::clock::UnixMillis;
 use gannet_segment::{
-    Background, Delete, Expire, Lane, Namespace, NamespaceStats, OpError, Put, PutOutcome, Store, StoreConfig, Terms,
-    TermsError,
+    Background, Delete, Expire, Namespace, NamespaceStats, OpError, Put, PutOutcome, Store, StoreConfig, Terms,
+    TermsError, ThreadHandle,
 };
 
 const START: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -19,7 +19,7 @@ const SLICES_MAX: usize = 100_000;
 struct Bench {
     store: Arc<Store>,
     background: Background,
-    lane: Lane,
+    handle: ThreadHandle,
     now: UnixMillis,
     /// Puts of all that had to wait, and the most slices that one waited for.
     waited_most: usize,
@@ -32,13 +32,13 @@ impl Bench {
             memory_bytes_max: 32 * MIB,
             segment_bytes: Some(16 << 10),
             item_bytes_max: MIB / 4,
-            lanes_max: 1,
+            handles_max: 1,
             hash_seed: 3,
             huge_pages: false,
         };
         let (store, background) = Store::new(&config, START).expect("store");
-        let lane = store.lane().expect("lane");
-        Self { store, background, lane, now: START, waited_most: 0 }
+        let handle = store.handle().expect("lane");
+        Self { store, background, handle, now: START, waited_most: 0 }
     }
 
     fn give(&self, namespace: Namespace, memory_bytes: u64) {
@@ -62,9 +62,9 @@ impl Bench {
     }
 
     fn try_put(&mut self, namespace: Namespace, name: &str, value: &[u8], expire: Expire) -> Result<(), OpError> {
-        let mut turn = self.lane.turn(self.now);
-        let key = turn.key(namespace, name.as_bytes());
-        let outcome = turn.put(&key, &Put { expire, ..Put::set(value) })?;
+        let mut guard = self.handle.guard(self.now);
+        let key = guard.key(namespace, name.as_bytes());
+        let outcome = guard.put(&key, &Put { expire, ..Put::set(value) })?;
         assert_eq!(outcome, PutOutcome::Stored { token: 0, bytes: value.len() as u64 });
         Ok(())
     }
@@ -93,8 +93,8 @@ impl Bench {
     }
 
     fn holds(&mut self, namespace: Namespace, name: &str) -> bool {
-        let turn = self.lane.turn(self.now);
-        turn.peek(&turn.key(namespace, name.as_bytes())).is_some()
+        let guard = self.handle.guard(self.now);
+        guard.peek(&guard.key(namespace, name.as_bytes())).is_some()
     }
 
     fn count(&mut self, namespace: Namespace, count: usize) -> usize {
@@ -153,30 +153,30 @@ fn one_key_is_another_item_in_each_namespace_and_a_flush_ends_those_of_one() {
         bench.put(Namespace(namespace), "key-0", &[namespace; 10]).expect("an item");
     }
     for namespace in 0..Namespace::MAX as u8 {
-        let turn = bench.lane.turn(START);
-        let item = turn.peek(&turn.key(Namespace(namespace), b"key-0")).expect("it is there");
+        let guard = bench.handle.guard(START);
+        let item = guard.peek(&guard.key(Namespace(namespace), b"key-0")).expect("it is there");
         assert_eq!(item.value_len(), 10);
         assert!(matches!(item.value, gannet_segment::Value::Bytes(bytes) if bytes == [namespace; 10]));
         let mut seen = 0;
         let mut cursor = Some(0);
         while let Some(from) = cursor {
-            cursor = turn.scan(Namespace(namespace), from, &mut |_| seen += 1);
+            cursor = guard.scan(Namespace(namespace), from, &mut |_| seen += 1);
         }
         assert_eq!(seen, 1, "a walk sees one namespace");
-        drop(turn);
+        drop(guard);
         assert_eq!(bench.stats(Namespace(namespace)).items, 1);
     }
-    bench.lane.turn(START).flush(Namespace(7)).expect("no slice runs");
+    bench.handle.guard(START).flush(Namespace(7)).expect("no slice runs");
     let left: Vec<u8> = (0..16).filter(|namespace| bench.holds(Namespace(*namespace), "key-0")).collect();
     assert_eq!((left.len(), left.contains(&7)), (15, false));
-    let mut turn = bench.lane.turn(START);
-    let key = turn.key(Namespace(3), b"key-0");
-    turn.delete(&key, &Delete::default()).expect("nobody else locks");
-    drop(turn);
+    let mut guard = bench.handle.guard(START);
+    let key = guard.key(Namespace(3), b"key-0");
+    guard.delete(&key, &Delete::default()).expect("nobody else locks");
+    drop(guard);
     assert!(!bench.holds(Namespace(3), "key-0") && bench.holds(Namespace(4), "key-0"));
     assert_eq!(bench.stats(Namespace(3)).items, 0);
     bench.settle();
-    bench.lane.tidy(START);
+    bench.handle.tidy(START);
     bench.settle();
     assert_eq!((bench.stats(Namespace(7)).items, bench.stats(Namespace(7)).flushed), (0, 1));
 }
@@ -248,8 +248,8 @@ fn a_rule_for_times_to_live_holds_for_whatever_is_stored_and_touched() {
     let terms = Terms { ttl_default_ms: 60_000, ttl_max_ms: 100_000, ..Terms::default() };
     bench.store.give_terms(QUIET, &terms).expect("there is room");
     let ends = |bench: &mut Bench, name: &str| {
-        let turn = bench.lane.turn(bench.now);
-        turn.peek(&turn.key(QUIET, name.as_bytes())).expect("it is there").expire
+        let guard = bench.handle.guard(bench.now);
+        guard.peek(&guard.key(QUIET, name.as_bytes())).expect("it is there").expire
     };
     let at = |ms: u64| Expire::At(START.plus_ms(ms));
     for (name, asked, kept) in
@@ -258,14 +258,14 @@ fn a_rule_for_times_to_live_holds_for_whatever_is_stored_and_touched() {
         bench.try_put(QUIET, name, b"value", asked).expect("an item");
         assert_eq!(ends(&mut bench, name), kept, "{name}");
     }
-    let mut turn = bench.lane.turn(START);
-    let key = turn.key(QUIET, b"never");
-    turn.touch(&key, at(500_000)).expect("nobody else locks");
-    drop(turn);
+    let mut guard = bench.handle.guard(START);
+    let key = guard.key(QUIET, b"never");
+    guard.touch(&key, at(500_000)).expect("nobody else locks");
+    drop(guard);
     assert_eq!(ends(&mut bench, "never"), at(100_000));
-    let mut turn = bench.lane.turn(START);
-    turn.touch(&turn.key(QUIET, b"soon"), Expire::Never).expect("nobody else locks");
-    drop(turn);
+    let mut guard = bench.handle.guard(START);
+    guard.touch(&guard.key(QUIET, b"soon"), Expire::Never).expect("nobody else locks");
+    drop(guard);
     assert_eq!(ends(&mut bench, "soon"), at(60_000));
     bench.try_put(NOISY, "never", b"value", Expire::Never).expect("an item");
     bench.now = START.plus_ms(100_001);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use base::clock::UnixMillis;
 use base::prng::Prng;
 use gannet_segment::{
-    Background, Change, CopyStep, Delete, ENTRY_BYTES, Expire, KIND_IN_PARTS, Key, Lane, Namespace, OpError, Parts,
-    Put, Store, StoreConfig, Turn, Value,
+    Background, Change, CopyStep, Delete, ENTRY_BYTES, Expire, Guard, KIND_IN_PARTS, Key, Namespace, OpError, Parts,
+    Put, Store, StoreConfig, ThreadHandle, Value,
 };
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -20,7 +20,7 @@ fn store(memory_mib: u64) -> (Arc<Store>, Background) {
         memory_bytes_max: 0,
         segment_bytes: None,
         item_bytes_max: MIB,
-        lanes_max: 2,
+        handles_max: 2,
         hash_seed: 3,
         huge_pages: false,
     };
@@ -36,20 +36,20 @@ fn slice(background: &mut Background, now: UnixMillis) {
 }
 
 fn until_done<T>(
-    lane: &mut Lane,
+    handle: &mut ThreadHandle,
     background: &mut Background,
-    mut op: impl FnMut(&mut Turn<'_>) -> Result<T, OpError>,
+    mut op: impl FnMut(&mut Guard<'_>) -> Result<T, OpError>,
 ) -> T {
     loop {
-        match op(&mut lane.turn(NOW)) {
+        match op(&mut handle.guard(NOW)) {
             Err(OpError::Parked) => slice(background, NOW),
             done => return done.expect("room"),
         }
     }
 }
 
-fn key<'k>(turn: &Turn<'_>, name: &'k [u8]) -> Key<'k> {
-    turn.key(Namespace::DEFAULT, name)
+fn key<'k>(guard: &Guard<'_>, name: &'k [u8]) -> Key<'k> {
+    guard.key(Namespace::DEFAULT, name)
 }
 
 fn word(bytes: &[u8]) -> u64 {
@@ -57,34 +57,34 @@ fn word(bytes: &[u8]) -> u64 {
 }
 
 /// The numbers of the leaves that a head names, in one level or two.
-fn leaves(turn: &Turn<'_>, key: &Key<'_>, head: &[u8]) -> Option<Vec<u64>> {
+fn leaves(guard: &Guard<'_>, key: &Key<'_>, head: &[u8]) -> Option<Vec<u64>> {
     let entries = |bytes: &[u8]| -> Vec<u64> { bytes.chunks(ENTRY_BYTES).map(|entry| word(&entry[4..])).collect() };
     let count = u32::from_le_bytes(head[9..13].try_into().unwrap()) as usize;
     let root = entries(&head[13..13 + ENTRY_BYTES * count]);
     if head[8] == 1 {
         return Some(root);
     }
-    let pages: Option<Vec<_>> = root.iter().map(|page| turn.part(key, word(head), *page).map(entries)).collect();
+    let pages: Option<Vec<_>> = root.iter().map(|page| guard.part(key, word(head), *page).map(entries)).collect();
     Some(pages?.concat())
 }
 
 /// All leaves of a key's value end to end; `None`: it is not there, or not whole.
-fn read(turn: &Turn<'_>, name: &[u8]) -> Option<Vec<u8>> {
-    let key = key(turn, name);
-    let Value::Typed { kind: KIND, bytes } = turn.get(&key)?.value else { return None };
-    let parts = leaves(turn, &key, bytes)?;
+fn read(guard: &Guard<'_>, name: &[u8]) -> Option<Vec<u8>> {
+    let key = key(guard, name);
+    let Value::Typed { kind: KIND, bytes } = guard.get(&key)?.value else { return None };
+    let parts = leaves(guard, &key, bytes)?;
     parts
         .into_iter()
-        .map(|part| turn.part(&key, word(bytes), part).map(<[u8]>::to_vec))
+        .map(|part| guard.part(&key, word(bytes), part).map(<[u8]>::to_vec))
         .collect::<Option<Vec<_>>>()
         .map(|all| all.concat())
 }
 
 /// Stores so many leaves of so many bytes as a value of its own object, with a page for each eight if it has two
 /// levels.
-fn make(turn: &Turn<'_>, count: usize, bytes: usize, fill: u8, levels: u8, to: &mut Vec<u8>, parts: &mut Parts) {
+fn make(guard: &Guard<'_>, count: usize, bytes: usize, fill: u8, levels: u8, to: &mut Vec<u8>, parts: &mut Parts) {
     let add = |parts: &mut Parts, bytes: &[u8]| {
-        let (number, from) = (turn.part_number(), parts.bytes.len());
+        let (number, from) = (guard.part_number(), parts.bytes.len());
         parts.bytes.extend_from_slice(bytes);
         parts.new.push((number, from..parts.bytes.len()));
         number
@@ -98,19 +98,26 @@ fn make(turn: &Turn<'_>, count: usize, bytes: usize, fill: u8, levels: u8, to: &
             .map(|page| add(parts, &page.iter().flat_map(|part| entry(*part)).collect::<Vec<_>>()))
             .collect(),
     };
-    to.extend_from_slice(&turn.part_number().to_le_bytes());
+    to.extend_from_slice(&guard.part_number().to_le_bytes());
     to.push(levels);
     to.extend_from_slice(&(root.len() as u32).to_le_bytes());
     root.into_iter().for_each(|part| to.extend(entry(part)));
     to.extend_from_slice(b"tail");
 }
 
-fn put(lane: &mut Lane, background: &mut Background, name: &[u8], count: usize, bytes: usize, expire: Expire) {
+fn put(
+    handle: &mut ThreadHandle,
+    background: &mut Background,
+    name: &[u8],
+    count: usize,
+    bytes: usize,
+    expire: Expire,
+) {
     let levels = 1 + u8::from(count > 8);
-    until_done(lane, background, |turn| {
-        let key = key(turn, name);
-        turn.change_parts(&key, &mut |turn, _, to, parts| {
-            make(turn, count, bytes, name[0], levels, to, parts);
+    until_done(handle, background, |guard| {
+        let key = key(guard, name);
+        guard.change_parts(&key, &mut |guard, _, to, parts| {
+            make(guard, count, bytes, name[0], levels, to, parts);
             Change::StoreTyped { kind: KIND, expire, answer: () }
         })
     });
@@ -119,15 +126,15 @@ fn put(lane: &mut Lane, background: &mut Background, name: &[u8], count: usize, 
 #[test]
 fn all_parts_go_with_their_head_whatever_ends_it() {
     let (store, mut background) = store(64);
-    let mut lane = store.lane().unwrap();
-    type End = fn(&mut Turn<'_>, &Key<'_>) -> Result<(), OpError>;
+    let mut handle = store.handle().unwrap();
+    type End = fn(&mut Guard<'_>, &Key<'_>) -> Result<(), OpError>;
     let ends: [(&str, End); 5] = [
-        ("deleted", |turn, key| turn.delete(key, &Delete::default()).map(drop)),
-        ("overwritten", |turn, key| turn.put(key, &Put::set(b"short")).map(drop)),
-        ("removed", |turn, key| turn.change(key, &mut |_, _, _| Change::Remove(()))),
-        ("emptied", |turn, key| turn.delete(key, &Delete { drop_value: true, ..Delete::default() }).map(drop)),
-        ("replaced", |turn, key| {
-            turn.change(key, &mut |_, _, to| {
+        ("deleted", |guard, key| guard.delete(key, &Delete::default()).map(drop)),
+        ("overwritten", |guard, key| guard.put(key, &Put::set(b"short")).map(drop)),
+        ("removed", |guard, key| guard.change(key, &mut |_, _, _| Change::Remove(()))),
+        ("emptied", |guard, key| guard.delete(key, &Delete { drop_value: true, ..Delete::default() }).map(drop)),
+        ("replaced", |guard, key| {
+            guard.change(key, &mut |_, _, to| {
                 to.extend_from_slice(b"flat");
                 Change::StoreTyped { kind: 1, expire: Expire::Never, answer: () }
             })
@@ -135,28 +142,28 @@ fn all_parts_go_with_their_head_whatever_ends_it() {
     ];
     for (name, end) in ends {
         for count in [1, 7, 100] {
-            put(&mut lane, &mut background, b"key", count, 700, Expire::Never);
-            assert_eq!(read(&lane.turn(NOW), b"key"), Some(vec![b'k'; count * 700]));
+            put(&mut handle, &mut background, b"key", count, 700, Expire::Never);
+            assert_eq!(read(&handle.guard(NOW), b"key"), Some(vec![b'k'; count * 700]));
             let pages = if count > 8 { count.div_ceil(8) } else { 0 };
             // The head, and the anchor.
             assert_eq!(store.stats().items, 2 + (count + pages) as u64);
             assert_eq!(store.keys(Namespace::DEFAULT), 1);
             // An end that is moved keeps them.
-            until_done(&mut lane, &mut background, |turn| {
-                let key = key(turn, b"key");
-                turn.touch(&key, Expire::At(NOW.plus_ms(100_000_000))).map(drop)
+            until_done(&mut handle, &mut background, |guard| {
+                let key = key(guard, b"key");
+                guard.touch(&key, Expire::At(NOW.plus_ms(100_000_000))).map(drop)
             });
-            assert!(read(&lane.turn(NOW), b"key").is_some(), "moved");
+            assert!(read(&handle.guard(NOW), b"key").is_some(), "moved");
             let bytes = {
-                let turn = lane.turn(NOW);
-                let key = key(&turn, b"key");
-                let item = turn.get(&key).unwrap();
-                item.stored_bytes + turn.parts_bytes(&key, &item, 0, u64::MAX).0
+                let guard = handle.guard(NOW);
+                let key = key(&guard, b"key");
+                let item = guard.get(&key).unwrap();
+                item.stored_bytes + guard.parts_bytes(&key, &item, 0, u64::MAX).0
             };
             assert_eq!(store.stats().item_bytes, bytes);
-            until_done(&mut lane, &mut background, |turn| {
-                let key = key(turn, b"key");
-                end(turn, &key)
+            until_done(&mut handle, &mut background, |guard| {
+                let key = key(guard, b"key");
+                end(guard, &key)
             });
             // A few go at once, the others in the background, and none of them is a key.
             let left = store.stats().items;
@@ -164,9 +171,9 @@ fn all_parts_go_with_their_head_whatever_ends_it() {
             assert!(store.keys(Namespace::DEFAULT) <= 1, "{name}");
             settle(&mut background);
             assert!(store.stats().items <= 1, "{name}: {} items", store.stats().items);
-            until_done(&mut lane, &mut background, |turn| {
-                let key = key(turn, b"key");
-                turn.delete(&key, &Delete::default())
+            until_done(&mut handle, &mut background, |guard| {
+                let key = key(guard, b"key");
+                guard.delete(&key, &Delete::default())
             });
             assert_eq!((store.stats().items, store.stats().item_bytes), (0, 0), "{name}");
         }
@@ -183,9 +190,9 @@ fn settle(background: &mut Background) {
 #[test]
 fn parts_go_with_a_head_whose_time_has_come() {
     let (store, mut background) = store(64);
-    let mut lane = store.lane().unwrap();
-    put(&mut lane, &mut background, b"key", 50, 900, Expire::At(NOW.plus_ms(1000)));
-    drop(lane);
+    let mut handle = store.handle().unwrap();
+    put(&mut handle, &mut background, b"key", 50, 900, Expire::At(NOW.plus_ms(1000)));
+    drop(handle);
     let later = NOW.plus_ms(3_600_000);
     for _ in 0..10_000 {
         slice(&mut background, later);
@@ -199,26 +206,26 @@ fn parts_go_with_a_head_whose_time_has_come() {
 #[test]
 fn what_cannot_be_published_leaves_no_part_behind() {
     let (store, mut background) = store(64);
-    let mut lane = store.lane().unwrap();
-    put(&mut lane, &mut background, b"key", 3, 700, Expire::Never);
+    let mut handle = store.handle().unwrap();
+    put(&mut handle, &mut background, b"key", 3, 700, Expire::Never);
     let before = store.stats().items;
-    let mut turn = lane.turn(NOW);
-    let key = key(&turn, b"key");
+    let mut guard = handle.guard(NOW);
+    let key = key(&guard, b"key");
     // A part that is longer than an item in one piece.
-    let refused = turn.change_parts(&key, &mut |turn, _, to, parts| {
-        make(turn, 2, 200_000, b'x', 1, to, parts);
+    let refused = guard.change_parts(&key, &mut |guard, _, to, parts| {
+        make(guard, 2, 200_000, b'x', 1, to, parts);
         Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
     });
     assert_eq!(refused, Err(OpError::TooLarge));
     // One who thinks again.
-    let kept = turn.change_parts(&key, &mut |turn, _, to, parts| {
-        make(turn, 2, 200, b'x', 1, to, parts);
+    let kept = guard.change_parts(&key, &mut |guard, _, to, parts| {
+        make(guard, 2, 200, b'x', 1, to, parts);
         Change::Keep(())
     });
     assert_eq!(kept, Ok(()));
-    drop(turn);
+    drop(guard);
     assert_eq!(store.stats().items, before);
-    assert_eq!(read(&lane.turn(NOW), b"key"), Some(vec![b'k'; 2100]));
+    assert_eq!(read(&handle.guard(NOW), b"key"), Some(vec![b'k'; 2100]));
 }
 
 /// Values in parts and small items, many times what the memory holds: what is there is whole, and nothing is left of
@@ -226,18 +233,18 @@ fn what_cannot_be_published_leaves_no_part_behind() {
 #[test]
 fn a_value_in_parts_is_evicted_whole() {
     let (store, mut background) = store(16);
-    let mut lane = store.lane().unwrap();
+    let mut handle = store.handle().unwrap();
     let mut prng = Prng::new(5);
     let (mut whole, mut gone, mut broken) = (0, 0, 0);
     for step in 0..3000u64 {
         let name = format!("{}:{}", (b'a' + (step % 26) as u8) as char, step);
-        put(&mut lane, &mut background, name.as_bytes(), 1 + prng.below(60) as usize, 700, Expire::Never);
+        put(&mut handle, &mut background, name.as_bytes(), 1 + prng.below(60) as usize, 700, Expire::Never);
         // Some of the last ones are read now and then, as far as their heads alone.
         let seen = step.saturating_sub(prng.below(200));
         let name = format!("{}:{}", (b'a' + (seen % 26) as u8) as char, seen);
-        let turn = lane.turn(NOW);
-        let there = turn.get(&key(&turn, name.as_bytes())).is_some();
-        match read(&turn, name.as_bytes()) {
+        let guard = handle.guard(NOW);
+        let there = guard.get(&key(&guard, name.as_bytes())).is_some();
+        match read(&guard, name.as_bytes()) {
             Some(bytes) => {
                 assert!(there && bytes.iter().all(|byte| *byte == name.as_bytes()[0]));
                 whole += 1;
@@ -245,7 +252,7 @@ fn a_value_in_parts_is_evicted_whole() {
             None if there => broken += 1,
             None => gone += 1,
         }
-        drop(turn);
+        drop(guard);
         slice(&mut background, NOW);
     }
     assert!(whole > 500 && gone > 500, "{whole} whole, {gone} gone");
@@ -255,11 +262,11 @@ fn a_value_in_parts_is_evicted_whole() {
     let mut named = 0;
     for step in 0..3000u64 {
         let name = format!("{}:{}", (b'a' + (step % 26) as u8) as char, step);
-        let turn = lane.turn(NOW);
-        let key = key(&turn, name.as_bytes());
-        let Some(item) = turn.get(&key) else { continue };
+        let guard = handle.guard(NOW);
+        let key = key(&guard, name.as_bytes());
+        let Some(item) = guard.get(&key) else { continue };
         let Value::Typed { bytes, .. } = item.value else { panic!("all are typed") };
-        let leaves = leaves(&turn, &key, bytes).unwrap_or_default().len();
+        let leaves = leaves(&guard, &key, bytes).unwrap_or_default().len();
         named += 2 + leaves + if bytes[8] == 2 { leaves.div_ceil(8) } else { 0 };
     }
     settle(&mut background);
@@ -271,8 +278,8 @@ fn a_value_in_parts_is_evicted_whole() {
 #[test]
 fn readers_beside_a_writer_see_one_value_or_the_next() {
     let (store, mut background) = store(64);
-    let mut writer = store.lane().unwrap();
-    let mut reader = store.lane().unwrap();
+    let mut writer = store.handle().unwrap();
+    let mut reader = store.handle().unwrap();
     put(&mut writer, &mut background, b"a", 20, 300, Expire::Never);
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -280,16 +287,16 @@ fn readers_beside_a_writer_see_one_value_or_the_next() {
         let reading = scope.spawn(move || {
             let (mut reads, mut overtaken) = (0, 0);
             while !stop.load(std::sync::atomic::Ordering::Relaxed) || reads < 100 {
-                let mut turn = reader.turn(NOW);
-                match read(&turn, b"a") {
+                let mut guard = reader.guard(NOW);
+                match read(&guard, b"a") {
                     Some(bytes) => {
                         assert!(bytes.len() == 6000 && bytes.iter().all(|byte| *byte == bytes[0]), "half of a value");
                         reads += 1;
                     }
                     None => {
-                        assert!(turn.takes_lost(), "it is always there");
-                        let key = key(&turn, b"a");
-                        assert!(!matches!(turn.end_broken(&key), Ok(true)), "nothing is lost");
+                        assert!(guard.takes_lost(), "it is always there");
+                        let key = key(&guard, b"a");
+                        assert!(!matches!(guard.end_broken(&key), Ok(true)), "nothing is lost");
                         overtaken += 1;
                     }
                 }
@@ -297,10 +304,10 @@ fn readers_beside_a_writer_see_one_value_or_the_next() {
             (reads, overtaken)
         });
         for step in 0..3000u32 {
-            until_done(&mut writer, &mut background, |turn| {
-                let key = key(turn, b"a");
-                turn.change_parts(&key, &mut |turn, _, to, parts| {
-                    make(turn, 20, 300, (step % 251) as u8, 2, to, parts);
+            until_done(&mut writer, &mut background, |guard| {
+                let key = key(guard, b"a");
+                guard.change_parts(&key, &mut |guard, _, to, parts| {
+                    make(guard, 20, 300, (step % 251) as u8, 2, to, parts);
                     Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
                 })
             });
@@ -313,17 +320,17 @@ fn readers_beside_a_writer_see_one_value_or_the_next() {
     assert_eq!(store.stats().items, 2 + 20 + 3);
 }
 
-/// What a turn does for a long value is bounded, whatever its length: the rest is left to the background.
+/// What a guard does for a long value is bounded, whatever its length: the rest is left to the background.
 #[test]
 fn the_end_of_a_value_of_many_parts_takes_no_longer_than_that_of_a_few() {
     let (store, mut background) = store(64);
-    let mut lane = store.lane().unwrap();
+    let mut handle = store.handle().unwrap();
     for count in [100, 400, 3000] {
-        put(&mut lane, &mut background, b"key", count, 60, Expire::Never);
+        put(&mut handle, &mut background, b"key", count, 60, Expire::Never);
         let before = store.stats().items;
-        until_done(&mut lane, &mut background, |turn| {
-            let key = key(turn, b"key");
-            turn.delete(&key, &Delete::default())
+        until_done(&mut handle, &mut background, |guard| {
+            let key = key(guard, b"key");
+            guard.delete(&key, &Delete::default())
         });
         let removed = before - store.stats().items;
         assert!((1..=33).contains(&removed), "{removed} of {before} items went within the turn");
@@ -333,15 +340,15 @@ fn the_end_of_a_value_of_many_parts_takes_no_longer_than_that_of_a_few() {
     }
 }
 
-fn rename(lane: &mut Lane, background: &mut Background, from: &[u8], to: &[u8]) {
-    let adopted = until_done(lane, background, |turn| {
-        let (from, to) = (key(turn, from), key(turn, to));
-        turn.adopt(&from, &to)
+fn rename(handle: &mut ThreadHandle, background: &mut Background, from: &[u8], to: &[u8]) {
+    let adopted = until_done(handle, background, |guard| {
+        let (from, to) = (key(guard, from), key(guard, to));
+        guard.adopt(&from, &to)
     });
     assert!(adopted);
-    let whole = until_done(lane, background, |turn| {
-        let (from, to) = (key(turn, from), key(turn, to));
-        turn.part_with(&from, &to)
+    let whole = until_done(handle, background, |guard| {
+        let (from, to) = (key(guard, from), key(guard, to));
+        guard.part_with(&from, &to)
     });
     assert!(whole);
 }
@@ -349,32 +356,32 @@ fn rename(lane: &mut Lane, background: &mut Background, from: &[u8], to: &[u8]) 
 #[test]
 fn a_renamed_value_keeps_its_parts_and_its_end_and_leaves_nothing_behind() {
     let (store, mut background) = store(64);
-    let mut lane = store.lane().unwrap();
+    let mut handle = store.handle().unwrap();
     let end = Expire::At(NOW.plus_ms(100_000_000));
-    put(&mut lane, &mut background, b"old", 3000, 60, end);
-    put(&mut lane, &mut background, b"target", 500, 60, Expire::Never);
+    put(&mut handle, &mut background, b"old", 3000, 60, end);
+    put(&mut handle, &mut background, b"target", 500, 60, Expire::Never);
     let (items, total) = (store.stats().items, store.stats().items_total);
-    let whole = read(&lane.turn(NOW), b"old");
-    rename(&mut lane, &mut background, b"old", b"target");
+    let whole = read(&handle.guard(NOW), b"old");
+    rename(&mut handle, &mut background, b"old", b"target");
     settle(&mut background);
     // A head and an anchor were written, and what the target had is gone with its head and its anchor.
     assert_eq!(store.stats().items_total, total + 2);
     assert_eq!(store.stats().items, items - (500 + 63 + 2));
     assert_eq!(store.keys(Namespace::DEFAULT), 1);
-    assert_eq!(read(&lane.turn(NOW), b"old"), None);
-    assert_eq!(read(&lane.turn(NOW), b"target"), whole);
+    assert_eq!(read(&handle.guard(NOW), b"old"), None);
+    assert_eq!(read(&handle.guard(NOW), b"target"), whole);
     // A new value under the old name has nothing to do with it.
-    put(&mut lane, &mut background, b"old", 10, 60, Expire::Never);
-    rename(&mut lane, &mut background, b"target", b"other");
-    let turn = lane.turn(NOW);
-    assert_eq!(read(&turn, b"other"), whole);
-    assert_eq!(turn.get(&key(&turn, b"other")).unwrap().expire, end);
-    assert_eq!(read(&turn, b"old").map(|bytes| bytes.len()), Some(600));
-    drop(turn);
+    put(&mut handle, &mut background, b"old", 10, 60, Expire::Never);
+    rename(&mut handle, &mut background, b"target", b"other");
+    let guard = handle.guard(NOW);
+    assert_eq!(read(&guard, b"other"), whole);
+    assert_eq!(guard.get(&key(&guard, b"other")).unwrap().expire, end);
+    assert_eq!(read(&guard, b"old").map(|bytes| bytes.len()), Some(600));
+    drop(guard);
     for name in [&b"other"[..], b"old"] {
-        until_done(&mut lane, &mut background, |turn| {
-            let key = key(turn, name);
-            turn.delete(&key, &Delete::default())
+        until_done(&mut handle, &mut background, |guard| {
+            let key = key(guard, name);
+            guard.delete(&key, &Delete::default())
         });
     }
     settle(&mut background);
@@ -385,21 +392,21 @@ fn a_renamed_value_keeps_its_parts_and_its_end_and_leaves_nothing_behind() {
 #[test]
 fn a_renamed_value_is_evicted_whole() {
     let (store, mut background) = store(16);
-    let mut lane = store.lane().unwrap();
+    let mut handle = store.handle().unwrap();
     let name = |step: u64| format!("{}:{step}", (b'a' + (step % 26) as u8) as char);
     for step in 0..2000u64 {
         let name = name(step);
         let first = format!("{name}:first");
-        put(&mut lane, &mut background, first.as_bytes(), 1 + step as usize % 50, 700, Expire::Never);
+        put(&mut handle, &mut background, first.as_bytes(), 1 + step as usize % 50, 700, Expire::Never);
         // Memory may be so short that it is evicted by now.
-        let adopted = until_done(&mut lane, &mut background, |turn| {
-            let (from, to) = (key(turn, first.as_bytes()), key(turn, name.as_bytes()));
-            turn.adopt(&from, &to)
+        let adopted = until_done(&mut handle, &mut background, |guard| {
+            let (from, to) = (key(guard, first.as_bytes()), key(guard, name.as_bytes()));
+            guard.adopt(&from, &to)
         });
         if adopted {
-            until_done(&mut lane, &mut background, |turn| {
-                let (from, to) = (key(turn, first.as_bytes()), key(turn, name.as_bytes()));
-                turn.part_with(&from, &to)
+            until_done(&mut handle, &mut background, |guard| {
+                let (from, to) = (key(guard, first.as_bytes()), key(guard, name.as_bytes()));
+                guard.part_with(&from, &to)
             });
         }
         slice(&mut background, NOW);
@@ -407,9 +414,9 @@ fn a_renamed_value_is_evicted_whole() {
     let (mut whole, mut gone, mut broken) = (0, 0, 0);
     let mut named = 0;
     for step in 0..2000u64 {
-        let turn = lane.turn(NOW);
+        let guard = handle.guard(NOW);
         let name = name(step);
-        match (turn.get(&key(&turn, name.as_bytes())).is_some(), read(&turn, name.as_bytes())) {
+        match (guard.get(&key(&guard, name.as_bytes())).is_some(), read(&guard, name.as_bytes())) {
             (true, Some(bytes)) => {
                 let count = 1 + step as usize % 50;
                 assert!(bytes.len() == count * 700 && bytes.iter().all(|byte| *byte == name.as_bytes()[0]));
@@ -428,25 +435,25 @@ fn a_renamed_value_is_evicted_whole() {
 }
 
 #[test]
-fn a_copy_goes_on_over_many_turns_and_one_that_is_given_up_leaves_nothing() {
+fn a_copy_goes_on_over_many_guards_and_one_that_is_given_up_leaves_nothing() {
     let (store, mut background) = store(64);
-    let mut lane = store.lane().unwrap();
+    let mut handle = store.handle().unwrap();
     for count in [5, 3000] {
-        put(&mut lane, &mut background, b"from", count, 60, Expire::Never);
+        put(&mut handle, &mut background, b"from", count, 60, Expire::Never);
         let items = store.stats().items;
         for stops_at in [None, Some(count / 2), Some(0)] {
             let mut copy = {
-                let turn = lane.turn(NOW);
-                turn.begin_copy(&key(&turn, b"from")).expect("it is there")
+                let guard = handle.guard(NOW);
+                guard.begin_copy(&key(&guard, b"from")).expect("it is there")
             };
             let mut steps = 0;
             let done = loop {
                 if stops_at == Some(steps) {
                     break false;
                 }
-                let step = until_done(&mut lane, &mut background, |turn| {
-                    let (from, to) = (key(turn, b"from"), key(turn, b"to"));
-                    turn.copy_part(&from, &to, &mut copy)
+                let step = until_done(&mut handle, &mut background, |guard| {
+                    let (from, to) = (key(guard, b"from"), key(guard, b"to"));
+                    guard.copy_part(&from, &to, &mut copy)
                 });
                 steps += 1;
                 match step {
@@ -454,40 +461,40 @@ fn a_copy_goes_on_over_many_turns_and_one_that_is_given_up_leaves_nothing() {
                     CopyStep::All => break true,
                     CopyStep::Lost => panic!("it is there"),
                 }
-                assert!(read(&lane.turn(NOW), b"to").is_none(), "half of a copy was seen");
+                assert!(read(&handle.guard(NOW), b"to").is_none(), "half of a copy was seen");
             };
             if done {
-                let whole = until_done(&mut lane, &mut background, |turn| {
-                    let (from, to) = (key(turn, b"from"), key(turn, b"to"));
-                    turn.finish_copy(&from, &to, &copy)
+                let whole = until_done(&mut handle, &mut background, |guard| {
+                    let (from, to) = (key(guard, b"from"), key(guard, b"to"));
+                    guard.finish_copy(&from, &to, &copy)
                 });
-                let turn = lane.turn(NOW);
-                assert!(whole && read(&turn, b"to") == read(&turn, b"from"));
-                drop(turn);
+                let guard = handle.guard(NOW);
+                assert!(whole && read(&guard, b"to") == read(&guard, b"from"));
+                drop(guard);
                 assert_eq!(store.stats().items, 2 * items);
-                let mut turn = lane.turn(NOW);
-                let key = key(&turn, b"to");
-                turn.delete(&key, &Delete::default()).expect("its lock is free");
+                let mut guard = handle.guard(NOW);
+                let key = key(&guard, b"to");
+                guard.delete(&key, &Delete::default()).expect("its lock is free");
             } else {
-                let mut turn = lane.turn(NOW);
-                let key = key(&turn, b"to");
-                turn.abandon_copy(&key, &copy);
+                let mut guard = handle.guard(NOW);
+                let key = key(&guard, b"to");
+                guard.abandon_copy(&key, &copy);
             }
             settle(&mut background);
             assert_eq!(store.stats().items, items, "{count} leaves, stopped at {stops_at:?}");
         }
         // A flush in the middle ends what was copied, and the value.
         let mut copy = {
-            let turn = lane.turn(NOW);
-            turn.begin_copy(&key(&turn, b"from")).expect("it is there")
+            let guard = handle.guard(NOW);
+            guard.begin_copy(&key(&guard, b"from")).expect("it is there")
         };
-        let mut turn = lane.turn(NOW);
-        let (from, to) = (key(&turn, b"from"), key(&turn, b"to"));
-        assert_eq!(turn.copy_part(&from, &to, &mut copy), Ok(CopyStep::More));
-        turn.flush(Namespace::DEFAULT).expect("no slice runs");
-        assert_eq!(turn.copy_part(&from, &to, &mut copy), Ok(CopyStep::Lost));
-        assert_eq!(turn.finish_copy(&from, &to, &copy), Ok(false));
-        turn.abandon_copy(&to, &copy);
+        let mut guard = handle.guard(NOW);
+        let (from, to) = (key(&guard, b"from"), key(&guard, b"to"));
+        assert_eq!(guard.copy_part(&from, &to, &mut copy), Ok(CopyStep::More));
+        guard.flush(Namespace::DEFAULT).expect("no slice runs");
+        assert_eq!(guard.copy_part(&from, &to, &mut copy), Ok(CopyStep::Lost));
+        assert_eq!(guard.finish_copy(&from, &to, &copy), Ok(false));
+        guard.abandon_copy(&to, &copy);
         assert_eq!(store.keys(Namespace::DEFAULT), 0);
     }
 }
@@ -495,39 +502,39 @@ fn a_copy_goes_on_over_many_turns_and_one_that_is_given_up_leaves_nothing() {
 #[test]
 fn keys_are_counted_without_pieces_parts_and_what_was_flushed() {
     let (store, mut background) = store(64);
-    let mut lane = store.lane().unwrap();
+    let mut handle = store.handle().unwrap();
     let spaces = [Namespace::DEFAULT, Namespace(3)];
-    let fill = |lane: &mut Lane, background: &mut Background, space: Namespace, round: u32| {
+    let fill = |handle: &mut ThreadHandle, background: &mut Background, space: Namespace, round: u32| {
         for number in 0..50 {
-            until_done(lane, background, |turn| {
+            until_done(handle, background, |guard| {
                 let name = format!("plain:{round}:{number}");
-                let key = turn.key(space, name.as_bytes());
-                turn.put(&key, &Put::set(b"value"))
+                let key = guard.key(space, name.as_bytes());
+                guard.put(&key, &Put::set(b"value"))
             });
         }
-        until_done(lane, background, |turn| {
-            let key = turn.key(space, b"long");
-            turn.put(&key, &Put::set(&vec![b'x'; 700_000]))
+        until_done(handle, background, |guard| {
+            let key = guard.key(space, b"long");
+            guard.put(&key, &Put::set(&vec![b'x'; 700_000]))
         });
-        until_done(lane, background, |turn| {
-            let key = turn.key(space, b"parts");
-            turn.change_parts(&key, &mut |turn, _, to, parts| {
-                make(turn, 100, 60, b'x', 2, to, parts);
+        until_done(handle, background, |guard| {
+            let key = guard.key(space, b"parts");
+            guard.change_parts(&key, &mut |guard, _, to, parts| {
+                make(guard, 100, 60, b'x', 2, to, parts);
                 Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
             })
         });
     };
     for space in spaces {
-        fill(&mut lane, &mut background, space, 0);
+        fill(&mut handle, &mut background, space, 0);
     }
     assert!(store.stats().items > 250, "pieces and parts are items");
     assert_eq!(spaces.map(|space| store.keys(space)), [52, 52]);
     // At once, however long the background takes to remove what is left, and while new ones come.
-    lane.turn(NOW).flush(spaces[0]).expect("no slice runs");
+    handle.guard(NOW).flush(spaces[0]).expect("no slice runs");
     assert_eq!(spaces.map(|space| store.keys(space)), [0, 52]);
-    fill(&mut lane, &mut background, spaces[0], 1);
+    fill(&mut handle, &mut background, spaces[0], 1);
     assert_eq!(spaces.map(|space| store.keys(space)), [52, 52]);
-    lane.tidy(NOW);
+    handle.tidy(NOW);
     for _ in 0..300 {
         slice(&mut background, NOW);
         assert_eq!(spaces.map(|space| store.keys(space)), [52, 52]);

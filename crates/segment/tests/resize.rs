@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use base::clock::UnixMillis;
-use gannet_segment::{Background, Expire, Lane, Namespace, OpError, Put, ResizeError, Store, StoreConfig};
+use gannet_segment::{Background, Expire, Namespace, OpError, Put, ResizeError, Store, StoreConfig, ThreadHandle};
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 const MIB: u64 = 1 << 20;
@@ -16,7 +16,7 @@ const VALUE: [u8; 300] = [b'v'; 300];
 struct Bench {
     store: Arc<Store>,
     background: Background,
-    lane: Lane,
+    handle: ThreadHandle,
     next: u64,
 }
 
@@ -31,13 +31,13 @@ impl Bench {
             memory_bytes_max: 256 * MIB,
             segment_bytes: None,
             item_bytes_max: MIB,
-            lanes_max: 1,
+            handles_max: 1,
             hash_seed: 3,
             huge_pages: false,
         };
         let (store, background) = Store::new(&config, NOW).expect("store");
-        let lane = store.lane().expect("lane");
-        Self { store, background, lane, next: 0 }
+        let handle = store.handle().expect("lane");
+        Self { store, background, handle, next: 0 }
     }
 
     fn slice(&mut self) {
@@ -50,24 +50,24 @@ impl Bench {
     }
 
     fn get(&mut self, number: u64) -> bool {
-        let turn = self.lane.turn(NOW);
+        let guard = self.handle.guard(NOW);
         let name = key(number);
-        let key = turn.key(Namespace::DEFAULT, name.as_bytes());
-        turn.get(&key).is_some()
+        let key = guard.key(Namespace::DEFAULT, name.as_bytes());
+        guard.get(&key).is_some()
     }
 
     fn put(&mut self, number: u64) {
         let name = key(number);
         loop {
-            let mut turn = self.lane.turn(NOW);
-            let key = turn.key(Namespace::DEFAULT, name.as_bytes());
+            let mut guard = self.handle.guard(NOW);
+            let key = guard.key(Namespace::DEFAULT, name.as_bytes());
             let put = Put { expire: Expire::Never, ..Put::set(&VALUE) };
-            match turn.put(&key, &put) {
+            match guard.put(&key, &put) {
                 Ok(_) => return,
                 Err(OpError::Parked) => {}
                 Err(error) => panic!("{error:?}"),
             }
-            drop(turn);
+            drop(guard);
             self.slice();
         }
     }

@@ -10,8 +10,8 @@ use std::time::Instant;
 use base::clock::UnixMillis;
 use base::prng::{Prng, split_mix};
 use gannet_segment::{
-    Arith, ArithOutcome, Background, Delete, Expire, Key, Lane, Namespace, OpError, Pinned, Put, PutMode, PutOutcome,
-    Store, StoreConfig, Turn, Value,
+    Arith, ArithOutcome, Background, Delete, Expire, Guard, Key, Namespace, OpError, Pinned, Put, PutMode, PutOutcome,
+    Store, StoreConfig, ThreadHandle, Value,
 };
 
 fn seed() -> u64 {
@@ -23,14 +23,14 @@ fn seed() -> u64 {
     seed
 }
 
-/// One lane more than asked for, for the test to look with afterwards.
-fn store(memory_bytes: u64, segment_bytes: u32, lanes_max: usize) -> (Arc<Store>, Background) {
+/// One handle more than asked for, for the test to look with afterwards.
+fn store(memory_bytes: u64, segment_bytes: u32, handles_max: usize) -> (Arc<Store>, Background) {
     let config = StoreConfig {
         memory_bytes,
         memory_bytes_max: 4 * memory_bytes,
         segment_bytes: Some(segment_bytes),
         item_bytes_max: 60_000,
-        lanes_max: lanes_max + 1,
+        handles_max: handles_max + 1,
         hash_seed: 7,
         huge_pages: false,
     };
@@ -51,15 +51,20 @@ fn drive(mut background: Background, stop: &AtomicBool) -> u64 {
     slices
 }
 
-/// Runs `work` on `count` threads, each with its number and a lane, while the background is driven. The background runs
-/// to the end also when one of them panics, so that the others end.
-fn beside_the_background(store: &Arc<Store>, background: Background, count: u64, work: impl Fn(u64, Lane) + Sync) {
+/// Runs `work` on `count` threads, each with its number and a handle, while the background is driven. The background
+/// runs to the end also when one of them panics, so that the others end.
+fn beside_the_background(
+    store: &Arc<Store>,
+    background: Background,
+    count: u64,
+    work: impl Fn(u64, ThreadHandle) + Sync,
+) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let background = scope.spawn(|| drive(background, &stop));
         let start = |number| {
-            let (lane, work) = (store.lane().expect("lane"), &work);
-            scope.spawn(move || work(number, lane))
+            let (handle, work) = (store.handle().expect("lane"), &work);
+            scope.spawn(move || work(number, handle))
         };
         let threads: Vec<_> = (0..count).map(start).collect();
         let results: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
@@ -92,8 +97,8 @@ fn verify(key: &[u8], value: &[u8]) {
     assert_eq!(checksum(body).to_le_bytes(), sum, "torn bytes under {:?}", String::from_utf8_lossy(key));
 }
 
-fn read(store: &Store, turn: &mut Turn<'_>, key: &Key<'_>) -> bool {
-    let large = match turn.get(key).map(|item| item.value) {
+fn read(store: &Store, guard: &mut Guard<'_>, key: &Key<'_>) -> bool {
+    let large = match guard.get(key).map(|item| item.value) {
         None => return false,
         Some(Value::Bytes(bytes)) => {
             verify(key.bytes(), bytes);
@@ -102,7 +107,7 @@ fn read(store: &Store, turn: &mut Turn<'_>, key: &Key<'_>) -> bool {
         Some(Value::Integer(_) | Value::Typed { .. }) => panic!("nobody counts here"),
         Some(Value::Large(large)) => large,
     };
-    match turn.pin_large(key, large) {
+    match guard.pin_large(key, large) {
         Ok(Some(pin)) => {
             let bytes: Vec<u8> = (0..pin.pieces()).flat_map(|i| store.pinned_bytes(&pin, i).to_vec()).collect();
             store.unpin(pin);
@@ -121,14 +126,14 @@ struct Reached {
     pinned: AtomicU64,
 }
 
-fn worker(store: &Store, mut lane: Lane, seed: u64, ops: u64, reached: &Reached) {
+fn worker(store: &Store, mut handle: ThreadHandle, seed: u64, ops: u64, reached: &Reached) {
     let mut prng = Prng::new(seed);
     let mut value = Vec::new();
     let mut done = 0;
-    // A value that is sent beyond its turn, and what it was.
+    // A value that is sent beyond its guard, and what it was.
     let mut sending: Option<(Pinned, Vec<u8>)> = None;
     while done < ops {
-        let mut turn = lane.turn(UnixMillis::now());
+        let mut guard = handle.guard(UnixMillis::now());
         if let Some((pin, was)) = sending.take_if(|_| prng.chance(1, 20)) {
             assert_eq!(store.pinned_bytes(&pin, 0), was, "a pinned value has changed");
             store.unpin(pin);
@@ -137,13 +142,13 @@ fn worker(store: &Store, mut lane: Lane, seed: u64, ops: u64, reached: &Reached)
         for _ in 0..32 {
             done += 1;
             let name = format!("k{}", prng.below(20_000).min(prng.below(20_000)));
-            let key = turn.key(Namespace::DEFAULT, name.as_bytes());
+            let key = guard.key(Namespace::DEFAULT, name.as_bytes());
             match prng.below(100) {
                 0..=59 => {
-                    reached.hits.fetch_add(u64::from(read(store, &mut turn, &key)), Relaxed);
+                    reached.hits.fetch_add(u64::from(read(store, &mut guard, &key)), Relaxed);
                     if sending.is_none()
                         && let Some(Value::Bytes(value)) =
-                            turn.read(&key, turn.look_ahead(key.key_hash())).map(|hit| hit.value)
+                            guard.read(&key, guard.look_ahead(key.key_hash())).map(|hit| hit.value)
                     {
                         sending = Some((store.pin(value), value.to_vec()));
                     }
@@ -152,11 +157,11 @@ fn worker(store: &Store, mut lane: Lane, seed: u64, ops: u64, reached: &Reached)
                     let len = if prng.chance(1, 200) { prng.below(40_000) } else { prng.below(300) };
                     make_value(name.as_bytes(), prng.next_u64(), len as usize, &mut value);
                     let expire = match prng.below(4) {
-                        0 => Expire::At(turn.now().plus_ms(prng.below(400))),
-                        1 => Expire::At(turn.now().plus_ms(prng.below(100_000))),
+                        0 => Expire::At(guard.now().plus_ms(prng.below(400))),
+                        1 => Expire::At(guard.now().plus_ms(prng.below(100_000))),
                         _ => Expire::Never,
                     };
-                    match turn.put(&key, &Put { expire, ..Put::set(&value) }) {
+                    match guard.put(&key, &Put { expire, ..Put::set(&value) }) {
                         Ok(_) => reached.stored.fetch_add(1, Relaxed),
                         Err(OpError::Parked) => {
                             reached.parked.fetch_add(1, Relaxed);
@@ -166,20 +171,20 @@ fn worker(store: &Store, mut lane: Lane, seed: u64, ops: u64, reached: &Reached)
                     };
                 }
                 94..=95 => {
-                    let _ = turn.touch(&key, Expire::At(turn.now().plus_ms(prng.below(60_000))));
+                    let _ = guard.touch(&key, Expire::At(guard.now().plus_ms(prng.below(60_000))));
                 }
                 96 => {
-                    let _ = turn.gets(&key).map(|item| item.map(|i| i.token));
+                    let _ = guard.gets(&key).map(|item| item.map(|i| i.token));
                 }
                 _ => {
-                    let _ = turn.delete(&key, &Delete::default());
+                    let _ = guard.delete(&key, &Delete::default());
                 }
             }
         }
         if prng.chance(1, 3000) {
-            let _ = turn.flush(Namespace::DEFAULT);
+            let _ = guard.flush(Namespace::DEFAULT);
         }
-        drop(turn);
+        drop(guard);
         if prng.chance(1, 8) {
             std::thread::yield_now();
         }
@@ -195,7 +200,7 @@ fn every_read_is_whole_and_its_own_while_everything_moves() {
     let (store, background) = store(3 << 20, 16 << 10, 3);
     let reached = Reached::default();
     let ops = if cfg!(debug_assertions) { 150_000 } else { 1_500_000 };
-    beside_the_background(&store, background, 3, |i, lane| worker(&store, lane, seed + i, ops, &reached));
+    beside_the_background(&store, background, 3, |i, handle| worker(&store, handle, seed + i, ops, &reached));
     let stats = store.stats();
     let (hits, stored) = (reached.hits.load(Relaxed), reached.stored.load(Relaxed));
     assert!(hits > ops / 4 && stored > ops / 4, "{hits} hits, {stored} stored of {ops}");
@@ -213,9 +218,9 @@ fn every_read_is_whole_and_its_own_while_the_memory_moves() {
     let reached = Reached::default();
     let ops = if cfg!(debug_assertions) { 200_000 } else { 2_000_000 };
     let busy = AtomicU64::new(2);
-    beside_the_background(&store, background, 3, |i, lane| {
+    beside_the_background(&store, background, 3, |i, handle| {
         if i > 0 {
-            worker(&store, lane, seed + i, ops, &reached);
+            worker(&store, handle, seed + i, ops, &reached);
             busy.fetch_sub(1, Relaxed);
             return;
         }
@@ -232,21 +237,21 @@ fn every_read_is_whole_and_its_own_while_the_memory_moves() {
     assert!(stats.index_growths > 0 && stats.index_shrinks > 0 && stats.evicted > 1000, "{stats:?}");
 }
 
-/// Adds to counters from every lane while relocation moves them: no addition is lost or doubled.
+/// Adds to counters from every handle while relocation moves them: no addition is lost or doubled.
 #[test]
 fn no_increment_is_lost_while_counters_move() {
     let seed = seed();
     let (store, background) = store(1 << 20, 4 << 10, 3);
     let (start, rounds) = (Barrier::new(3), 40_000u64);
     let added: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
-    beside_the_background(&store, background, 3, |i, mut lane| {
+    beside_the_background(&store, background, 3, |i, mut handle| {
         let mut prng = Prng::new(seed ^ i);
         start.wait();
         for round in 0..rounds {
-            let mut turn = lane.turn(UnixMillis::now());
+            let mut guard = handle.guard(UnixMillis::now());
             let which = prng.below(8);
             let name = format!("counter{which}");
-            let key = turn.key(Namespace::DEFAULT, name.as_bytes());
+            let key = guard.key(Namespace::DEFAULT, name.as_bytes());
             let arith = Arith {
                 delta: 1 + prng.below(3),
                 decrement: false,
@@ -256,7 +261,7 @@ fn no_increment_is_lost_while_counters_move() {
                 token: None,
                 want_token: prng.chance(1, 10),
             };
-            match turn.arith(&key, &arith) {
+            match guard.arith(&key, &arith) {
                 // The first to come makes it 0; a counter is never evicted, since all read it.
                 Ok(ArithOutcome::Number { value: 0, .. }) | Err(OpError::Parked) => {}
                 Ok(ArithOutcome::Number { .. }) => {
@@ -267,21 +272,21 @@ fn no_increment_is_lost_while_counters_move() {
             if prng.chance(1, 3) {
                 // Churn that makes segments half dead, so that counters are relocated.
                 let name = format!("churn{}", prng.below(2000));
-                let key = turn.key(Namespace::DEFAULT, name.as_bytes());
-                let _ = turn.put(&key, &Put::set(&[7; 400]));
+                let key = guard.key(Namespace::DEFAULT, name.as_bytes());
+                let _ = guard.put(&key, &Put::set(&[7; 400]));
             }
-            drop(turn);
+            drop(guard);
             if round % 64 == 0 {
                 std::thread::yield_now();
             }
         }
     });
-    let mut lane = store.lane().expect("a lane");
-    let turn = lane.turn(UnixMillis::now());
+    let mut handle = store.handle().expect("a lane");
+    let guard = handle.guard(UnixMillis::now());
     for (which, added) in added.iter().enumerate() {
         let name = format!("counter{which}");
-        let key = turn.key(Namespace::DEFAULT, name.as_bytes());
-        match turn.get(&key).map(|item| item.value) {
+        let key = guard.key(Namespace::DEFAULT, name.as_bytes());
+        match guard.get(&key).map(|item| item.value) {
             Some(Value::Integer(value)) => assert_eq!(value, added.load(Relaxed), "{name}"),
             other => panic!("{name}: {other:?}"),
         }
@@ -289,28 +294,28 @@ fn no_increment_is_lost_while_counters_move() {
     assert!(store.stats().relocated > 50, "{:?}", store.stats());
 }
 
-/// The classic lost update: every lane reads with a token and stores with it; each success adds one.
+/// The classic lost update: every handle reads with a token and stores with it; each success adds one.
 #[test]
 fn compare_and_store_counts_exactly_while_items_move() {
     let seed = seed();
     let (store, background) = store(1 << 20, 4 << 10, 3);
     let successes = AtomicU64::new(0);
     {
-        let mut lane = store.lane().expect("lane");
-        let mut turn = lane.turn(UnixMillis::now());
-        let key = turn.key(Namespace::DEFAULT, b"total");
-        turn.put(&key, &Put { mode: PutMode::Set, ..Put::set(b"0") }).expect("put");
+        let mut handle = store.handle().expect("lane");
+        let mut guard = handle.guard(UnixMillis::now());
+        let key = guard.key(Namespace::DEFAULT, b"total");
+        guard.put(&key, &Put { mode: PutMode::Set, ..Put::set(b"0") }).expect("put");
     }
-    beside_the_background(&store, background, 2, |i, mut lane| {
+    beside_the_background(&store, background, 2, |i, mut handle| {
         let mut prng = Prng::new(seed ^ i);
         for round in 0..600_000 {
             // On a busy machine the background has less done in as many rounds.
             if round >= 30_000 && round % 1000 == 0 && store.stats().evicted > 1000 {
                 break;
             }
-            let mut turn = lane.turn(UnixMillis::now());
-            let key = turn.key(Namespace::DEFAULT, b"total");
-            let read = turn.gets(&key).map(|item| {
+            let mut guard = handle.guard(UnixMillis::now());
+            let key = guard.key(Namespace::DEFAULT, b"total");
+            let read = guard.gets(&key).map(|item| {
                 let item = item.expect("it is read all the time, so never evicted");
                 let Value::Bytes(text) = item.value else { panic!("text") };
                 let number: u64 = std::str::from_utf8(text).expect("utf-8").parse().expect("number");
@@ -318,13 +323,13 @@ fn compare_and_store_counts_exactly_while_items_move() {
             });
             let Ok((number, token)) = read else { continue };
             if prng.chance(1, 4) {
-                drop(turn);
+                drop(guard);
                 std::thread::yield_now();
-                turn = lane.turn(UnixMillis::now());
+                guard = handle.guard(UnixMillis::now());
             }
             let next = (number + 1).to_string();
             let put = Put { compare: Some(token), ..Put::set(next.as_bytes()) };
-            match turn.put(&key, &put) {
+            match guard.put(&key, &put) {
                 Ok(PutOutcome::Stored { .. }) => {
                     successes.fetch_add(1, Relaxed);
                 }
@@ -332,14 +337,14 @@ fn compare_and_store_counts_exactly_while_items_move() {
                 other => panic!("{other:?}"),
             }
             let name = format!("churn{}", prng.below(2000));
-            let churn = turn.key(Namespace::DEFAULT, name.as_bytes());
-            let _ = turn.put(&churn, &Put::set(&[7; 400]));
+            let churn = guard.key(Namespace::DEFAULT, name.as_bytes());
+            let _ = guard.put(&churn, &Put::set(&[7; 400]));
         }
     });
-    let mut lane = store.lane().expect("a lane");
-    let turn = lane.turn(UnixMillis::now());
-    let key = turn.key(Namespace::DEFAULT, b"total");
-    let Some(Value::Bytes(text)) = turn.get(&key).map(|item| item.value) else { panic!("it is there") };
+    let mut handle = store.handle().expect("a lane");
+    let guard = handle.guard(UnixMillis::now());
+    let key = guard.key(Namespace::DEFAULT, b"total");
+    let Some(Value::Bytes(text)) = guard.get(&key).map(|item| item.value) else { panic!("it is there") };
     assert_eq!(text, successes.load(Relaxed).to_string().as_bytes());
     let stats = store.stats();
     assert!(successes.load(Relaxed) > 1000 && stats.relocated > 50 && stats.evicted > 1000, "{stats:?}");

@@ -46,7 +46,7 @@ fn say(line: &str) {
 /// Runs a command; returns false if the gate has ended.
 fn run(lab: &mut Lab, entry: &Entry) -> bool {
     let client = lab.world.connect(lab::protocol(entry));
-    lab.world.turns(3);
+    lab.world.iterations(3);
     say(&format!("{}\t{}\t{:?}", entry.name, entry.units, entry.unit));
     if !wait() {
         return false;
@@ -55,7 +55,7 @@ fn run(lab: &mut Lab, entry: &Entry) -> bool {
     lab.drive(&client, &entry.request, &after, end);
     say("done");
     client.close_send();
-    lab.world.turns(5);
+    lab.world.iterations(5);
     wait()
 }
 

@@ -9,8 +9,8 @@
 //!   before a start lengthens or shortens it.
 //! - An instant that a client names, or is told, is one of the wall clock: [`Moment`] translates. An item whose end was
 //!   named as an instant ends by the wall clock as it was then.
-//! - A worker reads the counter once a turn and once an operation, and follows the store's clock by it ([`Follower`]).
-//!   In a simulation both follow one number that the test moves.
+//! - A worker reads the counter once an iteration and once an operation, and follows the store's clock by it
+//!   ([`Follower`]). In a simulation both follow one number that the test moves.
 
 use base::clock::UnixMillis;
 use std::sync::Arc;

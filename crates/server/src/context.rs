@@ -1,7 +1,7 @@
 //! What a protocol's `serve` is given, and what it answers: the seam between workers and commands.
 //!
 //! ```text
-//!   worker: receive -> serve(turn, unconsumed bytes, output, the protocol's own session state, context) -> Progress
+//!   worker: receive -> serve(guard, unconsumed bytes, output, the protocol's session state, context) -> Progress
 //! ```
 //!
 //! A `serve` executes requests in order until one of the [`State`]s is reached. It consumes whole requests (and whole
@@ -26,7 +26,7 @@ use crate::routes::Routes;
 use crate::shared::{Pause, Shared};
 use crate::watch::Watch;
 use base::clock::UnixMillis;
-use segment::{Key, Namespace, OpError, Pinned, Turn};
+use segment::{Guard, Key, Namespace, OpError, Pinned};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ pub enum State {
         /// Room that the next reply needs, in bytes; at most the longest value that is not large and its head.
         want: usize,
     },
-    /// The store asks for another turn; the request was not consumed and nothing was changed.
+    /// The store asks for another iteration; the request was not consumed and nothing was changed.
     Parked,
     /// Send what is there, then close.
     Close,
@@ -93,7 +93,7 @@ pub enum State {
 
 /// What a worker has for all its sessions; single-threaded.
 pub struct WorkerContext {
-    /// The store's clock of this turn.
+    /// The store's clock of this iteration.
     pub now: UnixMillis,
     /// By how many ms the wall clock is ahead of it.
     pub(crate) ahead_ms: i64,
@@ -146,7 +146,8 @@ pub struct WorkerContext {
     pub(crate) work_bytes: usize,
     /// Changes of keys that are not published yet, in order.
     pub(crate) unpublished: VecDeque<Unpublished>,
-    /// Something was parked that waits for other workers' turns alone, which are short: the next turn begins at once.
+    /// Something was parked that waits for other workers' iterations alone, which are short: the next iteration begins
+    /// at once.
     pub(crate) hurries: bool,
     /// Which keys are looked at for what is hot.
     pub(crate) sampler: Sampler,
@@ -197,7 +198,7 @@ impl WorkerContext {
         self.batch_ops += 1;
     }
 
-    /// This turn's instant, for what clients name and are told by the wall clock.
+    /// This iteration's instant, for what clients name and are told by the wall clock.
     #[inline]
     pub(crate) fn moment(&self) -> Moment {
         Moment { now: self.now, ahead_ms: self.ahead_ms }
@@ -206,10 +207,10 @@ impl WorkerContext {
     /// Looks at a key that was sampled.
     #[cold]
     #[inline(never)]
-    pub(crate) fn sample(&mut self, turn: &Turn<'_>, key: &Key<'_>, is_read: bool) {
+    pub(crate) fn sample(&mut self, guard: &Guard<'_>, key: &Key<'_>, is_read: bool) {
         // What may be on flash is no miss yet, and its length is not known.
-        let on_flash = || turn.hash_may_be_on_flash(key.hash()).then_some(0);
-        let bytes = turn.peek(key).map(|item| item.value.client_bytes()).or_else(on_flash);
+        let on_flash = || guard.hash_may_be_on_flash(key.hash()).then_some(0);
+        let bytes = guard.peek(key).map(|item| item.value.client_bytes()).or_else(on_flash);
         let heat = &self.shared.workers[self.worker].heat;
         let named = (key.namespace(), key.bytes());
         self.shared.minutes.note(heat, named, Look { bytes, is_read }, &mut self.sampler.big_above);
@@ -224,7 +225,7 @@ impl WorkerContext {
         }
     }
 
-    /// Counts work on `entries` (mailboxes filled, names looked at, subscriptions) in what ends a turn.
+    /// Counts work on `entries` (mailboxes filled, names looked at, subscriptions) in what ends an iteration.
     #[inline]
     pub(crate) fn note_work(&mut self, entries: usize) {
         self.work_bytes += entries * ENTRY_WORK_BYTES;
@@ -351,7 +352,7 @@ impl WorkerContext {
         self.shared.pins.grant(bytes)
     }
 
-    /// Pins a value that was read whole in this store turn, if pins are to be had; else it is to be copied.
+    /// Pins a value that was read whole in this guard, if pins are to be had; else it is to be copied.
     /// `OutBuffer::push_pinned` takes it over, or [`WorkerContext::unpin`].
     #[cold]
     pub(crate) fn pin(&self, value: &[u8]) -> Option<Pinned> {

@@ -37,14 +37,14 @@ pub struct WorkerCounters {
     /// Bytes sent.
     pub bytes_written: Counter,
     /// Turns: waits for events and what followed.
-    pub turns: Counter,
+    pub iterations: Counter,
     /// Turns that began while the worker polled, without a sleep before them.
     pub turns_polled: Counter,
-    /// Batches: store turns.
+    /// Batches: guard.
     pub batches: Counter,
     /// Operations executed.
     pub ops: Counter,
-    /// Operations that were parked for another turn, once for each time.
+    /// Operations that were parked for another iteration, once for each time.
     pub parked: Counter,
     /// Sends that the peer's socket did not take whole.
     pub sends_short: Counter,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   acceptor ── new connection ──> worker 0..N   one thread each; owns its connections end to end
-//!                                    │  turn: wait -> receive -> store turn: serve -> send
+//!                                    │  iteration: wait -> receive -> guard: serve -> send
 //!                                    v
 //!   background thread  <─ unpark ─ store         evicts, expires, grows the index, in slices
 //!   survey thread      ── walks ──> segment headers, huge pages: about once a second, for all to read

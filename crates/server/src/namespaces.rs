@@ -225,7 +225,7 @@ impl Namespaces {
         self.route_changes.load(Acquire)
     }
 
-    /// Takes name and terms away from a namespace. Its items are ended by [`segment::Turn::flush`].
+    /// Takes name and terms away from a namespace. Its items are ended by [`segment::Guard::flush`].
     pub fn unset(&self, store: &Store, namespace: Namespace, evict: bool) {
         let plain = NamespaceConfig::plain(namespace.0, evict);
         self.set(store, &plain).expect("who gives everything back is refused nothing");
@@ -349,7 +349,7 @@ mod tests {
             memory_bytes_max: 0,
             segment_bytes: None,
             item_bytes_max: 1 << 20,
-            lanes_max: 1,
+            handles_max: 1,
             hash_seed: 1,
             huge_pages: false,
         };

@@ -8,7 +8,7 @@ use crate::worker::{EVENTS_MAX, Worker, WorkerParts};
 use io::listen::Stream;
 use io::waker::Waker;
 use io::{epoll, uring};
-use segment::Lane;
+use segment::ThreadHandle;
 use std::io::Result;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -63,7 +63,7 @@ impl Opened {
         self,
         number: usize,
         shared: Arc<Shared>,
-        lane: Lane,
+        handle: ThreadHandle,
         intake: Receiver<Arrival<Stream>>,
         clock: Clock,
         sessions_max: usize,
@@ -71,11 +71,11 @@ impl Opened {
         match self {
             Self::Epoll(opened) => {
                 let io = opened.reactor(EVENTS_MAX);
-                Worker::new(WorkerParts { io, lane, shared, number, intake, clock, sessions_max }).run()
+                Worker::new(WorkerParts { io, handle, shared, number, intake, clock, sessions_max }).run()
             }
             Self::Uring(opened) => {
                 let io = opened.reactor();
-                Worker::new(WorkerParts { io, lane, shared, number, intake, clock, sessions_max }).run()
+                Worker::new(WorkerParts { io, handle, shared, number, intake, clock, sessions_max }).run()
             }
         }
     }

@@ -150,11 +150,11 @@ impl Running {
     fn spawn_flash(&mut self) -> Result<(), StartError> {
         let Some(flash) = &self.shared.flash else { return Ok(()) };
         let shared = Arc::downgrade(&self.shared);
-        flash.wake_by(Box::new(move |lane| {
+        flash.wake_by(Box::new(move |handle| {
             let Some(shared) = shared.upgrade() else { return };
-            match lane {
-                // The workers' lanes are opened first, in their order.
-                Some(lane) => shared.workers.get(lane).into_iter().for_each(|worker| worker.waker.wake()),
+            match handle {
+                // The workers' handles are opened first, in their order.
+                Some(handle) => shared.workers.get(handle).into_iter().for_each(|worker| worker.waker.wake()),
                 None => shared.wake_background(),
             }
         }));
@@ -181,8 +181,8 @@ impl Running {
     fn spawn_indexes(&mut self) -> Result<(), StartError> {
         if self.shared.indexes.any() {
             let shared = Arc::clone(&self.shared);
-            let mut lane = shared.store.lane().expect("lanes_max counts it");
-            let body = move || enter_kept(&shared, &mut lane, &shared.clock());
+            let mut handle = shared.store.handle().expect("lanes_max counts it");
+            let body = move || enter_kept(&shared, &mut handle, &shared.clock());
             self.indexes = Some(std::thread::Builder::new().name("indexes".to_owned()).spawn(body)?);
         }
         Ok(())
@@ -204,9 +204,9 @@ impl Running {
         for (number, opened) in reactors.into_iter().enumerate() {
             let (sender, intake) = sync_channel(INTAKE_MAX);
             intakes.push(sender);
-            let lane = shared.store.lane().expect("lanes_max counts the workers");
-            // Whose read of flash has ended is woken by its lane's number.
-            assert_eq!(lane.number(), number, "workers have the first lanes, in their order");
+            let handle = shared.store.handle().expect("lanes_max counts the workers");
+            // Whose read of flash has ended is woken by its handle's number.
+            assert_eq!(handle.number(), number, "workers have the first lanes, in their order");
             let shared = Arc::clone(shared);
             let cpu = shared.config.pin.get(number % shared.config.pin.len().max(1)).copied();
             let clock = clock.clone();
@@ -216,7 +216,7 @@ impl Running {
                 {
                     tracing::warn!(worker = number, cpu, %error, "the worker runs unpinned");
                 }
-                opened.run(number, shared, lane, intake, clock, sessions_max)
+                opened.run(number, shared, handle, intake, clock, sessions_max)
             };
             self.workers.push(std::thread::Builder::new().name(format!("worker-{number}")).spawn(body)?);
         }
@@ -301,7 +301,7 @@ impl Running {
     /// were published for them, and compares the keys that they watch.
     fn settle(&self, connections: &mut Vec<Moved<Stream>>) {
         let now = self.shared.now();
-        let mut lane = self.shared.store.lane().ok();
+        let mut handle = self.shared.store.handle().ok();
         // A subscriber that is behind by more than the bound is closed, as always.
         connections.retain(|moved| !moved.subscriber.as_ref().is_some_and(Subscriber::is_broken));
         for moved in connections.iter_mut() {
@@ -315,10 +315,10 @@ impl Running {
                 }
             }
             for watch in carried.transaction.iter_mut().flat_map(|transaction| &mut transaction.watched) {
-                let is_same = lane.as_mut().is_some_and(|lane| {
-                    let mut turn = lane.turn(now);
-                    let key = turn.key(watch.namespace, &watch.key);
-                    turn.version(&key).ok() == watch.version
+                let is_same = handle.as_mut().is_some_and(|handle| {
+                    let mut guard = handle.guard(now);
+                    let key = guard.key(watch.namespace, &watch.key);
+                    guard.version(&key).ok() == watch.version
                 });
                 watch.version = watch.version.filter(|_| is_same);
             }

@@ -13,9 +13,9 @@ use segment::Awaited;
 pub(crate) enum Place {
     /// Nowhere: an event will bring it back.
     Idle,
-    /// To be served in this turn or the next.
+    /// To be served in this iteration or the next.
     Ready,
-    /// To be served in the next turn: the store could not do its request in this one.
+    /// To be served in the next iteration: the store could not do its request in this one.
     Parked,
     /// Until what it waits for has come from flash, or can be asked for there.
     Coming,
@@ -50,7 +50,7 @@ pub(crate) enum Pause {
     None,
     /// Its output must go out first.
     Output,
-    /// The store needs another turn.
+    /// The store needs another iteration.
     Store,
     /// Something is to come from flash.
     Flash(Awaited),

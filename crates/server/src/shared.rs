@@ -339,7 +339,7 @@ pub struct WorkerShared {
     pub(crate) arriving: AtomicU64,
 }
 
-/// Settings that a reload may change; a worker reads them once a turn.
+/// Settings that a reload may change; a worker reads them once an iteration.
 #[derive(Debug)]
 pub struct Live {
     /// Connections at once.
@@ -500,8 +500,8 @@ impl PinBudget {
     }
 }
 
-/// `flush_all` with a delay: one instant for each namespace, the latest asked for, which the first worker turn past it
-/// executes.
+/// `flush_all` with a delay: one instant for each namespace, the latest asked for, which the first worker iteration
+/// past it executes.
 #[derive(Debug, Default)]
 pub struct DelayedFlush {
     /// Where it is kept beyond the process.

@@ -98,7 +98,7 @@ pub struct ServerConfig {
     pub ipv6_only: bool,
     /// Connections that wait in the kernel to be accepted, for each address.
     pub backlog: i32,
-    /// Requests of one session that are served before it is the others' turn, at most
+    /// Requests of one session that are served before the others are served, at most
     /// [`crate::context::OPS_A_BATCH`].
     pub requests_a_visit: usize,
     /// Where users and their secrets are read from; without it everyone may use the server.
@@ -396,7 +396,7 @@ pub(crate) fn store_config(config: &ServerConfig) -> StoreConfig {
         memory_bytes_max: config.memory_bytes_max,
         segment_bytes: config.segment_bytes,
         item_bytes_max: config.item_bytes_max,
-        lanes_max: config.workers + LANES_SPARE,
+        handles_max: config.workers + LANES_SPARE,
         hash_seed: config.hash_seed.unwrap_or_else(|| RandomState::new().hash_one(0)),
         huge_pages: config.huge_pages,
     }

@@ -110,11 +110,11 @@ mod tests {
         let config = ServerConfig { huge_pages: false, ..ServerConfig::default() };
         let now = UnixMillis(1_700_000_000_000);
         let (shared, _background) = assemble(config, now).expect("a store");
-        let mut lane = shared.store.lane().expect("a lane");
-        let mut turn = lane.turn(now);
-        let key = turn.key(Namespace::DEFAULT, b"k");
-        turn.put(&key, &Put::set(b"v")).expect("room");
-        drop(turn);
+        let mut handle = shared.store.handle().expect("a lane");
+        let mut guard = handle.guard(now);
+        let key = guard.key(Namespace::DEFAULT, b"k");
+        guard.put(&key, &Put::set(b"v")).expect("room");
+        drop(guard);
         let (told, walked) = (shared.store_stats(), shared.store.stats());
         assert_eq!((told.items, told.item_bytes), (1, walked.item_bytes));
         assert_eq!((told.segments[1], walked.segments[1]), (0, 1), "open segments");

@@ -89,8 +89,8 @@ pub(crate) fn open(
     let is_lost = ground.is_lost();
     let (room, seed) = (ground.take_room(), RandomState::new().hash_one(now.0));
     let writes_a_day_bytes = config.flash_writes_a_day_bytes;
-    let lanes = store.lanes_max;
-    let flash = Flash::new(FlashConfig { devices, sizes, lanes, room, seed, writes_a_day_bytes, on_lost, is_view });
+    let handles = store.handles_max;
+    let flash = Flash::new(FlashConfig { devices, sizes, handles, room, seed, writes_a_day_bytes, on_lost, is_view });
     if let Some(device) = flash.strangers().into_iter().next().filter(|_| is_view && !is_lost) {
         return Err(StartError::Flash { path: device.into(), error: OpenError::Other });
     }

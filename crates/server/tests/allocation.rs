@@ -110,7 +110,7 @@ fn serve_and_count<B: Backend<Stream = Stream>>(protocol: Protocol, reactor: imp
     let (intake, receiver) = sync_channel(4);
     let mut worker = Worker::new(WorkerParts {
         io: reactor(&waker),
-        lane: shared.store.lane().unwrap(),
+        handle: shared.store.handle().unwrap(),
         shared: shared.clone(),
         number: 0,
         intake: receiver,
@@ -152,13 +152,13 @@ fn serve_and_count<B: Backend<Stream = Stream>>(protocol: Protocol, reactor: imp
                 accepted += 1;
             }
             waker.wake();
-            worker.turn();
+            worker.iterate();
         }
         assert_eq!(accepted, 2);
         assert!(protocol == Protocol::Resp || shared.watch.written.load(Relaxed) > 100, "nothing was watched");
         allocation::count_this_thread();
         while !done.load(Acquire) {
-            worker.turn();
+            worker.iterate();
         }
         let counted = allocation::take_count();
         taken.store(true, Release);

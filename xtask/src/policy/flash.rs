@@ -88,7 +88,7 @@ fn replay(accesses: &[Access], memory_bytes: u64, writes_a_day_bytes: u64) -> Re
     let flash = Flash::new(FlashConfig {
         devices: vec![Box::new(SimDisk::new(disk_bytes, 4096, 1).0)],
         sizes,
-        lanes: 1,
+        handles: 1,
         room: ground.take_room(),
         seed: 1,
         writes_a_day_bytes,
@@ -125,20 +125,20 @@ fn replay(accesses: &[Access], memory_bytes: u64, writes_a_day_bytes: u64) -> Re
 fn hit(rig: &mut Rig, access: &Access, now: base::clock::UnixMillis, flash: &Flash, scratch: &mut Scratch) -> bool {
     let text = gannet::key_text(access);
     loop {
-        let mut turn = rig.lane.turn(now);
-        let key = turn.key(Namespace::DEFAULT, &text);
-        if turn.read(&key, Ahead::default()).is_some() {
+        let mut guard = rig.handle.guard(now);
+        let key = guard.key(Namespace::DEFAULT, &text);
+        if guard.read(&key, Ahead::default()).is_some() {
             return true;
         }
-        match turn.from_flash(&key) {
+        match guard.from_flash(&key) {
             FromFlash::Nowhere => return false,
             FromFlash::Here(hit) => {
-                turn.flash_served(&key, hit);
+                guard.flash_served(&key, hit);
                 return true;
             }
             FromFlash::Coming => {}
         }
-        drop(turn);
+        drop(guard);
         while flash.work(scratch) {}
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::clock::UnixMillis;
-use segment::{Background, Expire, Lane, Namespace, OpError, Put, Store, StoreConfig, StoreStats};
+use segment::{Background, Expire, Namespace, OpError, Put, Store, StoreConfig, StoreStats, ThreadHandle};
 
 use super::streams::{Access, VALUE_BYTES_MAX};
 
@@ -93,7 +93,7 @@ pub fn misses(accesses: &[Access], memory_bytes: u64, small_percent: Option<u8>)
     let (mut misses, mut account) = (0, Account::default());
     for (number, access) in accesses.iter().enumerate() {
         let now = START.plus_ms(access.at_ms);
-        if !hit(&mut rig.lane, access, now) {
+        if !hit(&mut rig.handle, access, now) {
             misses += 1;
             rig.store(access, now, &mut || {})?;
         }
@@ -112,7 +112,7 @@ pub(super) fn config(memory_bytes: u64) -> StoreConfig {
         memory_bytes_max: 0,
         segment_bytes: Some(segment_bytes(memory_bytes)),
         item_bytes_max: VALUE_BYTES_MAX + KEY_BYTES as u64,
-        lanes_max: 1,
+        handles_max: 1,
         hash_seed: 1,
         huge_pages: false,
     }
@@ -120,21 +120,21 @@ pub(super) fn config(memory_bytes: u64) -> StoreConfig {
 
 /// The store and who drives it.
 pub(super) struct Rig {
-    pub(super) lane: Lane,
+    pub(super) handle: ThreadHandle,
     background: Background,
     value: Vec<u8>,
 }
 
 impl Rig {
     pub(super) fn new(store: Arc<Store>, background: Background) -> Result<Self, String> {
-        let lane = store.lane().map_err(|error| error.to_string())?;
-        Ok(Self { lane, background, value: vec![0; VALUE_BYTES_MAX as usize] })
+        let handle = store.handle().map_err(|error| error.to_string())?;
+        Ok(Self { handle, background, value: vec![0; VALUE_BYTES_MAX as usize] })
     }
 
     /// Stores what an access missed; `wait` lets others work while that cannot be.
     pub(super) fn store(&mut self, access: &Access, now: UnixMillis, wait: &mut dyn FnMut()) -> Result<(), String> {
-        let Self { lane, background, value } = self;
-        store_one(lane, background, access, now, &value[..access.value_bytes as usize], wait)
+        let Self { handle, background, value } = self;
+        store_one(handle, background, access, now, &value[..access.value_bytes as usize], wait)
     }
 
     /// The background's slices between two accesses.
@@ -156,15 +156,15 @@ pub(super) fn key_text(access: &Access) -> [u8; KEY_BYTES] {
     text
 }
 
-fn hit(lane: &mut Lane, access: &Access, now: UnixMillis) -> bool {
-    let turn = lane.turn(now);
+fn hit(handle: &mut ThreadHandle, access: &Access, now: UnixMillis) -> bool {
+    let guard = handle.guard(now);
     let text = key_text(access);
-    let key = turn.key(Namespace::DEFAULT, &text);
-    turn.get(&key).is_some()
+    let key = guard.key(Namespace::DEFAULT, &text);
+    guard.get(&key).is_some()
 }
 
 fn store_one(
-    lane: &mut Lane,
+    handle: &mut ThreadHandle,
     background: &mut Background,
     access: &Access,
     now: UnixMillis,
@@ -173,15 +173,15 @@ fn store_one(
 ) -> Result<(), String> {
     let expire = if access.ttl_ms > 0 { Expire::At(now.plus_ms(access.ttl_ms)) } else { Expire::Never };
     loop {
-        let mut turn = lane.turn(now);
+        let mut guard = handle.guard(now);
         let text = key_text(access);
-        let key = turn.key(Namespace::DEFAULT, &text);
-        match turn.put(&key, &Put { expire, ..Put::set(value) }) {
+        let key = guard.key(Namespace::DEFAULT, &text);
+        match guard.put(&key, &Put { expire, ..Put::set(value) }) {
             Ok(_) => return Ok(()),
             Err(OpError::Parked) => {}
             Err(error) => return Err(error.to_string()),
         }
-        drop(turn);
+        drop(guard);
         wait();
         slice(background, now);
     }

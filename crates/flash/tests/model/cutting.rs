@@ -66,8 +66,8 @@ impl Tier for Cutting {
         self.flash.ask(read)
     }
 
-    fn collect(&self, lane: usize) -> Option<TierRead> {
-        self.flash.collect(lane)
+    fn collect(&self, handle: usize) -> Option<TierRead> {
+        self.flash.collect(handle)
     }
 
     fn found(&self) -> TierFound {

@@ -8,8 +8,8 @@ use segment::IndexPlace;
 
 use crate::world::World;
 
-/// Asks for every key, in an order of its own; `meanwhile` is called between any two turns. Gives the keys told, and in
-/// how many turns it waited.
+/// Asks for every key, in an order of its own; `meanwhile` is called between any two iterations. Gives the keys told,
+/// and in how many iterations it waited.
 fn ask(world: &mut World, keys: &[Vec<u8>], mut meanwhile: impl FnMut(&mut World)) -> (HashSet<Vec<u8>>, usize) {
     let (mut told, mut parked, mut at) = (HashSet::new(), 0, 0);
     while at < keys.len() {
@@ -80,10 +80,10 @@ fn what_stays_is_told_by_its_hash_from_whatever_tier_and_is_read_once() {
 #[test]
 fn what_a_disk_loses_is_not_told_by_its_hash_and_who_asks_comes_to_an_end() {
     let (mut world, keys) = filled(World::new(7));
-    let mut turns = 0;
+    let mut iterations = 0;
     let (told, _) = ask(&mut world, &keys, |world| {
-        turns += 1;
-        if turns == 200 {
+        iterations += 1;
+        if iterations == 200 {
             world.hand.vanish();
         }
         world.meanwhile();

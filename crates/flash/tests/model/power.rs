@@ -54,7 +54,7 @@ impl World {
         let mut checkpointer = self.store.checkpointer().expect("it makes them");
         assert!(checkpointer.begin(self.now));
         while !checkpointer.is_sealed() {
-            self.lane.tidy(self.now);
+            self.handle.tidy(self.now);
             self.meanwhile();
         }
         assert_eq!(checkpointer.finish().expect("the disk takes it"), Finished::Made);
@@ -79,7 +79,7 @@ impl World {
             let live = was.unwrap_or_else(|| panic!("{}: older, or never there", key.escape_ascii())).clone();
             // With two states of one value nobody knows which of them it is.
             if told[&key].iter().any(|other| other.value == value && other.flags != live.flags) {
-                self.done(|turn| turn.delete(&turn.key(Namespace::DEFAULT, &key), &Delete::default()));
+                self.done(|guard| guard.delete(&guard.key(Namespace::DEFAULT, &key), &Delete::default()));
             } else {
                 self.model.insert(key, Live { token: None, ..live });
             }

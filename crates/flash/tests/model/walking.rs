@@ -19,7 +19,7 @@ struct Walked {
     longest: usize,
 }
 
-/// A walk over everything; `meanwhile` is called between any two turns of it.
+/// A walk over everything; `meanwhile` is called between any two iterations of it.
 fn walk(world: &mut World, namespace: Namespace, mut meanwhile: impl FnMut(&mut World)) -> Walked {
     let (mut walked, mut stride) = (Walked::default(), Stride::default());
     let (mut cursor, mut step) = (Some(0), 0);
@@ -88,10 +88,10 @@ fn what_stays_is_told_while_it_goes_from_tier_to_tier_and_region_to_region() {
 fn a_walk_goes_on_and_ends_when_its_disk_fails() {
     let mut world = filled(World::new(7));
     let on_flash = world.items_on_flash();
-    let mut turns = 0;
+    let mut iterations = 0;
     let walked = walk(&mut world, Namespace::DEFAULT, |world| {
-        turns += 1;
-        if turns == 500 {
+        iterations += 1;
+        if iterations == 500 {
             world.hand.vanish();
         }
         world.meanwhile();
@@ -138,9 +138,9 @@ fn namespaces_are_not_mixed() {
     let other = Namespace(3);
     let keys: HashSet<Vec<u8>> = (0..1500).map(|number| format!("key:{number}").into_bytes()).collect();
     for key in &keys {
-        world.done(|turn| {
-            let key = turn.key(other, key);
-            turn.put(&key, &Put::set(b"of the other")).map(drop)
+        world.done(|guard| {
+            let key = guard.key(other, key);
+            guard.put(&key, &Put::set(b"of the other")).map(drop)
         });
     }
     (0..300).for_each(|_| {

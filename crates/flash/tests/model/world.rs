@@ -9,9 +9,9 @@ use base::clock::UnixMillis;
 use base::prng::Prng;
 use gannet_flash::{Flash, FlashConfig, Scratch, SimDisk, SimHand, Sizes};
 use segment::{
-    Ahead, Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, FromFlash, IndexPlace, Item, Lane,
-    Namespace, OpError, Power, Put, PutMode, PutOutcome, Store, StoreConfig, StoreFile, Stride, TierGround, Turn,
-    Value,
+    Ahead, Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, FromFlash, Guard, IndexPlace, Item,
+    Namespace, OpError, Power, Put, PutMode, PutOutcome, Store, StoreConfig, StoreFile, Stride, ThreadHandle,
+    TierGround, Value,
 };
 
 use crate::cutting::Cutting;
@@ -52,7 +52,7 @@ pub struct World {
     slots: u64,
     pub tier: Arc<Cutting>,
     background: Background,
-    pub lane: Lane,
+    pub handle: ThreadHandle,
     scratch: Scratch,
     pub random: Prng,
     pub now: UnixMillis,
@@ -111,7 +111,7 @@ impl World {
             memory_bytes_max: 0,
             segment_bytes: Some(16 << 10),
             item_bytes_max: 64 << 10,
-            lanes_max: 1,
+            handles_max: 1,
             hash_seed: seed,
             huge_pages: false,
         };
@@ -124,7 +124,7 @@ impl World {
         let flash = Flash::new(FlashConfig {
             devices: vec![Box::new(disk)],
             sizes,
-            lanes: 1,
+            handles: 1,
             room: ground.take_room(),
             seed: random.next_u64(),
             writes_a_day_bytes: 0,
@@ -135,7 +135,7 @@ impl World {
         });
         let tier = Arc::new(Cutting::new(Arc::clone(&flash), file.as_ref().map(|(file, _)| Arc::clone(file)), &hand));
         let (store, background) = ground.store(Arc::clone(&tier) as _, now).expect("a store");
-        let (lane, scratch) = (store.lane().expect("a lane"), flash.scratch());
+        let (handle, scratch) = (store.handle().expect("a lane"), flash.scratch());
         let seen = Seen::default();
         let (model, flushes) = (HashMap::new(), true);
         let synced = Synced::default();
@@ -148,7 +148,7 @@ impl World {
             slots,
             tier,
             background,
-            lane,
+            handle,
             scratch,
             random,
             now,
@@ -230,7 +230,7 @@ impl World {
         keys.into_iter().filter_map(|key| self.peek(&key).map(|value| (key, value))).collect()
     }
 
-    /// A turn of a walk: what it tells is told once more to `told`, and is what was stored last. False: it parks.
+    /// An iteration of a walk: what it tells is told once more to `told`, and is what was stored last. False: it parks.
     pub fn walk_on(
         &mut self,
         namespace: Namespace,
@@ -240,9 +240,9 @@ impl World {
     ) -> bool {
         let from = cursor.expect("it is not at its end");
         let mut met = Vec::new();
-        let turn = self.lane.turn(self.now);
-        let next = turn.walk(namespace, from, stride, &mut |item| met.push((item.key.to_vec(), text(&item.value))));
-        drop(turn);
+        let guard = self.handle.guard(self.now);
+        let next = guard.walk(namespace, from, stride, &mut |item| met.push((item.key.to_vec(), text(&item.value))));
+        drop(guard);
         for (key, value) in met {
             if namespace == Namespace::DEFAULT {
                 let live = self.live(&key).unwrap_or_else(|| panic!("{} came back", key.escape_ascii()));
@@ -258,15 +258,16 @@ impl World {
         true
     }
 
-    /// A turn of who asks for keys by their hashes, from `at` on, until it parks: what is told is what was stored last.
+    /// An iteration of who asks for keys by their hashes, from `at` on, until it parks: what is told is what was stored
+    /// last.
     pub fn hashes_on(&mut self, keys: &[Vec<u8>], at: &mut usize, told: &mut dyn FnMut(&[u8])) {
         let mut met = Vec::new();
-        let turn = self.lane.turn(self.now);
-        let hash = |key: &Vec<u8>| turn.key(Namespace::DEFAULT, key).hash();
+        let guard = self.handle.guard(self.now);
+        let hash = |key: &Vec<u8>| guard.key(Namespace::DEFAULT, key).hash();
         while let Some(key) = keys.get(*at) {
             let ahead = keys[*at + 1..].iter().map(hash);
             let visit = &mut |item: &Item<'_>| met.push((item.key.to_vec(), text(&item.value)));
-            match turn.visit_hash(Namespace::DEFAULT, hash(key), ahead, visit) {
+            match guard.visit_hash(Namespace::DEFAULT, hash(key), ahead, visit) {
                 Ok(visited) => assert!(!visited || met.last().is_some_and(|(met, _)| met == key), "another key"),
                 Err(error) => {
                     assert_eq!(error, OpError::Parked);
@@ -275,7 +276,7 @@ impl World {
             }
             *at += 1;
         }
-        drop(turn);
+        drop(guard);
         for (key, value) in met {
             let live = self.live(&key).unwrap_or_else(|| panic!("{} came back", key.escape_ascii()));
             assert!(live.value == value, "{}: another value than was stored last", key.escape_ascii());
@@ -283,9 +284,9 @@ impl World {
         }
     }
 
-    /// One turn.
-    pub fn turn<T>(&mut self, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
-        act(&mut self.lane.turn(self.now))
+    /// One iteration.
+    pub fn guard<T>(&mut self, act: impl FnOnce(&mut Guard<'_>) -> T) -> T {
+        act(&mut self.handle.guard(self.now))
     }
 
     /// All that was asked of the disk is done.
@@ -307,27 +308,27 @@ impl World {
 
     /// The first place of a walk that tells of the key.
     pub fn place(&mut self, key: &[u8]) -> u64 {
-        let turn = self.lane.turn(self.now);
-        turn.walk_place(&turn.key(Namespace::DEFAULT, key))
+        let guard = self.handle.guard(self.now);
+        guard.walk_place(&guard.key(Namespace::DEFAULT, key))
     }
 
     fn peek(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         for _ in 0..1000 {
-            let turn = self.lane.turn(self.now);
-            let key = turn.key(Namespace::DEFAULT, key);
-            if let Some(hit) = turn.read(&key, Ahead::default()) {
+            let guard = self.handle.guard(self.now);
+            let key = guard.key(Namespace::DEFAULT, key);
+            if let Some(hit) = guard.read(&key, Ahead::default()) {
                 return Some(text(&hit.value));
             }
-            match turn.from_flash(&key) {
+            match guard.from_flash(&key) {
                 FromFlash::Nowhere => return None,
                 FromFlash::Coming => {}
                 FromFlash::Here(hit) => {
                     let value = text(&hit.value());
-                    turn.flash_kept(hit, false);
+                    guard.flash_kept(hit, false);
                     return Some(value);
                 }
             }
-            drop(turn);
+            drop(guard);
             while self.flash.work(&mut self.scratch) {}
         }
         panic!("it never comes");
@@ -371,14 +372,14 @@ impl World {
         });
     }
 
-    /// Does something in a turn, again in later ones as long as it is parked.
-    pub fn done<T>(&mut self, mut act: impl FnMut(&mut Turn<'_>) -> Result<T, OpError>) -> Option<T> {
+    /// Does something in an iteration, again in later ones as long as it is parked.
+    pub fn done<T>(&mut self, mut act: impl FnMut(&mut Guard<'_>) -> Result<T, OpError>) -> Option<T> {
         for _ in 0..200_000 {
-            let mut turn = self.lane.turn(self.now);
-            match act(&mut turn) {
+            let mut guard = self.handle.guard(self.now);
+            match act(&mut guard) {
                 Ok(done) => return Some(done),
                 Err(OpError::Parked) => {
-                    drop(turn);
+                    drop(guard);
                     self.meanwhile();
                 }
                 Err(OpError::OutOfMemory) => return None,
@@ -449,17 +450,17 @@ impl World {
 
     pub fn read(&mut self, key: &[u8]) {
         let live = self.live(key);
-        let found = self.done(|turn| {
-            let key = turn.key(Namespace::DEFAULT, key);
-            if let Some(hit) = turn.read(&key, Ahead::default()) {
+        let found = self.done(|guard| {
+            let key = guard.key(Namespace::DEFAULT, key);
+            if let Some(hit) = guard.read(&key, Ahead::default()) {
                 return Ok(Some((text(&hit.value), hit.client_flags, false)));
             }
-            match turn.from_flash(&key) {
+            match guard.from_flash(&key) {
                 FromFlash::Nowhere => Ok(None),
                 FromFlash::Coming => Err(OpError::Parked),
                 FromFlash::Here(hit) => {
                     let told = (text(&hit.value()), hit.client_flags(), true);
-                    turn.flash_served(&key, hit);
+                    guard.flash_served(&key, hit);
                     Ok(Some(told))
                 }
             }
@@ -488,9 +489,9 @@ impl World {
     }
 
     fn put(&mut self, key: &[u8], put: &Put<'_>) -> Option<PutOutcome> {
-        let outcome = self.done(|turn| {
-            let key = turn.key(Namespace::DEFAULT, key);
-            turn.put(&key, put)
+        let outcome = self.done(|guard| {
+            let key = guard.key(Namespace::DEFAULT, key);
+            guard.put(&key, put)
         });
         if let Some(PutOutcome::Stored { .. }) = outcome {
             self.seen.changed += 1;
@@ -519,9 +520,9 @@ impl World {
 
     fn delete(&mut self, key: &[u8]) {
         let live = self.live(key).is_some();
-        let outcome = self.done(|turn| {
-            let key = turn.key(Namespace::DEFAULT, key);
-            turn.delete(&key, &Delete::default())
+        let outcome = self.done(|guard| {
+            let key = guard.key(Namespace::DEFAULT, key);
+            guard.delete(&key, &Delete::default())
         });
         assert!(live || outcome == Some(DeleteOutcome::NotFound), "{} was gone", key.escape_ascii());
         self.seen.changed += u64::from(outcome == Some(DeleteOutcome::Deleted));
@@ -565,9 +566,9 @@ impl World {
         let vivify = Some((7, Expire::Never));
         let arith =
             Arith { delta: 3, decrement: false, vivify, expire: None, compare: None, token: None, want_token: false };
-        let outcome = self.done(|turn| {
-            let key = turn.key(Namespace::DEFAULT, &key);
-            turn.arith(&key, &arith)
+        let outcome = self.done(|guard| {
+            let key = guard.key(Namespace::DEFAULT, &key);
+            guard.arith(&key, &arith)
         });
         let Some(ArithOutcome::Number { value, .. }) = outcome else { return self.forget(&key) };
         let was = live.map(|live| String::from_utf8(live.value).expect("digits").parse::<u64>().expect("a number"));
@@ -588,9 +589,9 @@ impl World {
             }
             return;
         }
-        let told = self.done(|turn| {
-            let key = turn.key(Namespace::DEFAULT, key);
-            Ok(turn.gets(&key)?.map(|item| (text(&item.value), item.token)))
+        let told = self.done(|guard| {
+            let key = guard.key(Namespace::DEFAULT, key);
+            Ok(guard.gets(&key)?.map(|item| (text(&item.value), item.token)))
         });
         match told.expect("no memory is needed that does not come") {
             None => self.forget(key),
@@ -602,7 +603,7 @@ impl World {
     }
 
     pub fn flush(&mut self) {
-        self.done(|turn| turn.flush(Namespace::DEFAULT));
+        self.done(|guard| guard.flush(Namespace::DEFAULT));
         self.model.clear();
     }
 }

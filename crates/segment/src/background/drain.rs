@@ -10,7 +10,7 @@ use super::{Background, SliceKind};
 use crate::core::snap::Snap;
 use crate::core::store::{Ended, Seen, Store};
 use crate::heap::segments::SegmentId;
-use crate::items::draft::Plan;
+use crate::items::unpublished::Plan;
 use crate::items::write::rewrite::Rewrite;
 use crate::layout::header::{Queue, SegmentHeader, State};
 use crate::layout::item::{DEAD, Layout};
@@ -166,11 +166,11 @@ impl Background {
             }
         }
         if header.live_items() != 0 && !counts_may_be_off(store, header) {
-            // A lane has taken an item's slot and not counted its death yet. It is inside its turn: look again soon.
+            // A handle has taken an item's slot and not counted its death yet. It is inside its guard: look again soon.
             return Some(drain);
         }
-        header.go(State::Limbo);
-        self.limbo.push((drain.id, store.epochs.now()));
+        header.go(State::Quarantine);
+        self.quarantine.push((drain.id, store.epochs.now()));
         None
     }
 
@@ -231,21 +231,21 @@ impl Background {
     ) -> Step {
         let snap = Snap::of(store, seen);
         let plan = Plan { queue, ..store.copy_plan(seen, &snap, Rewrite::SAME) };
-        let Ok(draft) = store.draft(&mut self.open, key, &plan, now) else {
+        let Ok(unpublished) = store.unpublished(&mut self.open, key, &plan, now) else {
             // A store that keeps everything waits until there is room.
             let keeps = hides_older(store, why) || store.keeps(Namespace(key.namespace));
             return if keeps { Step::Full } else { self.remove(store, key, seen.address, Why::Evict(queue), now) };
         };
         let counters = Self::counters(store);
         let Some(locked) = store.index.lock(key.hash) else {
-            self.open.give_back(store, draft.reserved);
+            self.open.give_back(store, unpublished.reserved);
             return Step::Busy;
         };
         let old = store.find_locked(&locked, key);
         // Flushed and expired are looked at again under the lock: a flush must not be outlived by a copy.
         match old.filter(|there| stands(store, there, why, now) && Snap::of(store, there).same(&snap)) {
             Some(there) => {
-                let orphan = store.publish(&locked, counters, key, draft, Some(&there), freq);
+                let orphan = store.publish(&locked, counters, key, unpublished, Some(&there), freq);
                 let orphan = orphan.expect("an item that has a slot needs no room for another");
                 debug_assert!(orphan.is_none() || plan.object() == orphan.and_then(|o| o.object(store)));
                 counters.relocated.add(1);
@@ -253,7 +253,7 @@ impl Background {
             }
             None => {
                 drop(locked);
-                self.open.give_back(store, draft.reserved);
+                self.open.give_back(store, unpublished.reserved);
                 // It changed, ended or went: the walk looks at it once more.
                 let gone = old.is_none_or(|there| there.address != seen.address);
                 if gone { Step::Done } else { Step::Busy }
@@ -300,7 +300,7 @@ impl Background {
         let orphan = store.kill(counters, address, &there.layout);
         drop(locked);
         if let Some(orphan) = orphan {
-            store.bury(counters, orphan);
+            store.free_orphan(counters, orphan);
         }
         Step::Done
     }
@@ -378,7 +378,7 @@ impl Background {
         let why = if compact { Why::Compact } else { Why::Evict(Queue::Small) };
         let mut drain = None;
         loop {
-            // A walk that has to wait for a lane lets it run.
+            // A walk that has to wait for a handle lets it run.
             shuttle::thread::yield_now();
             let _gate = store.slice_gate.lock().expect("gate");
             self.queues.collect_sealed(&store);

@@ -1,8 +1,8 @@
 //! Growing the index.
 //!
-//! The index takes its memory from the segments: before it grows, as many segments are withheld (see [`super::resize`])
-//! and their memory is given back as the new groups will use. So segments and index together stay within the promised
-//! bytes.
+//! The index takes its memory from the segments: before it grows, as many segments are decommitted (see
+//! [`super::resize`]) and their memory is given back as the new groups will use. So segments and index together stay
+//! within the promised bytes.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -62,7 +62,7 @@ impl Background {
     pub(super) fn evict_dropped(&mut self, store: &Store) {
         for slot in self.scratch.dropped.drain(..) {
             if let Some(orphan) = store.evict_slot(Self::counters(store), slot) {
-                store.bury(Self::counters(store), orphan);
+                store.free_orphan(Self::counters(store), orphan);
             }
         }
     }
@@ -77,7 +77,7 @@ impl Background {
             return None;
         }
         let items = totals.items() as usize;
-        let used = store.segments.count() - store.segments.free_count() - self.limbo.len();
+        let used = store.segments.count() - store.segments.free_count() - self.quarantine.len();
         let foreseen = items * store.segments.count() / used.max(1) * 100 / LOAD_AIM_PERCENT / GROUP_SLOTS;
         let eighth = (groups + groups / 8).max(groups + 1);
         let to = foreseen.clamp(eighth, (groups * 2).max(eighth)).min(groups_max);

@@ -1,6 +1,6 @@
 //! The background: everything that makes room, in slices.
 //!
-//! One thread owns it. It collects what the lanes sealed, removes some of what has lost its head
+//! One thread owns it. It collects what the handles sealed, removes some of what has lost its head
 //! ([`crate::values::deferred_free`]), chooses one job, and runs it until it is done or the slice is over; the job's
 //! cursor stays for the next slice.
 //!
@@ -9,7 +9,7 @@
 //!   slice ---+-- index nearly full? --------> grow it, a group at a time
 //!            +-- a segment past, flushed, ---> drain it
 //!            |   or dead enough?
-//!            +-- segments too many, -------> withhold some, or give some back
+//!            +-- segments too many, -------> decommit some, or give some back
 //!            |   or too few?
 //!            +-- no index in the file? -----> rebuild it, and nothing of the above but growing
 //!            +-- in a file? ----------------> look at each slot of the index that was there; then compare what is in
@@ -25,9 +25,9 @@
 //!
 //! Each namespace has queues of its own. One with a quota is evicted from when segments of its quota are short, and
 //! from nothing else; those without are one: what is oldest of all of them goes first ([`crate::heap::namespaces`]).
-//! Where several are short they take turns, a segment each.
+//! Where several are short they take guards, a segment each.
 //!
-//! Bounds: the queues and the limbo list hold each segment at most once, plus entries of segments that left their
+//! Bounds: the queues and the quarantine list hold each segment at most once, plus entries of segments that left their
 //! queue early, which are swept when they outnumber the segments.
 
 mod compaction;
@@ -62,7 +62,7 @@ use crate::heap::segments::SegmentId;
 use crate::index::growth::SplitScratch;
 use crate::layout::header::{Queue, State};
 use crate::layout::key::Namespace;
-use crate::values::free_queue::Grave;
+use crate::values::free_queue::DeferredFree;
 use compaction::Deadness;
 use drain::{Drain, Why};
 use grow::Growing;
@@ -117,7 +117,7 @@ pub struct Background {
     open: OpenTable,
     queues: Queues,
     /// Drained segments and the epoch in which their last slot was cleared.
-    limbo: Vec<(SegmentId, u64)>,
+    quarantine: Vec<(SegmentId, u64)>,
     /// Number of those that will be free soon, by namespace: all except those that only pins held up at the last look.
     /// A caller that waits for memory must not wait for the reader that has pinned them, which may be waiting for that
     /// caller.
@@ -128,7 +128,7 @@ pub struct Background {
     evicted_last: u8,
     drain: Option<Drain>,
     /// Grave that is being emptied: the rest of a value that lost its head.
-    pub(crate) digging: Option<Grave>,
+    pub(crate) freeing: Option<DeferredFree>,
     /// The background's part in the rebuild of the index.
     rebuilding: Hand,
     /// Segments that were walked when one was given up last.
@@ -162,12 +162,12 @@ impl Background {
         Self {
             open: OpenTable::new(Whose::Background),
             queues: Queues::new(count, store.geometry.segments_max),
-            limbo: Vec::with_capacity(count),
+            quarantine: Vec::with_capacity(count),
             soon_free: [0; Namespace::MAX],
             copied_in_a_row: 0,
             evicted_last: 0,
             drain: None,
-            digging: None,
+            freeing: None,
             rebuilding: Hand::default(),
             given_up_at: Some(0),
             scanned_in_vain: 0,
@@ -238,7 +238,7 @@ impl Background {
         // Behind that: what a checkpoint has not got does not go where it looks.
         self.open.seal_begun(&store, now);
         self.reclaim(&store);
-        let digs = self.dig(&store) | Self::reclaim_flash(&store, now) | Self::find_flash(&store);
+        let digs = self.free_some(&store) | Self::reclaim_flash(&store, now) | Self::find_flash(&store);
         let rebuilds = store.is_rebuilding();
         if !rebuilds {
             self.shadows.run(&store.samples, Self::items_when_full(&store));
@@ -291,7 +291,8 @@ impl Background {
         SliceReport { kind, more }
     }
 
-    /// Returns true if free segments that all share are short: less than the low mark, or less than are to be withheld.
+    /// Returns true if free segments that all share are short: less than the low mark, or less than are to be
+    /// decommitted.
     fn free_wanted(&self, store: &Store) -> bool {
         // A growth is in a hurry and takes what it gets; a smaller memory is not, and pays for each pause.
         let ahead = if self.growing.is_some() { FREE_AHEAD_OF_GROWTH } else { FREE_AHEAD_OF_RESIZE };
@@ -405,13 +406,13 @@ impl Background {
     /// Advances the epoch and frees the segments that no thread can read any more.
     fn reclaim(&mut self, store: &Store) {
         self.soon_free = [0; Namespace::MAX];
-        if self.limbo.is_empty() {
+        if self.quarantine.is_empty() {
             return;
         }
         store.epochs.try_advance();
         let epoch = store.epochs.now();
         let soon_free = &mut self.soon_free;
-        self.limbo.retain(|(id, unlinked)| {
+        self.quarantine.retain(|(id, unlinked)| {
             let header = store.segments.header(*id);
             let pinned = header.pins.load(std::sync::atomic::Ordering::Acquire) != 0;
             let readable = unlinked + 2 > epoch || pinned;
@@ -435,8 +436,8 @@ impl Background {
         let all = || 0..Namespace::MAX as u8;
         gauges.small_segments.store(self.queues.count(all(), Queue::Small) as u64, Relaxed);
         gauges.main_segments.store(self.queues.count(all(), Queue::Main) as u64, Relaxed);
-        gauges.limbo_segments.store(self.limbo.len() as u64, Relaxed);
-        gauges.withheld_segments.store(store.segments.withheld_count() as u64, Relaxed);
+        gauges.quarantine_segments.store(self.quarantine.len() as u64, Relaxed);
+        gauges.decommitted_segments.store(store.segments.decommitted_count() as u64, Relaxed);
     }
 }
 

@@ -13,7 +13,7 @@ pub struct Evicted<'i> {
 }
 
 /// A receiver of every item that the background evicts to make room. Not reported are items that ended, the pieces of a
-/// large value, and the few items that a lane pushes out of an overfull index bucket.
+/// large value, and the few items that a handle pushes out of an overfull index bucket.
 pub trait EvictionObserver: std::fmt::Debug + Send {
     /// Returns true if a listener wants evictions now. Called for every evicted item, so it has to be cheap.
     fn wanted(&self) -> bool;

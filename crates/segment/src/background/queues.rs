@@ -11,7 +11,7 @@ use crate::layout::header::{Queue, State};
 use crate::layout::key::Namespace;
 
 /// Sealed segments in the order of their sealing. An entry names one life of a segment by its sequence; a segment
-/// that left early (expired, flushed, compacted) leaves an entry that is skipped when its turn comes.
+/// that left early (expired, flushed, compacted) leaves an entry that is skipped when it comes up.
 #[derive(Debug)]
 pub(super) struct Queues {
     /// By namespace. Those of the default one have their room from the start, the others as they need it.
@@ -56,8 +56,8 @@ impl Queues {
         self.arriving.reserve(segments.saturating_sub(self.arriving.len()));
     }
 
-    /// Takes in the segments that the lanes and the background sealed since the last call and that no thread writes to
-    /// any more.
+    /// Takes in the segments that the handles and the background sealed since the last call and that no thread writes
+    /// to any more.
     pub(super) fn collect_sealed(&mut self, store: &Store) {
         while let Some(id) = store.segments.pop_sealed() {
             self.collected.push(id);

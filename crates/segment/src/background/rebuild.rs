@@ -116,8 +116,8 @@ impl Background {
         let queued = self.queues.leave(store, id);
         debug_assert!(queued, "a segment of an earlier process is queued from the first slice on");
         header.go(State::Draining);
-        header.go(State::Limbo);
+        header.go(State::Quarantine);
         self.evicted_last = namespace;
-        self.limbo.push((id, store.epochs.now()));
+        self.quarantine.push((id, store.epochs.now()));
     }
 }

@@ -1,12 +1,11 @@
 //! As many segments as the memory that is wanted and the index leave.
 //!
 //! ```text
-//!   too many:  cut those never taken ──> withhold free ones as the eviction makes them, giving their memory back
-//!   too few:   let fresh ones be taken; those that are withheld come back one by one, with memory (see
-//!   crate::heap::prefault)
+//!   too many:  cut those never taken ──> decommit free ones as the eviction makes them, giving their memory back
+//!   too few:   let fresh ones be taken; those that are decommitted come back one by one, with memory
 //! ```
 //!
-//! Any free segment may be withheld, so which items go is the eviction policy's choice alone, and none is moved. A
+//! Any free segment may be decommitted, so which items go is the eviction policy's choice alone, and none is moved. A
 //! smaller memory has a smaller index too: how many groups it will need is foreseen from the items that a segment holds
 //! now, the segments are brought down to what that leaves, and then the index shrinks, by half at most at a time.
 
@@ -49,7 +48,7 @@ impl Background {
         store.room_wanted.store(0, Relaxed);
         let most = store.geometry.segments_for(wanted, 0).min(store.geometry.segments_max);
         self.queues.make_room(most);
-        self.limbo.reserve(most.saturating_sub(self.limbo.len()));
+        self.quarantine.reserve(most.saturating_sub(self.quarantine.len()));
         self.growing.take_if(|growing| !growing.begun);
         let aim = if smaller && store.tier.is_none() { self.foresee_groups(store) } else { usize::MAX };
         // A step that is under way is finished, whatever is wanted now.
@@ -124,7 +123,7 @@ impl Background {
             return true;
         }
         let mut worked = false;
-        while self.segments_over(store) > 0 && self.withhold(store) {
+        while self.segments_over(store) > 0 && self.decommit(store) {
             worked = true;
             if over() {
                 return true;
@@ -134,15 +133,15 @@ impl Background {
     }
 
     /// Takes segments out of use: those never taken, or else one that is free, whose memory is given back.
-    fn withhold(&mut self, store: &Store) -> bool {
+    fn decommit(&mut self, store: &Store) -> bool {
         let segments = &store.segments;
         if segments.cut_fresh(self.segments_over(store)) > 0 {
             return true;
         }
-        // An index that is full cannot wait; a smaller memory leaves the lanes what they need.
+        // An index that is full cannot wait; a smaller memory leaves the handles what they need.
         let keep = if self.growing.is_some() { store.memory.free_reserve() } else { store.memory.free_low() };
         let Some(id) = segments.take_free(keep + store.spaces.reserved()) else { return false };
-        segments.withhold(id);
+        segments.decommit(id);
         true
     }
 

@@ -6,7 +6,7 @@
 //!     walk    one that is not what was written goes; one that no slot names is ended; those that live are counted;
 //!             heads mark what they name
 //!     same?   as its header says: the next segment
-//!     else    wait until every turn that was under way has ended, walk again; the same difference: corrected
+//!     else    wait until every guard that was under way has ended, walk again; the same difference: corrected
 //!   each once more, after a crash:
 //!     walk    pieces and parts that nothing named go  (crate::values::orphans)
 //! ```
@@ -25,7 +25,7 @@ use super::Background;
 use super::drain::{Step, counts_may_be_off};
 use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
-use crate::items::draft::Orphan;
+use crate::items::unpublished::Orphan;
 use crate::layout::header::{SegmentHeader, State};
 use crate::layout::item::{DEAD, Kind, Layout};
 use crate::layout::slot::Slot;

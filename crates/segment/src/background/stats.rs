@@ -43,7 +43,7 @@ pub struct StoreStats {
     pub index_shrinks: u64,
     /// A segment's size.
     pub segment_bytes: u64,
-    /// Segments in all, by state: free, open, sealed, draining, limbo, withheld.
+    /// Segments in all, by state: free, open, sealed, draining, quarantine, decommitted.
     pub segments: [u64; 6],
     /// Sealed segments in the small queue.
     pub segments_small: u64,
@@ -143,7 +143,7 @@ pub struct NamespaceStats {
 }
 
 /// The names of [`StoreStats::segments`], in order.
-pub const SEGMENT_STATES: [&str; 6] = ["free", "open", "sealed", "draining", "limbo", "withheld"];
+pub const SEGMENT_STATES: [&str; 6] = ["free", "open", "sealed", "draining", "quarantine", "decommitted"];
 /// The names of [`StoreStats::segments_drained`], in order.
 pub const DRAIN_REASONS: [&str; 4] = ["evicted", "expired", "flushed", "compacted"];
 
@@ -180,7 +180,8 @@ impl Store {
         let Census { segments, dead_bytes } = *census;
         let totals = self.totals();
         let groups = self.index.groups() as u64;
-        let used = segments.iter().sum::<u64>() - segments[State::Free as usize] - segments[State::Withheld as usize];
+        let used =
+            segments.iter().sum::<u64>() - segments[State::Free as usize] - segments[State::Decommitted as usize];
         let gauges = &self.background;
         let oldest = gauges.oldest_created.load(Relaxed);
         let rebuild = self.rebuild_progress().unwrap_or_default();
@@ -289,13 +290,13 @@ impl Store {
     }
 
     /// Returns the most process memory that the store holds beyond [`crate::StoreConfig::memory_bytes`], in bytes. It
-    /// consists of the background's queues, graves and shadows, and for each lane a ring of samples and two pieces of
-    /// scratch space.
+    /// consists of the background's queues, deferred frees and shadows, and for each handle a ring of samples and two
+    /// pieces of scratch space.
     pub fn overhead_bytes_max(&self) -> u64 {
         let queues = self.segments.end() as u64 * 208;
-        let lanes = self.counters.len() as u64 * 2 * self.geometry.piece_bytes as u64;
+        let handles = self.counters.len() as u64 * 2 * self.geometry.piece_bytes as u64;
         queues
-            + lanes
+            + handles
             + crate::values::free_queue::QUEUE_BYTES_MAX
             + self.samples.bytes()
             + Shadows::BYTES_MAX

@@ -23,7 +23,7 @@ impl Background {
         let Some(found) = locked.find(|slot| store.is_head(slot, namespace, object, owner)) else {
             // One that was renamed since the anchor was read has its head under another key.
             let same = store.owner_of(namespace, object).is_none_or(|now| now.0 == owner.0);
-            return (same && !self.will_dig(store, object)).then_some(());
+            return (same && !self.will_free(store, object)).then_some(());
         };
         let (address, layout) = found.what;
         let seen = Seen { word: found.word, slot: found.slot, address, layout };
@@ -40,23 +40,23 @@ impl Background {
         let orphan = store.kill(counters, address, &layout);
         drop(locked);
         if let Some(orphan) = orphan {
-            store.bury(counters, orphan);
+            store.free_orphan(counters, orphan);
         }
         Some(())
     }
 }
 
 impl Background {
-    /// Returns true if the rest of an object waits in a grave.
-    pub(crate) fn will_dig(&self, store: &Store, object: u64) -> bool {
-        self.digging.as_ref().is_some_and(|grave| grave.ends() == Some(object)) || store.graves.ends(object)
+    /// Returns true if the rest of an object waits in a deferred free.
+    pub(crate) fn will_free(&self, store: &Store, object: u64) -> bool {
+        self.freeing.as_ref().is_some_and(|deferred| deferred.ends() == Some(object)) || store.deferred.ends(object)
     }
 
-    /// Removes some of what waits in graves; true if there is more.
-    pub(crate) fn dig(&mut self, store: &Store) -> bool {
-        let Some(mut grave) = self.digging.take().or_else(|| store.graves.pop()) else { return false };
-        if !grave.dig(store, Self::counters(store), A_SLICE) {
-            self.digging = Some(grave);
+    /// Removes some of what waits in deferred frees; true if there is more.
+    pub(crate) fn free_some(&mut self, store: &Store) -> bool {
+        let Some(mut deferred) = self.freeing.take().or_else(|| store.deferred.pop()) else { return false };
+        if !deferred.free_some(store, Self::counters(store), A_SLICE) {
+            self.freeing = Some(deferred);
         }
         true
     }

@@ -2,7 +2,7 @@
 
 pub(crate) mod counters;
 pub(crate) mod epoch;
-pub(crate) mod lane;
+pub(crate) mod handle;
 pub(crate) mod op;
 pub(crate) mod open;
 pub(crate) mod pin;

@@ -192,13 +192,13 @@ pub struct Fetched<'t> {
 /// A value as the store holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'t> {
-    /// The bytes, readable until the turn ends.
+    /// The bytes, readable until the guard ends.
     Bytes(&'t [u8]),
     /// An unsigned number, which clients see as its decimal digits.
     Integer(u64),
-    /// A value in pieces; see `Turn::pin_large`.
+    /// A value in pieces; see `Guard::pin_large`.
     Large(LargeRef),
-    /// A value with parts, stored by [`crate::Change::StoreTyped`]. Readable until the turn ends.
+    /// A value with parts, stored by [`crate::Change::StoreTyped`]. Readable until the guard ends.
     Typed {
         /// The value's type; opaque to the store.
         kind: u8,
@@ -216,7 +216,7 @@ pub struct LargeRef {
     pub bytes: u64,
 }
 
-/// An item as one read saw it. Borrowed from the turn: its memory is not reused before the turn ends.
+/// An item as one read saw it. Borrowed from the guard: its memory is not reused before the guard ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'t> {
     /// The key's bytes.
@@ -271,7 +271,7 @@ pub const fn decimal_len(number: u64) -> u64 {
 /// The reason why an operation could not be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpError {
-    /// A lock is held or no segment is free: park the operation, end the turn, try again in the next one. Nothing
+    /// A lock is held or no segment is free: park the operation, end the guard, try again in the next one. Nothing
     /// was changed.
     Parked,
     /// Key and value are more than the item maximum.

@@ -1,9 +1,9 @@
-//! Pins: values that stay where they are beyond the turn that read them, so that they can be sent without a copy.
+//! Pins: values that stay where they are beyond the guard that read them, so that they can be sent without a copy.
 //!
 //! ```text
-//!   turn      find the value --> pins + 1 on each segment it lies in            (inside the epoch)
+//!   guard     find the value --> pins + 1 on each segment it lies in            (inside the epoch)
 //!   later     send from the heap ... sent --> pins - 1
-//!   meanwhile the item may be replaced, relocated or evicted: its segment waits in Limbo until its pins are gone
+//!   meanwhile the item may be replaced, relocated or evicted: its segment waits in quarantine until its pins are gone
 //! ```
 //!
 //! - A pin is made inside an epoch, on bytes that an index slot named in it. The background tests pins only after two
@@ -83,7 +83,7 @@ impl Store {
         value_bytes.max(self.geometry.value_whole_max) as u64
     }
 
-    /// Pins a value that was read whole in a turn that is not over: a slice that [`crate::Value::Bytes`] holds.
+    /// Pins a value that was read whole in a guard that is not over: a slice that [`crate::Value::Bytes`] holds.
     ///
     /// # Panics
     /// If the bytes are none of the store's.
@@ -96,7 +96,7 @@ impl Store {
         Pinned { places, bytes: bytes as u64, charge: self.pin_charge(bytes), released: false }
     }
 
-    /// Adds a piece that was found in this turn to the pin of its large value.
+    /// Adds a piece that was found in this guard to the pin of its large value.
     pub(crate) fn pin_piece(&self, pin: &mut Pinned, address: usize, bytes: u32) {
         self.segments.header_of(address).pins.fetch_add(1, AcqRel);
         match &mut pin.places {

@@ -26,7 +26,7 @@ const QUOTAS_PERCENT_MAX: u64 = 80;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     /// A data thread's: leaves the reserve of free segments alone.
-    Lane,
+    ThreadHandle,
     /// The background's, which frees more than it takes.
     Background,
 }
@@ -56,7 +56,7 @@ impl Store {
         self.memory.wanted_bytes()
     }
 
-    /// Returns the bytes that segments and index hold now: free segments count, withheld ones do not.
+    /// Returns the bytes that segments and index hold now: free segments count, decommitted ones do not.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.geometry.bytes_of(self.segments.count(), self.index.groups().max(self.index.groups_next()))
     }
@@ -137,7 +137,7 @@ impl Store {
 
     /// Returns the number of its segments that the background keeps free for a namespace with a quota.
     fn low_of(&self, namespace: u8, limit: usize) -> usize {
-        (limit / 50).max(RESERVE + self.geometry.lanes_max) + self.spaces.wanted(namespace)
+        (limit / 50).max(RESERVE + self.geometry.handles_max) + self.spaces.wanted(namespace)
     }
 
     /// Returns true if segments of the namespace are short. `soon`: those of it that are about to be free.
@@ -172,7 +172,7 @@ impl Store {
     pub(crate) fn open_max_of(&self, namespace: u8) -> usize {
         let most = self.memory.open_max();
         match self.spaces.limit(namespace) {
-            Some(limit) => (limit / 10 / (self.geometry.lanes_max + 1)).clamp(OPEN_MIN, most),
+            Some(limit) => (limit / 10 / (self.geometry.handles_max + 1)).clamp(OPEN_MIN, most),
             None => most,
         }
     }
@@ -184,17 +184,17 @@ impl Store {
     pub(crate) fn take_segment(&self, whose: Whose, namespace: u8) -> Result<SegmentId, OpError> {
         let taken = self.segments.take_free(match whose {
             Whose::Background => 0,
-            Whose::Lane if !self.spaces.any_quota() => self.memory.free_reserve(),
-            Whose::Lane => self.lane_leaves(namespace).ok_or_else(|| self.no_segment(namespace))?,
+            Whose::ThreadHandle if !self.spaces.any_quota() => self.memory.free_reserve(),
+            Whose::ThreadHandle => self.handle_leaves(namespace).ok_or_else(|| self.no_segment(namespace))?,
         });
         let id = taken.ok_or_else(|| self.no_segment(namespace))?;
         self.spaces.takes(namespace);
         Ok(id)
     }
 
-    /// Returns the number of free segments that a lane has to leave when it takes one for a namespace, if there are
+    /// Returns the number of free segments that a handle has to leave when it takes one for a namespace, if there are
     /// quotas. Returns `None` if it may take none.
-    fn lane_leaves(&self, namespace: u8) -> Option<usize> {
+    fn handle_leaves(&self, namespace: u8) -> Option<usize> {
         let reserve = self.memory.free_reserve();
         let Some(limit) = self.spaces.limit(namespace) else {
             if self.shared_free() < self.free_low() {

@@ -31,10 +31,10 @@ use crate::layout::persistent::KeptPage;
 use crate::layout::raw::{Mutex, Word64};
 use crate::layout::slot::Slot;
 use crate::locks::undo_log::UndoLog;
-use crate::locks::words::Claims;
+use crate::locks::words::LockTable;
 use crate::tier::Tier;
 use crate::tier::flash_keys::FlashKeys;
-use crate::values::free_queue::Graves;
+use crate::values::free_queue::FreeQueue;
 use crate::values::orphans::Named;
 
 /// An in-memory store of items.
@@ -46,16 +46,16 @@ pub struct Store {
     pub(crate) segments: Segments,
     pub(crate) index: Index,
     pub(crate) epochs: Epochs,
-    pub(crate) claims: Claims,
+    pub(crate) key_locks: LockTable,
     pub(crate) samples: Samples,
     pub(crate) hasher: Hasher,
     /// Seed of the sums of items: see [`crate::heap::checksums`].
     pub(crate) sum_seed: u64,
-    /// Counters: one block for each lane, one for each thread that rebuilds the index, and the last one for the
+    /// Counters: one block for each handle, one for each thread that rebuilds the index, and the last one for the
     /// background.
     pub(crate) counters: Box<[Counters]>,
-    pub(crate) lanes_opened: AtomicUsize,
-    /// True if a lane found index buckets full; cleared by the next slice.
+    pub(crate) handles_opened: AtomicUsize,
+    /// True if a handle found index buckets full; cleared by the next slice.
     pub(crate) background_called: AtomicBool,
     /// Words that outlive the process.
     pub(crate) kept: KeptPage,
@@ -86,7 +86,7 @@ pub struct Store {
     /// Namespaces of the items on flash.
     pub(crate) flash_keys: FlashKeys,
     /// Objects that wait to be removed.
-    pub(crate) graves: Graves,
+    pub(crate) deferred: FreeQueue,
     /// Undo log of a store in a file: the state before changes that must be applied together.
     pub(crate) undo: Option<UndoLog>,
     /// Gate that the background holds for a slice, so that a flush does not overlap a relocation.
@@ -120,8 +120,8 @@ pub struct Store {
 pub(crate) struct BackgroundGauges {
     pub(crate) small_segments: AtomicU64,
     pub(crate) main_segments: AtomicU64,
-    pub(crate) limbo_segments: AtomicU64,
-    pub(crate) withheld_segments: AtomicU64,
+    pub(crate) quarantine_segments: AtomicU64,
+    pub(crate) decommitted_segments: AtomicU64,
     pub(crate) growths: AtomicU64,
     pub(crate) shrinks: AtomicU64,
     /// Share of the segments that the background holds the small queue at, in percent.
@@ -233,7 +233,7 @@ impl Store {
         self.shortages.flushed(self.pool(namespace));
     }
 
-    /// Ends every item of the namespace that is there now, for a caller without a turn: it waits for a slice of the
+    /// Ends every item of the namespace that is there now, for a caller without a guard: it waits for a slice of the
     /// background.
     pub fn flush(&self, namespace: Namespace) {
         let _gate = self.slice_gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -26,10 +26,10 @@ use crate::layout::slot::Slot;
 pub(crate) const BY_BACKGROUND: usize = MOVING - 1;
 
 impl Store {
-    /// Returns the note of a lane or of the background, if the tier stores what slots would say.
+    /// Returns the note of a handle or of the background, if the tier stores what slots would say.
     fn moving_of(&self, mover: usize) -> Option<&Moving> {
-        let is_lane = mover < self.geometry.lanes_max.min(BY_BACKGROUND);
-        (self.finds && (is_lane || mover == BY_BACKGROUND)).then(|| &self.kept.moving[mover])
+        let is_handle = mover < self.geometry.handles_max.min(BY_BACKGROUND);
+        (self.finds && (is_handle || mover == BY_BACKGROUND)).then(|| &self.kept.moving[mover])
     }
 
     /// Notes the places of both copies of an item that is about to move. Returns false if there is no room for a note,

@@ -17,8 +17,8 @@ pub struct StoreConfig {
     pub segment_bytes: Option<u32>,
     /// Key and value of one item, in bytes.
     pub item_bytes_max: u64,
-    /// Number of threads that will open a lane.
-    pub lanes_max: usize,
+    /// Number of threads that will open a handle.
+    pub handles_max: usize,
     /// Makes the places of keys unpredictable.
     pub hash_seed: u64,
     /// Ask for huge pages.
@@ -28,7 +28,7 @@ pub struct StoreConfig {
 /// Why a store cannot be made.
 #[derive(Debug)]
 pub enum StartError {
-    /// The memory is too small for the segments that lanes, classes and the reserve need.
+    /// The memory is too small for the segments that handles, classes and the reserve need.
     MemoryTooSmall {
         /// Memory that was asked for, in bytes.
         memory_bytes: u64,
@@ -118,7 +118,7 @@ pub(crate) struct Geometry {
     /// of one on average.
     pub(crate) piece_bytes: usize,
     pub(crate) item_bytes_max: u64,
-    pub(crate) lanes_max: usize,
+    pub(crate) handles_max: usize,
 }
 
 /// The sizes that follow from the memory, and change with it.
@@ -128,7 +128,7 @@ pub(crate) struct Limits {
     pub(crate) free_low: usize,
     /// The last free segments, which only the background may take: relocation frees more than it uses.
     pub(crate) free_reserve: usize,
-    /// Open segments a lane may have; the background's count is the same.
+    /// Open segments a handle may have; the background's count is the same.
     pub(crate) open_max: usize,
     /// Largest number of groups of the index.
     pub(crate) groups_max: usize,
@@ -169,7 +169,7 @@ impl Geometry {
             value_whole_max: item_whole_max - PIECE_OVERHEAD,
             piece_bytes: (segment_bytes as usize / 32).max(PIECE_BYTES_MIN).min(item_whole_max) - PIECE_OVERHEAD,
             item_bytes_max: config.item_bytes_max,
-            lanes_max: config.lanes_max,
+            handles_max: config.handles_max,
         };
         let groups = geometry.groups_start;
         let segments = geometry.segments_for(memory, groups);
@@ -197,15 +197,15 @@ impl Geometry {
         (memory_bytes.saturating_sub(fixed) / (self.segment_bytes as u64 + HEADER_BYTES)) as usize
     }
 
-    /// Returns the segments that lanes and background have open at once, and some to evict from.
+    /// Returns the segments that handles and background have open at once, and some to evict from.
     fn segments_min(&self) -> usize {
-        SEGMENTS_MIN as usize + 2 * OPEN_MIN * (self.lanes_max + 1)
+        SEGMENTS_MIN as usize + 2 * OPEN_MIN * (self.handles_max + 1)
     }
 
-    /// Returns the least quota of a namespace, in segments: what lanes and background have open for it, some that are
+    /// Returns the least quota of a namespace, in segments: what handles and background have open for it, some that are
     /// kept free, and some to evict from.
     pub(crate) fn quota_segments_min(&self) -> usize {
-        self.segments_min() + self.lanes_max
+        self.segments_min() + self.handles_max
     }
 
     /// Returns the least quota in bytes, which is also large enough for the largest item.
@@ -248,9 +248,9 @@ impl Geometry {
         let least = self.least_bytes(0);
         let index_most = memory_bytes.saturating_sub(least) as usize / GROUP_BYTES;
         Limits {
-            free_low: (segments / 50).max(free_reserve + self.lanes_max + 1),
+            free_low: (segments / 50).max(free_reserve + self.handles_max + 1),
             free_reserve,
-            open_max: (segments / 10 / (self.lanes_max + 1)).clamp(OPEN_MIN, OPEN_MAX),
+            open_max: (segments / 10 / (self.handles_max + 1)).clamp(OPEN_MIN, OPEN_MAX),
             groups_max: self.groups_fixed.unwrap_or(index_most.min(self.groups_max)),
         }
     }
@@ -276,13 +276,13 @@ const _: () = assert!(KEY_BYTES_MAX < SEGMENT_BYTES_MAX as usize / 8);
 mod tests {
     use super::*;
 
-    fn config(memory_bytes: u64, lanes_max: usize) -> StoreConfig {
+    fn config(memory_bytes: u64, handles_max: usize) -> StoreConfig {
         StoreConfig {
             memory_bytes,
             memory_bytes_max: 0,
             segment_bytes: None,
             item_bytes_max: 1 << 20,
-            lanes_max,
+            handles_max,
             hash_seed: 1,
             huge_pages: false,
         }

@@ -1,14 +1,14 @@
 //! The memory that the store may use, and changing it while the store runs.
 //!
 //! ```text
-//!   resize ──> wanted ──background──> limits in force ──> segments withheld or given back, one by one
+//!   resize ──> wanted ──background──> limits in force ──> segments decommitted or given back, one by one
 //! ```
 //!
 //! A resize is only noted here; the background follows it. Upwards, segments become free at once as their memory is
-//! had. Downwards, the eviction policy empties segments in its own order, and each that becomes free is withheld and
+//! had. Downwards, the eviction policy empties segments in its own order, and each that becomes free is decommitted and
 //! its memory given back, wherever in the heap it lies; the index gives back what it has too many of.
 //!
-//! Bounds: from what the lanes' open segments and the largest item need, to the address space reserved at start.
+//! Bounds: from what the handles' open segments and the largest item need, to the address space reserved at start.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};

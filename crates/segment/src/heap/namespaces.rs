@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A namespace with a quota has that much memory whatever the others do, and never more: its segments are counted where
-//! they are taken and where they become free, and a lane that finds none left waits, or is refused, though there are
+//! they are taken and where they become free, and a handle that finds none left waits, or is refused, though there are
 //! free ones that belong to others. Each has eviction queues of its own, so what goes for a namespace is its own. Those
 //! without a quota share what is left and their eviction.
 //!

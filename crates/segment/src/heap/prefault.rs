@@ -34,7 +34,7 @@ struct State {
     heap_done: usize,
     index_done: usize,
     index_wanted: usize,
-    /// Segments that there are to be: as many of those that are withheld are given back.
+    /// Segments that there are to be: as many of those that are decommitted are given back.
     segments_wanted: usize,
     /// A file's space was refused.
     short_of_space: bool,
@@ -69,11 +69,11 @@ impl Ahead {
         self.state.try_lock().is_ok_and(|state| state.index_done >= bytes && state.index_wanted >= bytes)
     }
 
-    /// Allows more fresh segments to be taken, up to the wanted number, except those that are withheld. Returns false
-    /// if there are none, or if a step is under way, which might be giving their memory back.
+    /// Allows more fresh segments to be taken, up to the wanted number, except those that are decommitted. Returns
+    /// false if there are none, or if a step is under way, which might be giving their memory back.
     pub(crate) fn add_fresh(&self, segments: &Segments) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
-        let missing = state.segments_wanted.saturating_sub(segments.count() + segments.withheld_count());
+        let missing = state.segments_wanted.saturating_sub(segments.count() + segments.decommitted_count());
         let each = segments.segment_bytes();
         if missing == 0 {
             return false;
@@ -143,12 +143,12 @@ impl State {
         true
     }
 
-    /// Gives a withheld segment back to use, with memory.
+    /// Gives a decommitted segment back to use, with memory.
     fn step_segments(&self, segments: &Segments) -> bool {
         if segments.count() >= self.segments_wanted {
             return false;
         }
-        segments.give_back_withheld()
+        segments.give_back_decommitted()
     }
 
     /// Populates the segments that are opened next, and gives back the memory of those that were left out.

@@ -1,9 +1,9 @@
-//! A sample of the requests: those for a few of the keys, chosen by their hashes, which the lanes report to the
+//! A sample of the requests: those for a few of the keys, chosen by their hashes, which the handles report to the
 //! background.
 //!
 //! ```text
-//!   lane: hash & mask == 0 ? ──no──> nothing        (one load and one test a request)
-//!                            └─yes─> ring of the lane ──taken in every slice──> shadows
+//!   handle: hash & mask == 0 ? ──no──> nothing        (one load and one test a request)
+//!                            └─yes─> ring of the handle ──taken in every slice──> shadows
 //! ```
 //!
 //! The sample chooses keys and not requests: it retains every request of a chosen key, and so shows a store in
@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::index::Hash;
 
-/// Sampled requests that a lane may be ahead of the background.
+/// Sampled requests that a handle may be ahead of the background.
 const RING_WORDS: usize = 512;
 /// The bits that choose a key begin here: not those that say where it lies in the index.
 const CHOICE_SHIFT: u32 = 24;
@@ -35,18 +35,18 @@ pub(crate) enum Asked {
     Store,
 }
 
-/// One lane's ring.
+/// One handle's ring.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Ring {
     words: Box<[AtomicU64]>,
-    /// Words written; by the lane.
+    /// Words written; by the handle.
     written: AtomicU64,
     /// Words taken; by the background.
     taken: AtomicU64,
 }
 
-/// The rings of all lanes.
+/// The rings of all handles.
 #[derive(Debug)]
 pub(crate) struct Samples {
     mask: AtomicU64,
@@ -54,13 +54,13 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    pub(crate) fn new(lanes_max: usize) -> Self {
+    pub(crate) fn new(handles_max: usize) -> Self {
         let ring = || Ring {
             words: (0..RING_WORDS).map(|_| AtomicU64::new(0)).collect(),
             written: AtomicU64::new(0),
             taken: AtomicU64::new(0),
         };
-        let samples = Self { mask: AtomicU64::new(0), rings: (0..lanes_max).map(|_| ring()).collect() };
+        let samples = Self { mask: AtomicU64::new(0), rings: (0..handles_max).map(|_| ring()).collect() };
         samples.thin(THIN_MIN);
         samples
     }
@@ -73,9 +73,9 @@ impl Samples {
 
     /// Records a request, if its key is one of the sample.
     #[inline(always)]
-    pub(crate) fn note(&self, lane: usize, hash: Hash, asked: Asked) {
+    pub(crate) fn note(&self, handle: usize, hash: Hash, asked: Asked) {
         if hash.0 & self.mask.load(Relaxed) == 0 {
-            self.rings[lane].push(hash.0 & !1 | asked as u64);
+            self.rings[handle].push(hash.0 & !1 | asked as u64);
         }
     }
 

@@ -1,5 +1,5 @@
 //! The segments: their headers, the free list, the list of those sealed since the background last looked, and the list
-//! of those that are withheld.
+//! of those that are decommitted.
 //!
 //! ```text
 //!   0          fresh next            fresh end                       segments_max
@@ -39,8 +39,8 @@ pub(crate) struct Segments {
     headers: Array<SegmentHeader>,
     free: FreeSegments,
     sealed: Stack,
-    withheld: Stack,
-    withheld_count: Word32,
+    decommitted: Stack,
+    decommitted_count: Word32,
     kept: KeptPage,
     shift: u32,
 }
@@ -71,15 +71,15 @@ impl Segments {
             // The lowest comes off first, so that memory is first touched from the bottom up.
             free: FreeSegments::new(Fresh { next: 0, end }),
             sealed: Stack::default(),
-            withheld: Stack::default(),
-            withheld_count: Word32::new(0),
+            decommitted: Stack::default(),
+            decommitted_count: Word32::new(0),
             kept,
             shift: geometry.segment_shift,
         }
     }
 
-    /// Rebuilds the lists from the headers' states, all of which are Free, Sealed or Withheld; no other thread is there
-    /// yet. The segments behind the last one that was taken count as never taken.
+    /// Rebuilds the lists from the headers' states, all of which are Free, Sealed or Decommitted; no other thread is
+    /// there yet. The segments behind the last one that was taken count as never taken.
     pub(crate) fn list_anew(&self) {
         let end = self.fresh().end;
         let used = |id: &u32| !self.header(SegmentId(*id)).is_pristine();
@@ -91,7 +91,7 @@ impl Segments {
             match self.header(id).state() {
                 State::Free => self.push_free(id),
                 State::Sealed => sealed.push(id),
-                State::Withheld => self.push_withheld(id),
+                State::Decommitted => self.push_decommitted(id),
                 state => unreachable!("{state:?} was made Sealed or Free"),
             }
         }
@@ -104,9 +104,9 @@ impl Segments {
         self.free.fresh()
     }
 
-    /// Returns the number of segments, without those that are withheld.
+    /// Returns the number of segments, without those that are decommitted.
     pub(crate) fn count(&self) -> usize {
-        (self.fresh().end - self.withheld_count.load(Relaxed)) as usize
+        (self.fresh().end - self.decommitted_count.load(Relaxed)) as usize
     }
 
     /// Returns one past the highest segment that may be taken now.
@@ -199,36 +199,36 @@ impl Segments {
 
     /// Takes a segment that was taken from the free list out of use, and gives its memory back: first the one, then the
     /// other, so that no segment in use is without memory.
-    pub(crate) fn withhold(&self, id: SegmentId) {
-        self.header(id).go(State::Withheld);
+    pub(crate) fn decommit(&self, id: SegmentId) {
+        self.header(id).go(State::Decommitted);
         // Refused only for locked memory, which then stays counted twice within the stated constant.
         let _ = self.heap.map().release(self.start(id), self.segment_bytes());
-        self.push_withheld(id);
+        self.push_decommitted(id);
     }
 
-    fn push_withheld(&self, id: SegmentId) {
-        self.withheld.push(&self.headers, id.0);
-        self.withheld_count.fetch_add(1, Relaxed);
+    fn push_decommitted(&self, id: SegmentId) {
+        self.decommitted.push(&self.headers, id.0);
+        self.decommitted_count.fetch_add(1, Relaxed);
     }
 
-    /// Puts a withheld segment on the free list, with memory; false if there is none, or no memory for it.
-    pub(crate) fn give_back_withheld(&self) -> bool {
-        let Some(id) = self.withheld.pop(&self.headers).map(SegmentId) else { return false };
+    /// Puts a decommitted segment on the free list, with memory; false if there is none, or no memory for it.
+    pub(crate) fn give_back_decommitted(&self) -> bool {
+        let Some(id) = self.decommitted.pop(&self.headers).map(SegmentId) else { return false };
         let map = self.heap.map();
         if map.allocate(self.start(id), self.segment_bytes()).is_err() {
-            self.withheld.push(&self.headers, id.0);
+            self.decommitted.push(&self.headers, id.0);
             return false;
         }
         // Where the kernel cannot populate, the first write faults instead.
         let _ = map.populate(self.start(id), self.segment_bytes());
-        self.withheld_count.fetch_sub(1, Relaxed);
+        self.decommitted_count.fetch_sub(1, Relaxed);
         self.header(id).go(State::Free);
         self.push_free(id);
         true
     }
 
-    pub(crate) fn withheld_count(&self) -> usize {
-        self.withheld_count.load(Relaxed) as usize
+    pub(crate) fn decommitted_count(&self) -> usize {
+        self.decommitted_count.load(Relaxed) as usize
     }
 
     /// Puts a segment in state Free on the free list.
@@ -267,7 +267,7 @@ mod tests {
             memory_bytes_max: 800 << 10,
             segment_bytes: Some(4096),
             item_bytes_max: 400,
-            lanes_max: 1,
+            handles_max: 1,
             hash_seed: 0,
             huge_pages: false,
         };
@@ -292,16 +292,16 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_is_cut_or_withheld_is_not_taken_and_comes_back_when_it_is_given_back() {
+    fn a_segment_that_is_cut_or_decommitted_is_not_taken_and_comes_back_when_it_is_given_back() {
         let segments = segments(10, 20);
         let taken: Vec<_> = (0..4).map(|_| segments.take_free(0).expect("free")).collect();
         assert_eq!((segments.cut_fresh(2), segments.count(), segments.free_count()), (2, 8, 4));
         assert_eq!((segments.cut_fresh(9), segments.count(), segments.free_count()), (4, 4, 0));
-        segments.withhold(taken[1]);
-        assert_eq!((segments.count(), segments.withheld_count(), segments.take_free(0)), (3, 1, None));
+        segments.decommit(taken[1]);
+        assert_eq!((segments.count(), segments.decommitted_count(), segments.take_free(0)), (3, 1, None));
         segments.add_fresh(16);
         assert_eq!((segments.end(), segments.count()), (20, 19));
-        assert!(segments.give_back_withheld() && !segments.give_back_withheld());
+        assert!(segments.give_back_decommitted() && !segments.give_back_decommitted());
         assert_eq!(segments.take_free(0), Some(taken[1]));
         assert_eq!((segments.take_free(0), segments.count()), (Some(SegmentId(4)), 20));
     }

@@ -6,7 +6,7 @@
 //! that finds none because everything is alive has to be refused at once. The background's scan makes the difference:
 //!
 //! ```text
-//!   a round: each header passed once,     something was found, or is in limbo,     not known   ── the caller waits
+//!   a round: each header passed once,     something was found, or in quarantine, not known ── the caller waits
 //!            from where the last ended    or a value's pieces are being removed
 //!                                         nothing was                              barren, with what was alive and
 //!                                                                                  free when the round began:

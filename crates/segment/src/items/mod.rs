@@ -1,13 +1,13 @@
 //! Items that are stored whole: reads, changes, walks, and items that are not published yet.
 //!
 //! ```text
-//!   read ──> the item where it lies          receive ──> draft: a value received straight into its place
-//!   write ──> draft: an item without a slot ──> published under the stripe lock
+//!   read ──> the item where it lies          receive ──> unpublished: a value received straight into its place
+//!   write ──> unpublished: an item without a slot ──> published under the stripe lock
 //!   walk ──> all items of the index, a few slots at a time
 //! ```
 
-pub(crate) mod draft;
 pub(crate) mod read;
 pub(crate) mod receive;
+pub(crate) mod unpublished;
 pub(crate) mod walk;
 pub(crate) mod write;

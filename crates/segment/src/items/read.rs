@@ -3,9 +3,9 @@
 //! Keys that are read together are read in three stages, so that the waits for memory overlap:
 //!
 //! ```text
-//!   Turn::prefetch      asks for the index bucket
-//!   Turn::look_ahead    finds the first slot with the key's tag, asks for segment header and item
-//!   Turn::read          compares, begins with that slot, and gives the value
+//!   Guard::prefetch      asks for the index bucket
+//!   Guard::look_ahead    finds the first slot with the key's tag, asks for segment header and item
+//!   Guard::read          compares, begins with that slot, and gives the value
 //! ```
 //!
 //! A look ahead is a read that was begun early. The slot is loaded again when it is read. If it no longer holds the
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use base::clock::UnixMillis;
 
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::{Expire, Item, OpError, Value};
 use crate::core::snap::Snap;
 use crate::core::store::{Ended, Seen, Store};
@@ -30,7 +30,7 @@ use crate::layout::key::{Key, KeyHash, Namespace};
 use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
 
-/// The most likely place of a key's item, found by [`Turn::look_ahead`]. The default is no place.
+/// The most likely place of a key's item, found by [`Guard::look_ahead`]. The default is no place.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ahead<'l>(Option<&'l Word64>);
 
@@ -41,7 +41,7 @@ pub struct Hit<'t> {
     pub value: Value<'t>,
     /// Flags that the client stored with the value.
     pub client_flags: u32,
-    /// The item is stale, or a client has won the right to refill it: see [`Turn::fetch`].
+    /// The item is stale, or a client has won the right to refill it: see [`Guard::fetch`].
     pub is_leased: bool,
 }
 
@@ -113,7 +113,7 @@ impl Store {
     }
 }
 
-impl<'l> Turn<'l> {
+impl<'l> Guard<'l> {
     #[inline(always)]
     pub(crate) fn find_live(&self, key: &Key<'_>) -> Option<Seen<'l>> {
         let store = self.store;
@@ -155,7 +155,7 @@ impl<'l> Turn<'l> {
     }
 
     /// Looks where the key's item is and asks for its lines. The key's index bucket should have been asked for by
-    /// [`Turn::prefetch`].
+    /// [`Guard::prefetch`].
     #[inline]
     pub fn look_ahead(&self, key: KeyHash) -> Ahead<'l> {
         let (store, mut word) = (self.store, None);
@@ -203,7 +203,7 @@ impl<'l> Turn<'l> {
     /// Returns the key's item with a CAS token that is exact from now on, without counting an access.
     ///
     /// # Errors
-    /// Those of [`Turn::gets`].
+    /// Those of [`Guard::gets`].
     pub fn peek_gets(&mut self, key: &Key<'_>) -> Result<Option<Item<'_>>, OpError> {
         Ok(self.take(key)?.map(|(seen, snap)| self.store.item_as(&seen, &snap)))
     }
@@ -211,7 +211,7 @@ impl<'l> Turn<'l> {
     /// Returns the state of the key now, distinguishable from its later states: see [`Version`].
     ///
     /// # Errors
-    /// [`OpError::Parked`]: call again in a later turn.
+    /// [`OpError::Parked`]: call again in a later iteration.
     pub fn version(&mut self, key: &Key<'_>) -> Result<Version, OpError> {
         let births = self.store.index.births(key.hash);
         Ok(match self.take(key)? {
@@ -220,7 +220,7 @@ impl<'l> Turn<'l> {
         })
     }
 
-    /// Returns the version of a key that was absent when the store was opened. It differs from [`Turn::version`] once
+    /// Returns the version of a key that was absent when the store was opened. It differs from [`Guard::version`] once
     /// the key has been stored, even if it was removed again.
     pub fn absent_at_open(&self) -> Version {
         Version::Absent(self.store.index.growth_word(), 0)
@@ -238,13 +238,16 @@ impl<'l> Turn<'l> {
     /// token or puts a copy in its place. A second look-up could find such a copy, which is not marked, and whose next
     /// change in place would leave the token that was read of it valid.
     pub(crate) fn take(&mut self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
-        self.retry(|turn| {
-            let Some((seen, snap)) = turn.snap_at_once(key)? else { return Ok(Some(None)) };
+        self.retry(|guard| {
+            let Some((seen, snap)) = guard.snap_at_once(key)? else { return Ok(Some(None)) };
             if seen.layout.has(CAS_TAKEN) {
                 return Ok(Some(Some((seen, snap))));
             }
-            let taken =
-                if turn.takes_by_copy(&seen) { turn.take_copy(key, seen, snap)? } else { turn.take_in_place(key)? };
+            let taken = if guard.takes_by_copy(&seen) {
+                guard.take_copy(key, seen, snap)?
+            } else {
+                guard.take_in_place(key)?
+            };
             Ok(taken.map(Some))
         })
     }
@@ -287,7 +290,7 @@ impl<'l> Turn<'l> {
         self.scan_some(|of| of == namespace.0, cursor, &mut |_, item| visit(item))
     }
 
-    /// Visits items as [`Turn::scan`] does, for the namespaces that `takes` accepts.
+    /// Visits items as [`Guard::scan`] does, for the namespaces that `takes` accepts.
     #[inline(always)]
     pub(crate) fn scan_some(
         &self,

@@ -3,7 +3,7 @@
 //! ```text
 //!   begin     reserve space, write header with DEAD, fields, key       segment: arrivals + 1
 //!             (a tail behind the item is counted as the item's)
-//!   receive   value bytes, and a short tail that is not kept           over as many turns as it takes
+//!   receive   value bytes, and a short tail that is not kept           over as many iterations as it takes
 //!   commit    under the stripe lock: the slot, DEAD cleared            segment: arrivals - 1
 //!   abandon   the space is handed back if nothing came behind it, else it is dead bytes
 //! ```
@@ -17,11 +17,11 @@
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::{OpError, Put, PutMode, PutOutcome};
 use crate::core::store::Store;
 use crate::heap::samples::Asked;
-use crate::items::draft::{Content, Draft, Plan};
+use crate::items::unpublished::{Content, Plan, Unpublished};
 use crate::layout::header::SegmentHeader;
 use crate::layout::item::{FILLER, FILLER_BYTES, Kind};
 use crate::layout::key::Key;
@@ -30,12 +30,13 @@ use crate::values::writer::LargeWriter;
 /// Bytes that may be received behind a value without being kept: a line end, say.
 pub const TAIL_BYTES_MAX: usize = FILLER_BYTES;
 
-/// An item whose value is being received. Give it to [`Turn::arrived`], [`Turn::piece_arrived`] or [`Turn::abandon`].
+/// An item whose value is being received. Give it to [`Guard::arrived`], [`Guard::piece_arrived`] or
+/// [`Guard::abandon`].
 #[derive(Debug)]
 #[must_use = "a segment is not drained before its arrivals are done"]
 pub struct Arriving {
     /// `None` once it is committed or abandoned.
-    draft: Option<Draft>,
+    unpublished: Option<Unpublished>,
     /// Value and tail together, in bytes.
     bytes: usize,
     received: usize,
@@ -58,15 +59,15 @@ impl Arriving {
         self.received += bytes;
     }
 
-    fn draft(&self) -> &Draft {
-        self.draft.as_ref().expect("it is neither committed nor abandoned")
+    fn unpublished(&self) -> &Unpublished {
+        self.unpublished.as_ref().expect("it is neither committed nor abandoned")
     }
 }
 
 impl Drop for Arriving {
     fn drop(&mut self) {
         debug_assert!(
-            self.draft.is_none() || std::thread::panicking(),
+            self.unpublished.is_none() || std::thread::panicking(),
             "an arrival was neither committed nor abandoned"
         );
     }
@@ -76,15 +77,15 @@ impl Store {
     /// Returns the room for the next bytes: as many as are left.
     pub fn room_of<'a>(&'a self, arriving: &'a mut Arriving) -> &'a mut [u8] {
         let (at, left) = (arriving.received, arriving.left());
-        let draft = arriving.draft.as_mut().expect("it is neither committed nor abandoned");
-        let value = draft.layout.value_address(0);
-        draft.reserved.bytes_mut(&self.segments.heap, value + at, left)
+        let unpublished = arriving.unpublished.as_mut().expect("it is neither committed nor abandoned");
+        let value = unpublished.layout.value_address(0);
+        unpublished.reserved.bytes_mut(&self.segments.heap, value + at, left)
     }
 
     /// Returns the bytes that were received so far.
     pub fn received_of<'a>(&'a self, arriving: &'a Arriving) -> &'a [u8] {
-        let draft = arriving.draft();
-        self.segments.heap.bytes(draft.layout.value_address(draft.address()), arriving.received)
+        let unpublished = arriving.unpublished();
+        self.segments.heap.bytes(unpublished.layout.value_address(unpublished.address()), arriving.received)
     }
 
     fn arrival_ends(&self, header: &SegmentHeader) {
@@ -92,14 +93,14 @@ impl Store {
         assert!(before > 0, "an arrival ends once");
     }
 
-    /// Turns the space that the tail took beyond the item into a filler, and only then the item into one of its own
+    /// Guards the space that the tail took beyond the item into a filler, and only then the item into one of its own
     /// length. So a walk follows without a gap at every instant. No other thread can name the item yet. May be
     /// repeated.
-    fn fill_slack(&self, draft: &Draft) {
-        if draft.reserved.len() > draft.layout.size {
+    fn fill_slack(&self, unpublished: &Unpublished) {
+        if unpublished.reserved.len() > unpublished.layout.size {
             let heap = &self.segments.heap;
-            heap.word32(draft.address() + draft.layout.size).store(FILLER, Release);
-            draft.layout.write_lengths(heap, draft.address());
+            heap.word32(unpublished.address() + unpublished.layout.size).store(FILLER, Release);
+            unpublished.layout.write_lengths(heap, unpublished.address());
         }
     }
 
@@ -111,7 +112,7 @@ impl Store {
     }
 }
 
-impl<'l> Turn<'l> {
+impl<'l> Guard<'l> {
     /// Reserves space for a value of `value_bytes`, which is to be received with `tail_bytes` behind it and then stored
     /// by `put` under `key`: an unconditional `Set`, whose `value` is not looked at.
     ///
@@ -135,7 +136,7 @@ impl<'l> Turn<'l> {
         self.begin_arrival(key, &plan, value_bytes + tail_bytes)
     }
 
-    /// Reserves space for the next piece of a large value: [`Turn::large_piece_max`] bytes, or what is left, with
+    /// Reserves space for the next piece of a large value: [`Guard::large_piece_max`] bytes, or what is left, with
     /// `tail_bytes` behind it.
     ///
     /// # Errors
@@ -150,16 +151,16 @@ impl<'l> Turn<'l> {
 
     fn begin_arrival(&mut self, key: &Key<'_>, plan: &Plan<'_>, bytes: usize) -> Result<Arriving, OpError> {
         let counters = self.counters();
-        let draft = self.store.draft(&mut self.own.open, key, plan, self.now);
-        let draft = draft.inspect_err(|error| counters.parked.add(u64::from(*error == OpError::Parked)))?;
-        self.store.segments.header_of(draft.address()).arrivals.fetch_add(1, Relaxed);
-        Ok(Arriving { draft: Some(draft), bytes, received: 0 })
+        let unpublished = self.store.unpublished(&mut self.own.open, key, plan, self.now);
+        let unpublished = unpublished.inspect_err(|error| counters.parked.add(u64::from(*error == OpError::Parked)))?;
+        self.store.segments.header_of(unpublished.address()).arrivals.fetch_add(1, Relaxed);
+        Ok(Arriving { unpublished: Some(unpublished), bytes, received: 0 })
     }
 
     /// Stores a value that was received whole. `key` and `put` are those that it was begun with.
     ///
     /// # Errors
-    /// The arrival comes back with the error: on [`OpError::Parked`] call again in a later turn.
+    /// The arrival comes back with the error: on [`OpError::Parked`] call again in a later iteration.
     pub fn arrived(
         &mut self,
         arriving: Arriving,
@@ -178,15 +179,15 @@ impl<'l> Turn<'l> {
             };
         }
         self.sample(key, Asked::Store);
-        let bytes = arriving.draft().layout.value_len as u64;
+        let bytes = arriving.unpublished().layout.value_len as u64;
         let token = self.publish_arrival(arriving, key, put.token)?;
         Ok(PutOutcome::stored(put, token, bytes))
     }
 
-    /// Stores a piece that was received whole, as [`Turn::large_piece`] does.
+    /// Stores a piece that was received whole, as [`Guard::large_piece`] does.
     ///
     /// # Errors
-    /// The arrival comes back with the error: on [`OpError::Parked`] call again in a later turn.
+    /// The arrival comes back with the error: on [`OpError::Parked`] call again in a later iteration.
     pub fn piece_arrived(&mut self, arriving: Arriving, writer: &mut LargeWriter) -> Result<(), (Arriving, OpError)> {
         assert!(arriving.left() == 0, "{} bytes have not arrived", arriving.left());
         if self.was_flushed(&arriving) {
@@ -206,28 +207,28 @@ impl<'l> Turn<'l> {
 
     /// Gives up an arrival, however much of it was received.
     pub fn abandon(&mut self, mut arriving: Arriving) {
-        let Some(draft) = arriving.draft.take() else { return };
-        let header = self.store.segments.header_of(draft.address());
-        if self.own.open.is_latest(self.store, &draft.reserved) {
-            self.own.open.give_back(self.store, draft.reserved);
+        let Some(unpublished) = arriving.unpublished.take() else { return };
+        let header = self.store.segments.header_of(unpublished.address());
+        if self.own.open.is_latest(self.store, &unpublished.reserved) {
+            self.own.open.give_back(self.store, unpublished.reserved);
         } else {
-            self.store.fill_slack(&draft);
-            self.store.note_slack(header, draft.reserved.len() - draft.layout.size);
-            header.note_waste(draft.layout.size);
+            self.store.fill_slack(&unpublished);
+            self.store.note_slack(header, unpublished.reserved.len() - unpublished.layout.size);
+            header.note_waste(unpublished.layout.size);
         }
         self.store.arrival_ends(header);
     }
 
     /// Returns true if its namespace was flushed since its space was reserved.
     fn was_flushed(&self, arriving: &Arriving) -> bool {
-        let header = self.store.segments.header_of(arriving.draft().address());
+        let header = self.store.segments.header_of(arriving.unpublished().address());
         header.sequence() < self.store.flushed_before(header.namespace())
     }
 
     /// Returns the value without its tail. It stays until the arrival is given up.
     fn value_of(&self, arriving: &Arriving) -> &'l [u8] {
-        let draft = arriving.draft();
-        draft.layout.value(&self.store.segments.heap, draft.address())
+        let unpublished = arriving.unpublished();
+        unpublished.layout.value(&self.store.segments.heap, unpublished.address())
     }
 
     fn publish_arrival(
@@ -241,14 +242,14 @@ impl<'l> Turn<'l> {
             Ok(locked) => locked,
             Err(error) => return Err((arriving, error)),
         };
-        let draft = arriving.draft.take().expect("it is neither committed nor abandoned");
-        let (address, slack) = (draft.address(), draft.reserved.len() - draft.layout.size);
-        store.fill_slack(&draft);
-        store.write_sum(address, &draft.layout);
+        let unpublished = arriving.unpublished.take().expect("it is neither committed nor abandoned");
+        let (address, slack) = (unpublished.address(), unpublished.reserved.len() - unpublished.layout.size);
+        store.fill_slack(&unpublished);
+        store.write_sum(address, &unpublished.layout);
         let header = store.segments.header_of(address);
         let old = store.find_locked(&locked, key);
         let revived = store.note_ended(counters, old.as_ref(), self.now);
-        let published = store.publish(&locked, counters, key, draft, old.as_ref(), None);
+        let published = store.publish(&locked, counters, key, unpublished, old.as_ref(), None);
         if revived && published.is_ok() {
             locked.note_birth();
         }
@@ -258,11 +259,11 @@ impl<'l> Turn<'l> {
                 let token = token.unwrap_or_else(|| store.place_token(address));
                 store.note_slack(header, slack);
                 store.arrival_ends(header);
-                self.bury(orphan, None);
+                self.free_orphan(orphan, None);
                 Ok(token)
             }
-            Err(draft) => {
-                arriving.draft = Some(draft);
+            Err(unpublished) => {
+                arriving.unpublished = Some(unpublished);
                 let full = store.no_place(key.namespace);
                 Err((arriving, if full { OpError::OutOfMemory } else { self.parked() }))
             }

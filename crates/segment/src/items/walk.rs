@@ -3,7 +3,7 @@
 //! ```text
 //!   cursor ──> part of the index ──slots looked over──> in memory: reported at once
 //!                                                       on flash: asked for, the caller parks
-//!                 ──later turns── what was read ──> its key is looked for where it is now
+//!                 ──later iterations── what was read ──> its key is looked for where it is now
 //!                                    │                 ├─ named there still: reported from the read
 //!                                    │                 ├─ in memory: reported from there
 //!                                    │                 ├─ at another place on flash: asked for there
@@ -18,15 +18,15 @@
 //!   once. An item that is looked up later by its key is found the same way. A part is looked over again only if a
 //!   region was freed between a look and a read, so no walk of this store stands still.
 //! - **A step is bounded.** It is a part of the index ([`crate::index::Order`]) of some 27 slots, or several parts of
-//!   one group that have no more than [`STEP_ITEMS`] together. Each turn of the step reports what has arrived. Walks
-//!   take no more than half of a lane's reads.
-//! - Without a second tier it is [`Turn::scan`], whose cursor is the upper four bits of the tags and then the group
+//!   one group that have no more than [`STEP_ITEMS`] together. Each round of the step reports what has arrived. Walks
+//!   take no more than half of a handle's reads.
+//! - Without a second tier it is [`Guard::scan`], whose cursor is the upper four bits of the tags and then the group
 //!   hash: neither changes while the index grows or shrinks. A step takes the items of one group with those bits, some
 //!   27. Their slots identify them without a look at any other item of the group.
 //!
 //! An item on a damaged or lost device is a miss and loses its slot, as with a read of its key.
 
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::{Expire, Item, OpError};
 use crate::index::{Hash, Part, RANGE_PARTS, RANGE_SLOTS_MAX};
 use crate::layout::key::{Key, Namespace};
@@ -73,14 +73,14 @@ impl Stride {
     }
 }
 
-impl<'l> Turn<'l> {
+impl<'l> Guard<'l> {
     /// Visits a few live items of a namespace, those that come next from `cursor` on (0 begins), and gives the next
     /// cursor; `None` at the end. An item that stays from the first call to the last is visited at least once, wherever
     /// it goes and whatever the index does meanwhile; it may be visited twice.
     ///
     /// # Errors
-    /// [`OpError::Parked`] while items on flash are being read: call again in a later turn, with the same cursor and
-    /// stride. What was visited is not visited again for that.
+    /// [`OpError::Parked`] while items on flash are being read: call again in a later iteration, with the same cursor
+    /// and stride. What was visited is not visited again for that.
     pub fn walk(
         &self,
         namespace: Namespace,
@@ -94,10 +94,10 @@ impl<'l> Turn<'l> {
         self.walk_tiers(namespace, cursor, stride, &mut |item, _| visit(item))
     }
 
-    /// Walks like [`Turn::walk`], and also reports the place of each item on flash: `None` if the item is in memory.
+    /// Walks like [`Guard::walk`], and also reports the place of each item on flash: `None` if the item is in memory.
     ///
     /// # Errors
-    /// As [`Turn::walk`].
+    /// As [`Guard::walk`].
     pub fn walk_tiers(
         &self,
         namespace: Namespace,
@@ -111,7 +111,7 @@ impl<'l> Turn<'l> {
     /// Walks over all namespaces, and reports each item with its namespace. Every item on flash is read once for that.
     ///
     /// # Errors
-    /// As [`Turn::walk`].
+    /// As [`Guard::walk`].
     pub fn walk_all(
         &self,
         cursor: u64,

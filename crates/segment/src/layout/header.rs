@@ -13,15 +13,15 @@
 //!
 //! ```text
 //!             open                 seal                  walk                 all slots cleared
-//!   Free ------------->  Open  ------------>  Sealed  ---------->  Draining  ------------------>  Limbo
+//!   Free ------------->  Open  ------------>  Sealed  ---------->  Draining  ------------------>  Quarantine
 //!   ^  ^                                                                                           |
 //!   |  +--- two epochs later, no pins: generation + 1 ---------------------------------------------+
 //!   |
-//!   +---> Withheld (memory given to the index, or back) ---> Free
+//!   +---> Decommitted (memory given to the index, or back) ---> Free
 //! ```
 //!
 //! Deliberately missing: Sealed -> Open (a sealed segment is never written again), Draining -> Sealed (a walk always
-//! ends in Limbo), anything -> Free but Limbo and Withheld.
+//! ends in Quarantine), anything -> Free but Quarantine and Decommitted.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -39,33 +39,33 @@ pub(crate) const TOKEN_OFFSET_BITS: u32 = 18;
 pub(crate) enum State {
     /// Empty, and on the free list.
     Free = 0,
-    /// One lane appends to it.
+    /// One handle appends to it.
     Open = 1,
     /// Full or old; in an eviction queue.
     Sealed = 2,
     /// The background walks it and clears its slots.
     Draining = 3,
     /// No slot names it; readers of two epochs and pins may still.
-    Limbo = 4,
+    Quarantine = 4,
     /// Its memory was given back; not on the free list.
-    Withheld = 5,
+    Decommitted = 5,
 }
 
 /// Every state, in the order of its number.
 pub(crate) const STATES: [State; 6] =
-    [State::Free, State::Open, State::Sealed, State::Draining, State::Limbo, State::Withheld];
+    [State::Free, State::Open, State::Sealed, State::Draining, State::Quarantine, State::Decommitted];
 
 /// Returns true for the edges of the picture, and no others.
 pub(crate) fn can(from: State, to: State) -> bool {
-    use State::{Draining, Free, Limbo, Open, Sealed, Withheld};
+    use State::{Decommitted, Draining, Free, Open, Quarantine, Sealed};
     matches!(
         (from, to),
-        (Free, Open | Withheld)
+        (Free, Open | Decommitted)
             | (Open, Sealed)
             | (Sealed, Draining)
-            | (Draining, Limbo)
-            | (Limbo, Free)
-            | (Withheld, Free)
+            | (Draining, Quarantine)
+            | (Quarantine, Free)
+            | (Decommitted, Free)
     )
 }
 
@@ -191,7 +191,7 @@ impl SegmentHeader {
         if holds && self.sequence() == 0 {
             return Err("it holds items and has no sequence");
         }
-        if matches!(self.state(), State::Free | State::Withheld) && written > 0 {
+        if matches!(self.state(), State::Free | State::Decommitted) && written > 0 {
             return Err("it is free and was written to");
         }
         // No items, but counts: they are counted again from the items.
@@ -209,7 +209,7 @@ impl SegmentHeader {
     /// Requests another walk over its items: their slots have changed while it had no owner.
     pub(crate) fn walk_again(&self) {
         self.arrivals.store(1, Relaxed);
-        if matches!(self.state(), State::Draining | State::Limbo) {
+        if matches!(self.state(), State::Draining | State::Quarantine) {
             self.state.store(State::Sealed as u32, Release);
         }
     }
@@ -222,13 +222,13 @@ impl SegmentHeader {
         self.set_unverified(false);
         match self.state() {
             State::Draining => self.state.store(State::Sealed as u32, Release),
-            State::Limbo => self.free(),
+            State::Quarantine => self.free(),
             State::Free => {
                 for word in self.counts() {
                     word.store(0, Relaxed);
                 }
             }
-            State::Open | State::Sealed | State::Withheld => {}
+            State::Open | State::Sealed | State::Decommitted => {}
         }
     }
 
@@ -268,7 +268,7 @@ impl SegmentHeader {
         self.dead_bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// Limbo -> Free: the next life has another generation.
+    /// Quarantine -> Free: the next life has another generation.
     pub(crate) fn free(&self) {
         assert!(self.pins.load(Acquire) == 0, "a pinned segment is not reused");
         assert!(self.arrivals.load(Acquire) == 0, "a segment that is written to is not reused");
@@ -415,7 +415,7 @@ mod tests {
         header.open(9, UnixMillis(5), kind_of(3, 2, Queue::Main, false));
         header.written.store(100, Relaxed);
         assert_eq!((header.class(), header.namespace(), header.queue()), (3, 2, Queue::Main));
-        for state in [State::Sealed, State::Draining, State::Limbo] {
+        for state in [State::Sealed, State::Draining, State::Quarantine] {
             header.go(state);
         }
         header.free();

@@ -46,7 +46,7 @@ pub(crate) struct Kept {
     pub(crate) wall_ahead_ms: Word64,
     /// 1: changes in place store a token that no client has before the value, so that no opening has to renew tokens.
     pub(crate) exact_tokens: Word64,
-    /// Items that go from memory to flash or back, one for each lane and the last one for the background: where the
+    /// Items that go from memory to flash or back, one for each handle and the last one for the background: where the
     /// index is not in the file. See [`crate::durable::moving`].
     pub(crate) moving: [Moving; MOVING],
 }
@@ -61,7 +61,7 @@ pub(crate) struct Moving {
     pub(crate) flash: Word64,
 }
 
-/// Lanes that have a place there, and the background. Others have the old copy die before the new one lives.
+/// Handles that have a place there, and the background. Others have the old copy die before the new one lives.
 pub(crate) const MOVING: usize = 140;
 
 /// The words that a checkpoint has.

@@ -1,6 +1,6 @@
 //! Several keys as one operation: key locks, the undo log of their changes, and snapshots that need no lock.
 
-pub(crate) mod claim;
+pub(crate) mod key_locks;
 pub(crate) mod snapshot;
 pub(crate) mod undo;
 pub(crate) mod undo_log;

@@ -1,8 +1,9 @@
-//! Several keys read as one without a claim: the reader checks before and after whether another thread changed one.
+//! Several keys read as one without a key lock set: the reader checks before and after whether another thread changed
+//! one.
 //!
 //! ```text
 //!   snapshot   how often the stripes of these keys were locked, none of them held    (sums: no count ever falls)
-//!   reads      any of the keys, in this turn
+//!   reads      any of the keys, in this guard
 //!   holds      the same counts again: at every instant between the two all keys were as they were read
 //! ```
 //!
@@ -12,19 +13,19 @@
 
 use std::sync::atomic::{Ordering::Acquire, fence};
 
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::layout::key::KeyHash;
 
-/// The state that was seen before several keys were read. Valid within one turn.
+/// The state that was seen before several keys were read. Valid within one guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     growth: u64,
     changes: u32,
 }
 
-impl Turn<'_> {
+impl Guard<'_> {
     /// Takes a snapshot. Call this before the keys are read. Returns `None` if one of them is being changed now, or
-    /// claims are in flight.
+    /// key lock sets are in flight.
     #[inline]
     pub fn snapshot(&self, keys: &[KeyHash]) -> Option<Snapshot> {
         if self.is_contended() {

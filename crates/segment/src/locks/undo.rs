@@ -2,8 +2,8 @@
 //! until the last one is made.
 //!
 //! ```text
-//!   a claim acts:  lock a key ──> record: slot, words that change in place ──> change ──> ... ──> let go: it stands
-//!   a crash        ······ nothing to undo ······|····· opening: every slot as it was ·····|···· nothing to undo ····
+//!   a lock set acts:  lock a key ──> record: slot, words that change in place ──> change ──> ... ──> stands
+//!   a crash           ······ nothing to undo ······|····· opening: every slot as it was ·····|···· nothing to undo ····
 //!
 //!   chunk  (4096)  group | first chunk | records | undone before      0 as the group of its first chunk: it stands
 //!                  record: hash | slot | namespace, hidden | number | CAS field | expiry, META
@@ -23,14 +23,14 @@
 //!
 //! Bounds: [`crate::locks::undo_log`] for all groups, and [`PINNED_PART`] of the segments. A group without a chunk
 //! waits for one before its first change; one that finds none for a later change, or has too much of the memory pinned,
-//! is closed, and goes on as another ([`Turn::cut`]).
+//! is closed, and goes on as another ([`Guard::cut`]).
 
 use crate::locks::undo_log::Group;
 use crate::locks::undo_log::Record;
 use crate::locks::undo_log::UndoLog;
 use std::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::OpError;
 use crate::core::snap::Snap;
 use crate::core::store::{Seen, Store};
@@ -39,7 +39,7 @@ use crate::index::{Hash, Locked};
 use crate::items::write::rewrite::Rewrite;
 use crate::layout::item::{CAS_FIELD, EXPIRY, META, NUM};
 use crate::layout::key::Key;
-use crate::values::free_queue::Grave;
+use crate::values::free_queue::DeferredFree;
 
 /// The part of the segments that open groups keep pinned at most, all together.
 const PINNED_PART: usize = 8;
@@ -77,15 +77,15 @@ impl Store {
             assert!(before > 0, "a pin is released once");
             log.pinned.fetch_sub(1, Relaxed);
         }
-        if !group.graves.is_empty() {
-            group.graves.drain(..).for_each(|grave| self.graves.push_reserved(grave));
+        if !group.deferred.is_empty() {
+            group.deferred.drain(..).for_each(|deferred| self.deferred.push_reserved(deferred));
             self.call_background();
         }
         log.free().append(&mut group.chunks);
         group.keys.clear();
         group.keys.shrink_to(KEPT_ROOM);
         group.pinned.shrink_to(KEPT_ROOM);
-        group.graves.shrink_to(KEPT_ROOM);
+        group.deferred.shrink_to(KEPT_ROOM);
         (group.number, group.records, group.apart, group.copied) = (0, 0, None, 0);
     }
 
@@ -95,8 +95,8 @@ impl Store {
     }
 }
 
-impl Turn<'_> {
-    /// Keeps what is under the key, whose lock this is, before the turn's claim changes it.
+impl Guard<'_> {
+    /// Keeps what is under the key, whose lock this is, before the guard's key lock set changes it.
     ///
     /// # Errors
     /// [`OpError::Parked`]: there is no room for the first record of a group; other groups will end.
@@ -140,24 +140,24 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Keeps the rest of a value to be removed when the turn's group is closed. Returns it if it is to be removed at
+    /// Keeps the rest of a value to be removed when the guard's group is closed. Returns it if it is to be removed at
     /// once.
-    pub(crate) fn keep_grave(&mut self, grave: Grave) -> Option<Grave> {
-        let Some(log) = &self.store.undo else { return Some(grave) };
+    pub(crate) fn keep_deferred(&mut self, deferred: DeferredFree) -> Option<DeferredFree> {
+        let Some(log) = &self.store.undo else { return Some(deferred) };
         let group = self.own.group.get_mut();
         if !group.is_open() {
-            return Some(grave);
+            return Some(deferred);
         }
-        if self.store.graves.reserve(&grave) {
-            group.graves.push(grave);
+        if self.store.deferred.reserve(&deferred) {
+            group.deferred.push(deferred);
             return None;
         }
         log.cut.fetch_add(1, Relaxed);
         self.store.close_group(group);
-        Some(grave)
+        Some(deferred)
     }
 
-    /// Copies what lies in a segment of its own to where this lane stores now, if that was asked for.
+    /// Copies what lies in a segment of its own to where this handle stores now, if that was asked for.
     pub(crate) fn bring_together(&mut self) {
         let group = self.own.group.get_mut();
         let Some((hash, namespace, piece)) = group.apart.take() else { return };
@@ -168,18 +168,18 @@ impl Turn<'_> {
         let (snap, bytes) = (Snap::of(store, &seen), seen.layout.key(&store.segments.heap, seen.address));
         let key = Key { bytes, hash, namespace, piece };
         let plan = store.copy_plan(&seen, &snap, Rewrite::SAME);
-        let Ok(draft) = store.draft(&mut self.own.open, &key, &plan, self.now) else { return };
+        let Ok(unpublished) = store.unpublished(&mut self.own.open, &key, &plan, self.now) else { return };
         let locked = store.index.lock(hash);
         let there = locked.as_ref().and_then(|locked| store.find_locked(locked, &key));
         let same = store.live(there, self.now).filter(|there| Snap::of(store, there).same(&snap));
         if let (Some(locked), Some(there)) = (&locked, same) {
-            let moved = store.publish(locked, self.counters(), &key, draft, Some(&there), None);
+            let moved = store.publish(locked, self.counters(), &key, unpublished, Some(&there), None);
             // What it is the head of, the copy is the head of.
             assert!(moved.is_ok(), "an item that has a slot needs no room for another");
             self.counters().relocated.add(1);
         } else {
             drop(locked);
-            self.own.open.give_back(store, draft.reserved);
+            self.own.open.give_back(store, unpublished.reserved);
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Rel
 use crate::layout::persistent::KeptPage;
 use crate::layout::raw::{Array, Mutex, MutexGuard, Word64};
 use crate::layout::slot::Slot;
-use crate::values::free_queue::Grave;
+use crate::values::free_queue::DeferredFree;
 
 /// Chunks of records, over all groups.
 const CHUNKS: usize = 256;
@@ -233,7 +233,7 @@ pub(crate) struct Group {
     /// The hash of what was copied last, or could not be.
     pub(super) copied: u64,
     /// Objects that are removed when it is closed.
-    pub(super) graves: Vec<Grave>,
+    pub(super) deferred: Vec<DeferredFree>,
 }
 
 impl Group {

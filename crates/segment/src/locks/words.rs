@@ -1,4 +1,4 @@
-//! The lock words that all keys share, and the announcement of locks in flight: see [`crate::locks::claim`].
+//! The lock words that all keys share, and the announcement of locks in flight: see [`crate::locks::key_locks`].
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -7,8 +7,8 @@ use crate::layout::raw::{Word32, Word64};
 
 /// Number of words that the keys share.
 pub(super) const WORDS: usize = 4096;
-/// Claims in flight at once, over all lanes; a further claim parks.
-pub const CLAIMS_MAX: u64 = 1024;
+/// Key lock sets in flight at once, over all handles; a further key lock set parks.
+pub const KEY_LOCKS_MAX: u64 = 1024;
 
 /// Returns the word of a key: by bits that neither the group nor the index bucket nor the tag is made of.
 #[inline(always)]
@@ -16,30 +16,30 @@ pub(super) fn word_of(hash: Hash) -> usize {
     (hash.0 >> 20) as usize % WORDS
 }
 
-/// The store's state of claims.
+/// The store's state of key lock sets.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Claims {
-    /// Number of claims that are announced. On cache lines of its own, because every turn loads it.
+pub(crate) struct LockTable {
+    /// Number of key lock sets that are announced. On cache lines of its own, because every guard loads it.
     pub(super) in_flight: Word64,
     pub(super) rest: Box<Rest>,
 }
 
 #[derive(Debug)]
 pub(super) struct Rest {
-    /// The last number that a claim got.
+    /// The last number that a key lock set got.
     pub(super) numbers: Word32,
-    /// For each word the number of the claim that has it, or 0.
+    /// For each word the number of the key lock set that has it, or 0.
     pub(super) words: Box<[Word32]>,
 }
 
-impl Claims {
+impl LockTable {
     pub(crate) fn new() -> Self {
         let words = (0..WORDS).map(|_| Word32::new(0)).collect();
         Self { in_flight: Word64::new(0), rest: Box::new(Rest { numbers: Word32::new(0), words }) }
     }
 
-    /// Returns whether any claims are in flight. Every turn checks this first.
+    /// Returns whether any key lock sets are in flight. Every guard checks this first.
     #[inline(always)]
     pub(crate) fn any(&self) -> bool {
         self.in_flight.load(SeqCst) != 0
@@ -47,7 +47,7 @@ impl Claims {
 
     pub(super) fn announce(&self) -> bool {
         let mut count = self.in_flight.load(Relaxed);
-        while count < CLAIMS_MAX {
+        while count < KEY_LOCKS_MAX {
             match self.in_flight.compare_exchange(count, count + 1, SeqCst) {
                 Ok(_) => return true,
                 Err(now) => count = now,
@@ -56,7 +56,7 @@ impl Claims {
         false
     }
 
-    /// Returns a number that no claim in flight has: they come round after 2^32, and there are never so many.
+    /// Returns a number that no key lock set in flight has: they come round after 2^32, and there are never so many.
     pub(super) fn number(&self) -> u32 {
         loop {
             let number = self.rest.numbers.fetch_add(1, Relaxed).wrapping_add(1);

@@ -11,7 +11,7 @@ use shuttle::thread;
 
 use super::{Drained, NOW, config, drain_first, explore_one_of, put, read, until_done};
 use crate::index::growth::SplitScratch;
-use crate::{Background, Delete, IndexPlace, Lane, Namespace, Store, StoreFile};
+use crate::{Background, Delete, IndexPlace, Namespace, Store, StoreFile, ThreadHandle};
 
 /// Explores a model with the index in the file, and with an index that is rebuilt.
 fn in_both_modes(part: usize, model: impl Fn(IndexPlace) + Send + Sync + Copy + 'static) {
@@ -25,7 +25,7 @@ const SOME: usize = 4;
 /// Divisor of the schedules for a model that walks over whole groups of the index.
 const FEW: usize = 15;
 
-/// A store in a file, with lanes for two writers.
+/// A store in a file, with handles for two writers.
 fn in_file(place: IndexPlace) -> (Arc<Store>, Background, Arc<MapFile>) {
     let file = Arc::new(MapFile::in_memory().expect("a file"));
     let (store, background) = open(&file, place);
@@ -60,22 +60,22 @@ fn crash(file: &Arc<MapFile>, flags: &[Arc<AtomicBool>]) -> (Vec<bool>, Arc<MapF
 
 /// Does something on a thread of its own, and sets a flag when it is acknowledged.
 fn acknowledged(
-    mut lane: Lane,
-    op: impl FnOnce(&mut Lane) + Send + 'static,
+    mut handle: ThreadHandle,
+    op: impl FnOnce(&mut ThreadHandle) + Send + 'static,
 ) -> (Arc<AtomicBool>, thread::JoinHandle<()>) {
     let flag = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&flag);
     let body = move || {
-        op(&mut lane);
+        op(&mut handle);
         told.store(true, SeqCst);
     };
     (flag, thread::spawn(body))
 }
 
-fn delete(lane: &mut Lane, key: &[u8]) {
-    until_done(lane, |turn| {
-        let key = turn.key(Namespace::DEFAULT, key);
-        turn.delete(&key, &Delete::default())
+fn delete(handle: &mut ThreadHandle, key: &[u8]) {
+    until_done(handle, |guard| {
+        let key = guard.key(Namespace::DEFAULT, key);
+        guard.delete(&key, &Delete::default())
     });
 }
 
@@ -83,20 +83,20 @@ fn delete(lane: &mut Lane, key: &[u8]) {
 fn of_two_writers_of_one_key_what_was_acknowledged_outlives_a_crash() {
     in_both_modes(SOME, |place| {
         let (store, _background, file) = in_file(place);
-        let (mut a, b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (mut a, b) = (store.handle().expect("lane"), store.handle().expect("lane"));
         put(&mut a, b"k", b"old");
-        let (one, first) = acknowledged(a, |lane| put(lane, b"k", b"one"));
-        let (two, second) = acknowledged(b, |lane| put(lane, b"k", b"two"));
+        let (one, first) = acknowledged(a, |handle| put(handle, b"k", b"one"));
+        let (two, second) = acknowledged(b, |handle| put(handle, b"k", b"two"));
         let crashed = thread::spawn(move || crash(&file, &[one, two]));
         let (set, image) = crashed.join().expect("crashed");
         first.join().expect("first");
         second.join().expect("second");
         let (store, _background) = open(&image, place);
-        let mut lane = store.lane().expect("lane");
-        let found = read(&mut lane, b"k").expect("it was there all the time");
+        let mut handle = store.handle().expect("lane");
+        let found = read(&mut handle, b"k").expect("it was there all the time");
         assert!(found == b"one" || found == b"two" || (found == b"old" && set == [false, false]), "{set:?}");
-        delete(&mut lane, b"k");
-        assert_eq!(read(&mut lane, b"k"), None);
+        delete(&mut handle, b"k");
+        assert_eq!(read(&mut handle, b"k"), None);
     });
 }
 
@@ -105,11 +105,11 @@ fn of_two_writers_of_one_key_what_was_acknowledged_outlives_a_crash() {
 fn what_was_read_before_a_crash_is_there_after_it() {
     in_both_modes(SOME, |place| {
         let (store, _background, file) = in_file(place);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
         // The open segment of the one that replaces is the older one.
         put(&mut b, b"other", b"v");
         put(&mut a, b"k", b"old");
-        let (_, writer) = acknowledged(b, |lane| put(lane, b"k", b"new"));
+        let (_, writer) = acknowledged(b, |handle| put(handle, b"k", b"new"));
         let seen = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&seen);
         let reader = thread::spawn(move || told.store(read(&mut a, b"k").is_some_and(|it| it == b"new"), SeqCst));
@@ -118,7 +118,7 @@ fn what_was_read_before_a_crash_is_there_after_it() {
         writer.join().expect("writer");
         reader.join().expect("reader");
         let (store, _background) = open(&image, place);
-        let found = read(&mut store.lane().expect("lane"), b"k").expect("it was there all the time");
+        let found = read(&mut store.handle().expect("lane"), b"k").expect("it was there all the time");
         assert!(found == b"new" || !set[0], "the old value came back");
     });
 }
@@ -127,23 +127,23 @@ fn what_was_read_before_a_crash_is_there_after_it() {
 fn what_was_deleted_while_its_segment_was_emptied_stays_deleted_after_a_crash() {
     in_both_modes(SOME, |place| {
         let (store, mut background, file) = in_file(place);
-        let (mut a, b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (mut a, b) = (store.handle().expect("lane"), store.handle().expect("lane"));
         put(&mut a, b"k", b"v");
         put(&mut a, b"other", b"w");
         a.seal_for_model(&store);
         drop(a);
         let drained = thread::spawn(move || drain_first(&mut background, Drained::Moved));
-        let (gone, deleted) = acknowledged(b, |lane| delete(lane, b"k"));
+        let (gone, deleted) = acknowledged(b, |handle| delete(handle, b"k"));
         let crashed = thread::spawn(move || crash(&file, &[gone]));
         let (set, image) = crashed.join().expect("crashed");
         deleted.join().expect("deleted");
         drained.join().expect("drained");
         let (store, _background) = open(&image, place);
-        let mut lane = store.lane().expect("lane");
-        assert!(read(&mut lane, b"k").is_none() || !set[0], "it came back");
-        assert_eq!(read(&mut lane, b"other").expect("nobody deleted it"), b"w");
-        delete(&mut lane, b"k");
-        assert_eq!(read(&mut lane, b"k"), None);
+        let mut handle = store.handle().expect("lane");
+        assert!(read(&mut handle, b"k").is_none() || !set[0], "it came back");
+        assert_eq!(read(&mut handle, b"other").expect("nobody deleted it"), b"w");
+        delete(&mut handle, b"k");
+        assert_eq!(read(&mut handle, b"k"), None);
     });
 }
 
@@ -151,7 +151,7 @@ fn what_was_deleted_while_its_segment_was_emptied_stays_deleted_after_a_crash() 
 fn what_was_acknowledged_while_the_index_grew_outlives_a_crash_in_the_midst() {
     in_both_modes(FEW, |place| {
         let (store, background, file) = in_file(place);
-        let (mut a, b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (mut a, b) = (store.handle().expect("lane"), store.handle().expect("lane"));
         let names: Vec<[u8; 1]> = (b'a'..b'g').map(|name| [name]).collect();
         names.iter().for_each(|name| put(&mut a, name, b"v"));
         let growing = Arc::clone(&store);
@@ -162,8 +162,8 @@ fn what_was_acknowledged_while_the_index_grew_outlives_a_crash_in_the_midst() {
                 thread::yield_now();
             }
         });
-        let (stored, writer) = acknowledged(b, |lane| put(lane, b"new", b"n"));
-        let (gone, deleted) = acknowledged(a, |lane| delete(lane, b"a"));
+        let (stored, writer) = acknowledged(b, |handle| put(handle, b"new", b"n"));
+        let (gone, deleted) = acknowledged(a, |handle| delete(handle, b"a"));
         let crashed = thread::spawn(move || crash(&file, &[stored, gone]));
         let (set, image) = crashed.join().expect("crashed");
         for thread in [grown, writer, deleted] {
@@ -171,10 +171,10 @@ fn what_was_acknowledged_while_the_index_grew_outlives_a_crash_in_the_midst() {
         }
         drop(background);
         let (store, _background) = open(&image, place);
-        let mut lane = store.lane().expect("lane");
-        assert!(names[1..].iter().all(|name| read(&mut lane, name).is_some_and(|value| value == b"v")));
-        assert!(read(&mut lane, b"new").is_some() || !set[0], "what was stored is lost");
-        assert!(read(&mut lane, b"a").is_none() || !set[1], "what was deleted came back");
+        let mut handle = store.handle().expect("lane");
+        assert!(names[1..].iter().all(|name| read(&mut handle, name).is_some_and(|value| value == b"v")));
+        assert!(read(&mut handle, b"new").is_some() || !set[0], "what was stored is lost");
+        assert!(read(&mut handle, b"a").is_none() || !set[1], "what was deleted came back");
     });
 }
 
@@ -182,18 +182,18 @@ fn what_was_acknowledged_while_the_index_grew_outlives_a_crash_in_the_midst() {
 fn a_flush_that_was_acknowledged_outlives_a_crash_and_what_came_behind_it_too() {
     in_both_modes(SOME, |place| {
         let (store, mut background, file) = in_file(place);
-        let (mut a, b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (mut a, b) = (store.handle().expect("lane"), store.handle().expect("lane"));
         put(&mut a, b"k", b"v");
         a.seal_for_model(&store);
         drop(a);
         let drained = thread::spawn(move || drain_first(&mut background, Drained::Moved));
         let (flushed, behind) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let told = [Arc::clone(&flushed), Arc::clone(&behind)];
-        let mut lane = b;
+        let mut handle = b;
         let writer = thread::spawn(move || {
-            until_done(&mut lane, |turn| turn.flush(Namespace::DEFAULT));
+            until_done(&mut handle, |guard| guard.flush(Namespace::DEFAULT));
             told[0].store(true, SeqCst);
-            put(&mut lane, b"behind", b"w");
+            put(&mut handle, b"behind", b"w");
             told[1].store(true, SeqCst);
         });
         let crashed = thread::spawn(move || crash(&file, &[behind, flushed]));
@@ -201,9 +201,9 @@ fn a_flush_that_was_acknowledged_outlives_a_crash_and_what_came_behind_it_too() 
         writer.join().expect("writer");
         drained.join().expect("drained");
         let (store, _background) = open(&image, place);
-        let mut lane = store.lane().expect("lane");
-        assert!(read(&mut lane, b"k").is_none() || !set[1], "it outlived the flush");
-        assert!(read(&mut lane, b"behind").is_some() || !set[0], "it came behind the flush");
+        let mut handle = store.handle().expect("lane");
+        assert!(read(&mut handle, b"k").is_none() || !set[1], "it outlived the flush");
+        assert!(read(&mut handle, b"behind").is_some() || !set[0], "it came behind the flush");
     });
 }
 
@@ -212,12 +212,12 @@ fn a_flush_that_was_acknowledged_outlives_a_crash_and_what_came_behind_it_too() 
 fn what_was_removed_while_it_was_being_found_stays_so_also_after_a_crash() {
     explore_one_of(SOME, || {
         let (store, background, file) = in_file(IndexPlace::Dram);
-        let mut lane = store.lane().expect("lane");
-        [&b"k"[..], b"m", b"n"].iter().for_each(|name| put(&mut lane, name, b"old"));
+        let mut handle = store.handle().expect("lane");
+        [&b"k"[..], b"m", b"n"].iter().for_each(|name| put(&mut handle, name, b"old"));
         let image = Arc::new(file.image().expect("an image"));
-        drop((lane, background, store));
+        drop((handle, background, store));
         let (store, mut background) = open_early(&image, IndexPlace::Dram);
-        let (a, b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (a, b) = (store.handle().expect("lane"), store.handle().expect("lane"));
         let (finder, mut helper) = (Arc::clone(&store), store.rebuilder());
         let found = thread::spawn(move || find_all(&finder, &mut background));
         let helped = thread::spawn(move || {
@@ -225,8 +225,8 @@ fn what_was_removed_while_it_was_being_found_stays_so_also_after_a_crash() {
                 helper.as_mut().map(|helper| helper.step(NOW, &mut || true));
             }
         });
-        let (gone, deleted) = acknowledged(a, |lane| delete(lane, b"k"));
-        let (new, written) = acknowledged(b, |lane| put(lane, b"m", b"new"));
+        let (gone, deleted) = acknowledged(a, |handle| delete(handle, b"k"));
+        let (new, written) = acknowledged(b, |handle| put(handle, b"m", b"new"));
         let crashed = thread::spawn(move || crash(&image, &[gone, new]));
         let (set, image) = crashed.join().expect("crashed");
         for thread in [found, helped, deleted, written] {
@@ -238,9 +238,9 @@ fn what_was_removed_while_it_was_being_found_stays_so_also_after_a_crash() {
         };
         assert!(!live(b"k") && live(b"m") && live(b"n"));
         let (store, _background) = open(&image, IndexPlace::Dram);
-        let mut lane = store.lane().expect("lane");
-        assert!(read(&mut lane, b"k").is_none() || !set[0], "what was deleted came back");
-        assert!(read(&mut lane, b"m").is_some_and(|value| value == b"new" || !set[1]), "what was replaced came back");
-        assert!(read(&mut lane, b"n").is_some_and(|value| value == b"old"));
+        let mut handle = store.handle().expect("lane");
+        assert!(read(&mut handle, b"k").is_none() || !set[0], "what was deleted came back");
+        assert!(read(&mut handle, b"m").is_some_and(|value| value == b"new" || !set[1]), "what was replaced came back");
+        assert!(read(&mut handle, b"n").is_some_and(|value| value == b"old"));
     });
 }

@@ -4,9 +4,9 @@
 //! `shuttle::replay` runs again. The scheduler explores sequentially consistent interleavings; orderings weaker than
 //! that are what the stress test and the sanitizers are for.
 
-mod claiming;
 mod crashing;
 mod growing;
+mod locking;
 mod moving;
 mod parts;
 mod replies;
@@ -19,7 +19,7 @@ use base::clock::UnixMillis;
 use shuttle::thread;
 
 use crate::background::Background;
-use crate::core::lane::Lane;
+use crate::core::handle::ThreadHandle;
 use crate::core::op::{Expire, OpError, Put, Value};
 use crate::heap::segments::SegmentId;
 use crate::layout::header::State;
@@ -51,30 +51,30 @@ fn explore_one_of(part: usize, model: impl Fn() + Send + Sync + Clone + 'static)
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
-fn config(lanes_max: usize) -> StoreConfig {
+fn config(handles_max: usize) -> StoreConfig {
     StoreConfig {
-        memory_bytes: 36 * 1024 + 1180 * (16 + 8 * (lanes_max as u64 + 1)),
+        memory_bytes: 36 * 1024 + 1180 * (16 + 8 * (handles_max as u64 + 1)),
         memory_bytes_max: 0,
         segment_bytes: Some(1024),
         item_bytes_max: 1000,
-        lanes_max,
+        handles_max,
         hash_seed: 5,
         huge_pages: false,
     }
 }
 
-fn store(lanes_max: usize) -> (Arc<Store>, Background) {
-    Store::new(&config(lanes_max), NOW).expect("store")
+fn store(handles_max: usize) -> (Arc<Store>, Background) {
+    Store::new(&config(handles_max), NOW).expect("store")
 }
 
 /// Runs an operation until it is not parked.
-fn until_done<T>(lane: &mut Lane, mut op: impl FnMut(&mut crate::Turn<'_>) -> Result<T, OpError>) -> T {
+fn until_done<T>(handle: &mut ThreadHandle, mut op: impl FnMut(&mut crate::Guard<'_>) -> Result<T, OpError>) -> T {
     loop {
-        let mut turn = lane.turn(NOW);
-        match op(&mut turn) {
+        let mut guard = handle.guard(NOW);
+        match op(&mut guard) {
             Ok(done) => return done,
             Err(OpError::Parked) => {
-                drop(turn);
+                drop(guard);
                 thread::yield_now();
             }
             Err(error) => panic!("{error}"),
@@ -82,24 +82,24 @@ fn until_done<T>(lane: &mut Lane, mut op: impl FnMut(&mut crate::Turn<'_>) -> Re
     }
 }
 
-fn put(lane: &mut Lane, key: &[u8], value: &[u8]) {
-    put_until(lane, key, value, Expire::Never);
+fn put(handle: &mut ThreadHandle, key: &[u8], value: &[u8]) {
+    put_until(handle, key, value, Expire::Never);
 }
 
-fn put_until(lane: &mut Lane, key: &[u8], value: &[u8], expire: Expire) {
-    until_done(lane, |turn| {
-        let key = turn.key(Namespace::DEFAULT, key);
-        turn.put(&key, &Put { expire, ..Put::set(value) })
+fn put_until(handle: &mut ThreadHandle, key: &[u8], value: &[u8], expire: Expire) {
+    until_done(handle, |guard| {
+        let key = guard.key(Namespace::DEFAULT, key);
+        guard.put(&key, &Put { expire, ..Put::set(value) })
     });
 }
 
 /// The value under a key, as bytes or as the digits of a number. Read in stages, of which the last one comes down to
 /// the read of a key alone where the look ahead leads astray.
-fn read(lane: &mut Lane, key: &[u8]) -> Option<Vec<u8>> {
-    let turn = lane.turn(NOW);
-    let key = turn.key(Namespace::DEFAULT, key);
-    let ahead = turn.look_ahead(key.key_hash());
-    turn.read(&key, ahead).map(|hit| match hit.value {
+fn read(handle: &mut ThreadHandle, key: &[u8]) -> Option<Vec<u8>> {
+    let guard = handle.guard(NOW);
+    let key = guard.key(Namespace::DEFAULT, key);
+    let ahead = guard.look_ahead(key.key_hash());
+    guard.read(&key, ahead).map(|hit| match hit.value {
         Value::Bytes(bytes) => bytes.to_vec(),
         Value::Integer(number) => number.to_string().into_bytes(),
         Value::Large(_) | Value::Typed { .. } => panic!("neither large values nor records here"),
@@ -120,14 +120,15 @@ enum Drained {
     Evicted,
 }
 
-/// A store whose first segment holds what `fill` put there and is sealed, its background, and the lane that filled it.
-fn sealed(lanes_max: usize, fill: impl FnOnce(&mut Lane)) -> (Arc<Store>, Background, Lane) {
-    let (store, background) = store(lanes_max);
-    let mut lane = store.lane().expect("lane");
-    fill(&mut lane);
-    lane.seal_for_model(&store);
+/// A store whose first segment holds what `fill` put there and is sealed, its background, and the handle that filled
+/// it.
+fn sealed(handles_max: usize, fill: impl FnOnce(&mut ThreadHandle)) -> (Arc<Store>, Background, ThreadHandle) {
+    let (store, background) = store(handles_max);
+    let mut handle = store.handle().expect("lane");
+    fill(&mut handle);
+    handle.seal_for_model(&store);
     assert_eq!(store.segments.header(SegmentId(0)).state(), State::Sealed, "the first segment taken is the lowest");
-    (store, background, lane)
+    (store, background, handle)
 }
 
 /// Lets the background drain the first segment, which is sealed, whole.

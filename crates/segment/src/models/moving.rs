@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use shuttle::thread;
 
 use super::{Drained, NOW, drain_first, draining, explore, put, put_until, read, sealed, slots, store, until_done};
-use crate::core::lane::Lane;
+use crate::core::handle::ThreadHandle;
 use crate::core::op::{Arith, ArithOutcome, Delete, Expire, Put, PutOutcome, Value};
 use crate::heap::segments::SegmentId;
 use crate::layout::header::State;
@@ -16,12 +16,12 @@ use crate::{Arriving, Namespace, Store};
 fn two_inserts_of_one_key_leave_one_slot() {
     explore(|| {
         let (store, _background) = store(3);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
         let one = thread::spawn(move || put(&mut a, b"key", b"one"));
         let two = thread::spawn(move || put(&mut b, b"key", b"two"));
         one.join().expect("one");
         two.join().expect("two");
-        let value = read(&mut store.lane().expect("lane"), b"key").expect("it was stored");
+        let value = read(&mut store.handle().expect("lane"), b"key").expect("it was stored");
         assert!(value == b"one" || value == b"two");
         assert_eq!(slots(&store), 1);
         assert_eq!(store.stats().items, 1);
@@ -31,12 +31,12 @@ fn two_inserts_of_one_key_leave_one_slot() {
 #[test]
 fn an_overwrite_is_not_undone_by_a_relocation() {
     explore(|| {
-        let (store, background, mut lane) = sealed(2, |lane| put(lane, b"key", b"old"));
+        let (store, background, mut handle) = sealed(2, |handle| put(handle, b"key", b"old"));
         let mover = draining(background, Drained::Moved);
-        put(&mut lane, b"key", b"new");
-        assert_eq!(read(&mut lane, b"key").as_deref(), Some(&b"new"[..]));
+        put(&mut handle, b"key", b"new");
+        assert_eq!(read(&mut handle, b"key").as_deref(), Some(&b"new"[..]));
         mover.join().expect("mover");
-        assert_eq!(read(&mut lane, b"key").as_deref(), Some(&b"new"[..]));
+        assert_eq!(read(&mut handle, b"key").as_deref(), Some(&b"new"[..]));
         assert_eq!((slots(&store), store.stats().items), (1, 1));
     });
 }
@@ -44,39 +44,39 @@ fn an_overwrite_is_not_undone_by_a_relocation() {
 #[test]
 fn a_deleted_item_does_not_come_back_by_relocation() {
     explore(|| {
-        let (store, background, mut lane) = sealed(2, |lane| put(lane, b"key", b"old"));
+        let (store, background, mut handle) = sealed(2, |handle| put(handle, b"key", b"old"));
         let mover = draining(background, Drained::Moved);
-        until_done(&mut lane, |turn| {
-            let key = turn.key(Namespace::DEFAULT, b"key");
-            turn.delete(&key, &Delete::default())
+        until_done(&mut handle, |guard| {
+            let key = guard.key(Namespace::DEFAULT, b"key");
+            guard.delete(&key, &Delete::default())
         });
-        assert_eq!(read(&mut lane, b"key"), None);
+        assert_eq!(read(&mut handle, b"key"), None);
         mover.join().expect("mover");
-        assert_eq!(read(&mut lane, b"key"), None);
+        assert_eq!(read(&mut handle, b"key"), None);
         assert_eq!((slots(&store), store.stats().items), (0, 0));
     });
 }
 
-fn add(turn: &mut crate::Turn<'_>, delta: u64, want_token: bool) -> Result<ArithOutcome, crate::OpError> {
-    let key = turn.key(Namespace::DEFAULT, b"key");
+fn add(guard: &mut crate::Guard<'_>, delta: u64, want_token: bool) -> Result<ArithOutcome, crate::OpError> {
+    let key = guard.key(Namespace::DEFAULT, b"key");
     let arith = Arith { delta, decrement: false, vivify: None, expire: None, compare: None, token: None, want_token };
-    turn.arith(&key, &arith)
+    guard.arith(&key, &arith)
 }
 
 #[test]
 fn no_increment_is_lost_to_a_relocation_or_another() {
     explore(|| {
-        let (store, background, mut a) = sealed(2, |lane| {
-            put(lane, b"key", b"10");
-            until_done(lane, |turn| add(turn, 1, false));
+        let (store, background, mut a) = sealed(2, |handle| {
+            put(handle, b"key", b"10");
+            until_done(handle, |guard| add(guard, 1, false));
         });
-        let mut b = store.lane().expect("lane");
+        let mut b = store.handle().expect("lane");
         let mover = draining(background, Drained::Moved);
         let other = thread::spawn(move || {
-            until_done(&mut b, |turn| add(turn, 100, true));
-            until_done(&mut b, |turn| add(turn, 100, false));
+            until_done(&mut b, |guard| add(guard, 100, true));
+            until_done(&mut b, |guard| add(guard, 100, false));
         });
-        until_done(&mut a, |turn| add(turn, 1, false));
+        until_done(&mut a, |guard| add(guard, 1, false));
         mover.join().expect("mover");
         other.join().expect("other");
         assert_eq!(read(&mut a, b"key").as_deref(), Some(&b"212"[..]));
@@ -86,45 +86,45 @@ fn no_increment_is_lost_to_a_relocation_or_another() {
 #[test]
 fn a_token_outlives_a_relocation_and_stores_once() {
     explore(|| {
-        let (_store, background, mut lane) = sealed(2, |lane| put(lane, b"key", b"old"));
+        let (_store, background, mut handle) = sealed(2, |handle| put(handle, b"key", b"old"));
         let mover = draining(background, Drained::Moved);
-        let token = until_done(&mut lane, |turn| {
-            let key = turn.key(Namespace::DEFAULT, b"key");
-            turn.gets(&key).map(|item| item.expect("it is there").token)
+        let token = until_done(&mut handle, |guard| {
+            let key = guard.key(Namespace::DEFAULT, b"key");
+            guard.gets(&key).map(|item| item.expect("it is there").token)
         });
-        let compare = |turn: &mut crate::Turn<'_>| {
-            let key = turn.key(Namespace::DEFAULT, b"key");
-            turn.put(&key, &Put { compare: Some(token), ..Put::set(b"new") })
+        let compare = |guard: &mut crate::Guard<'_>| {
+            let key = guard.key(Namespace::DEFAULT, b"key");
+            guard.put(&key, &Put { compare: Some(token), ..Put::set(b"new") })
         };
-        assert!(matches!(until_done(&mut lane, compare), PutOutcome::Stored { .. }));
-        assert_eq!(until_done(&mut lane, compare), PutOutcome::Exists);
+        assert!(matches!(until_done(&mut handle, compare), PutOutcome::Stored { .. }));
+        assert_eq!(until_done(&mut handle, compare), PutOutcome::Exists);
         mover.join().expect("mover");
-        assert_eq!(read(&mut lane, b"key").as_deref(), Some(&b"new"[..]));
+        assert_eq!(read(&mut handle, b"key").as_deref(), Some(&b"new"[..]));
     });
 }
 
 #[test]
 fn a_token_does_not_store_after_an_increment() {
     explore(|| {
-        let (store, background, mut a) = sealed(2, |lane| {
-            put(lane, b"key", b"10");
-            until_done(lane, |turn| add(turn, 1, true));
+        let (store, background, mut a) = sealed(2, |handle| {
+            put(handle, b"key", b"10");
+            until_done(handle, |guard| add(guard, 1, true));
         });
-        let mut b = store.lane().expect("lane");
+        let mut b = store.handle().expect("lane");
         let mover = draining(background, Drained::Moved);
-        let adder = thread::spawn(move || until_done(&mut b, |turn| add(turn, 1, false)));
-        let (value, token) = until_done(&mut a, |turn| {
-            let key = turn.key(Namespace::DEFAULT, b"key");
-            turn.gets(&key).map(|item| {
+        let adder = thread::spawn(move || until_done(&mut b, |guard| add(guard, 1, false)));
+        let (value, token) = until_done(&mut a, |guard| {
+            let key = guard.key(Namespace::DEFAULT, b"key");
+            guard.gets(&key).map(|item| {
                 let item = item.expect("it is there");
                 let crate::Value::Integer(value) = item.value else { panic!("a number") };
                 (value, item.token)
             })
         });
         let doubled = (value * 2).to_string();
-        let outcome = until_done(&mut a, |turn| {
-            let key = turn.key(Namespace::DEFAULT, b"key");
-            turn.put(&key, &Put { compare: Some(token), ..Put::set(doubled.as_bytes()) })
+        let outcome = until_done(&mut a, |guard| {
+            let key = guard.key(Namespace::DEFAULT, b"key");
+            guard.put(&key, &Put { compare: Some(token), ..Put::set(doubled.as_bytes()) })
         });
         adder.join().expect("adder");
         mover.join().expect("mover");
@@ -140,10 +140,10 @@ fn a_token_does_not_store_after_an_increment() {
 }
 
 /// Reads the key a few times on a thread of its own: it is `whole`, or it is not there.
-fn reading<const LEN: usize>(mut lane: Lane, whole: [u8; LEN]) -> thread::JoinHandle<()> {
+fn reading<const LEN: usize>(mut handle: ThreadHandle, whole: [u8; LEN]) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         for _ in 0..3 {
-            assert!(read(&mut lane, b"key").is_none_or(|value| value == whole));
+            assert!(read(&mut handle, b"key").is_none_or(|value| value == whole));
         }
     })
 }
@@ -153,8 +153,8 @@ fn a_reader_never_sees_a_recycled_segment() {
     let reused = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&reused);
     explore(move || {
-        let (store, mut background, mut a) = sealed(2, |lane| put(lane, b"key", &[1; 60]));
-        let reader = reading(store.lane().expect("lane"), [1; 60]);
+        let (store, mut background, mut a) = sealed(2, |handle| put(handle, b"key", &[1; 60]));
+        let reader = reading(store.handle().expect("lane"), [1; 60]);
         let store2 = Arc::clone(&store);
         let reused = Arc::clone(&counted);
         let recycler = thread::spawn(move || {
@@ -180,20 +180,20 @@ fn a_pinned_value_outlives_the_eviction_of_its_segment() {
     let pinned = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&pinned);
     explore(move || {
-        let (store, mut background, mut a) = sealed(2, |lane| put(lane, b"key", &[1; 60]));
-        let mut b = store.lane().expect("lane");
+        let (store, mut background, mut a) = sealed(2, |handle| put(handle, b"key", &[1; 60]));
+        let mut b = store.handle().expect("lane");
         let (store2, pinned) = (Arc::clone(&store), Arc::clone(&counted));
         let sender = thread::spawn(move || {
-            let turn = b.turn(NOW);
-            let key = turn.key(Namespace::DEFAULT, b"key");
-            let Some(Value::Bytes(value)) = turn.get(&key).map(|item| item.value) else { return };
+            let guard = b.guard(NOW);
+            let key = guard.key(Namespace::DEFAULT, b"key");
+            let Some(Value::Bytes(value)) = guard.get(&key).map(|item| item.value) else { return };
             let pin = store2.pin(value);
-            drop(turn);
+            drop(guard);
             for _ in 0..4 {
                 thread::yield_now();
                 assert_eq!(store2.pinned_bytes(&pin, 0), [1; 60]);
             }
-            let evicted = store2.segments.header(SegmentId(0)).state() == State::Limbo;
+            let evicted = store2.segments.header(SegmentId(0)).state() == State::Quarantine;
             pinned.fetch_add(u64::from(evicted), Relaxed);
             store2.unpin(pin);
         });
@@ -213,27 +213,27 @@ fn a_pinned_value_outlives_the_eviction_of_its_segment() {
 }
 
 /// A value that begins to arrive in the first segment, which is then sealed.
-fn arriving(lane: &mut Lane, store: &Store) -> Arriving {
-    let arriving = until_done(lane, |turn| {
-        let key = turn.key(Namespace::DEFAULT, b"key");
-        turn.arrive(&key, &Put::set(b""), 60, 2)
+fn arriving(handle: &mut ThreadHandle, store: &Store) -> Arriving {
+    let arriving = until_done(handle, |guard| {
+        let key = guard.key(Namespace::DEFAULT, b"key");
+        guard.arrive(&key, &Put::set(b""), 60, 2)
     });
-    lane.seal_for_model(store);
+    handle.seal_for_model(store);
     arriving
 }
 
 /// The value arrives in two parts and is stored.
-fn arrive(lane: &mut Lane, store: &Store, mut arriving: Arriving) {
+fn arrive(handle: &mut ThreadHandle, store: &Store, mut arriving: Arriving) {
     for part in [40, 22] {
         store.room_of(&mut arriving)[..part].fill(1);
         arriving.receive(part);
         thread::yield_now();
     }
     let mut waiting = Some(arriving);
-    until_done(lane, |turn| {
-        let key = turn.key(Namespace::DEFAULT, b"key");
+    until_done(handle, |guard| {
+        let key = guard.key(Namespace::DEFAULT, b"key");
         let arriving = waiting.take().expect("it came back");
-        turn.arrived(arriving, &key, &Put::set(b"")).map_err(|(arriving, error)| {
+        guard.arrived(arriving, &key, &Put::set(b"")).map_err(|(arriving, error)| {
             waiting = Some(arriving);
             error
         })
@@ -245,24 +245,24 @@ fn what_arrives_in_a_sealed_segment_is_stored_whole_and_drained_only_after_that(
     for why in [Drained::Moved, Drained::Evicted] {
         explore(move || {
             let (store, background) = store(2);
-            let mut lane = store.lane().expect("lane");
-            put(&mut lane, b"key", b"old");
-            let coming = arriving(&mut lane, &store);
+            let mut handle = store.handle().expect("lane");
+            put(&mut handle, b"key", b"old");
+            let coming = arriving(&mut handle, &store);
             let drainer = draining(background, why);
-            let mut other = store.lane().expect("lane");
+            let mut other = store.handle().expect("lane");
             let reader = thread::spawn(move || {
                 for _ in 0..3 {
                     assert!(read(&mut other, b"key").is_none_or(|value| value == b"old" || value == [1; 60]));
                 }
             });
-            arrive(&mut lane, &store, coming);
-            let stored = read(&mut lane, b"key");
+            arrive(&mut handle, &store, coming);
+            let stored = read(&mut handle, b"key");
             drainer.join().expect("drainer");
             reader.join().expect("reader");
             match why {
                 Drained::Moved => {
                     assert_eq!(stored.as_deref(), Some(&[1; 60][..]));
-                    assert_eq!(read(&mut lane, b"key"), stored);
+                    assert_eq!(read(&mut handle, b"key"), stored);
                     assert_eq!((slots(&store), store.stats().items), (1, 1));
                 }
                 Drained::Evicted => assert!(stored.is_none_or(|value| value == [1; 60])),
@@ -275,15 +275,15 @@ fn what_arrives_in_a_sealed_segment_is_stored_whole_and_drained_only_after_that(
 fn what_arrives_while_a_flush_runs_is_there_after_it_or_gone_with_it() {
     explore(|| {
         let (store, _background) = store(2);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
         put(&mut a, b"key", b"old");
         let coming = arriving(&mut a, &store);
-        let flusher = thread::spawn(move || until_done(&mut b, |turn| turn.flush(Namespace::DEFAULT)));
+        let flusher = thread::spawn(move || until_done(&mut b, |guard| guard.flush(Namespace::DEFAULT)));
         arrive(&mut a, &store, coming);
         flusher.join().expect("flusher");
         assert!(read(&mut a, b"key").is_none_or(|value| value == [1; 60]));
         let again = arriving(&mut a, &store);
-        until_done(&mut a, |turn| turn.flush(Namespace::DEFAULT));
+        until_done(&mut a, |guard| guard.flush(Namespace::DEFAULT));
         arrive(&mut a, &store, again);
         assert_eq!(read(&mut a, b"key").as_deref(), Some(&[1; 60][..]), "it was stored after the flush");
     });
@@ -292,17 +292,17 @@ fn what_arrives_while_a_flush_runs_is_there_after_it_or_gone_with_it() {
 #[test]
 fn what_was_flushed_stays_gone_whatever_is_relocated_or_copied() {
     explore(|| {
-        let (store, background, mut a) = sealed(2, |lane| put(lane, b"key", b"old"));
-        let mut b = store.lane().expect("lane");
+        let (store, background, mut a) = sealed(2, |handle| put(handle, b"key", b"old"));
+        let mut b = store.handle().expect("lane");
         let mover = draining(background, Drained::Moved);
         let copier = thread::spawn(move || {
             // A copying change: the item has no expiry word yet.
-            until_done(&mut b, |turn| {
-                let key = turn.key(Namespace::DEFAULT, b"key");
-                turn.touch(&key, Expire::At(NOW.plus_ms(60_000))).map(|item| item.is_some())
+            until_done(&mut b, |guard| {
+                let key = guard.key(Namespace::DEFAULT, b"key");
+                guard.touch(&key, Expire::At(NOW.plus_ms(60_000))).map(|item| item.is_some())
             })
         });
-        until_done(&mut a, |turn| turn.flush(Namespace::DEFAULT));
+        until_done(&mut a, |guard| guard.flush(Namespace::DEFAULT));
         assert_eq!(read(&mut a, b"key"), None, "right after the flush");
         mover.join().expect("mover");
         copier.join().expect("copier");
@@ -314,15 +314,15 @@ fn what_was_flushed_stays_gone_whatever_is_relocated_or_copied() {
 fn a_copy_that_begins_while_a_flush_runs_does_not_outlive_it() {
     explore(|| {
         let (store, _background) = store(2);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
         put(&mut a, b"key", b"old");
         let copier = thread::spawn(move || {
-            let mut turn = b.turn(NOW);
-            let key = turn.key(Namespace::DEFAULT, b"key");
-            // The lane has no open segment: the copy opens one, maybe between the flush's two steps.
-            let _ = turn.touch(&key, Expire::At(NOW.plus_ms(60_000)));
+            let mut guard = b.guard(NOW);
+            let key = guard.key(Namespace::DEFAULT, b"key");
+            // The handle has no open segment: the copy opens one, maybe between the flush's two steps.
+            let _ = guard.touch(&key, Expire::At(NOW.plus_ms(60_000)));
         });
-        until_done(&mut a, |turn| turn.flush(Namespace::DEFAULT));
+        until_done(&mut a, |guard| guard.flush(Namespace::DEFAULT));
         copier.join().expect("copier");
         assert_eq!(read(&mut a, b"key"), None);
     });
@@ -331,11 +331,11 @@ fn a_copy_that_begins_while_a_flush_runs_does_not_outlive_it() {
 #[test]
 fn an_insert_is_not_taken_away_by_the_eviction_of_its_elder() {
     explore(|| {
-        let (store, background, mut lane) = sealed(2, |lane| put(lane, b"key", b"old"));
+        let (store, background, mut handle) = sealed(2, |handle| put(handle, b"key", b"old"));
         let evictor = draining(background, Drained::Evicted);
-        put(&mut lane, b"key", b"new");
+        put(&mut handle, b"key", b"new");
         evictor.join().expect("evictor");
-        assert_eq!(read(&mut lane, b"key").as_deref(), Some(&b"new"[..]));
+        assert_eq!(read(&mut handle, b"key").as_deref(), Some(&b"new"[..]));
         assert_eq!((slots(&store), store.stats().items), (1, 1));
     });
 }
@@ -344,16 +344,16 @@ fn an_insert_is_not_taken_away_by_the_eviction_of_its_elder() {
 fn an_item_that_expires_under_a_reader_is_whole_or_gone() {
     explore(|| {
         let soon = Expire::At(NOW.plus_ms(5));
-        let (store, mut background, mut a) = sealed(2, |lane| put_until(lane, b"key", &[1; 50], soon));
-        let reader = reading(store.lane().expect("lane"), [1; 50]);
+        let (store, mut background, mut a) = sealed(2, |handle| put_until(handle, b"key", &[1; 50], soon));
+        let reader = reading(store.handle().expect("lane"), [1; 50]);
         let later = NOW.plus_ms(6);
         for _ in 0..4 {
             background.slice(later, &mut || false);
         }
-        let turn = a.turn(later);
-        let key = turn.key(Namespace::DEFAULT, b"key");
-        assert!(turn.get(&key).is_none());
-        drop(turn);
+        let guard = a.guard(later);
+        let key = guard.key(Namespace::DEFAULT, b"key");
+        assert!(guard.get(&key).is_none());
+        drop(guard);
         reader.join().expect("reader");
     });
 }

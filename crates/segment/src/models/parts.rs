@@ -13,16 +13,16 @@ const KIND: u8 = KIND_IN_PARTS | 1;
 fn a_first_write_beside_a_flush_leaves_no_head_without_its_parts() {
     explore(|| {
         let (store, _background) = store(3);
-        let mut lane = store.lane().expect("lane");
+        let mut handle = store.handle().expect("lane");
         let flushed = std::sync::Arc::clone(&store);
         let flush = thread::spawn(move || flushed.flush(Namespace::DEFAULT));
-        until_done(&mut lane, |turn| {
-            let key = turn.key(Namespace::DEFAULT, b"key");
-            turn.change_parts(&key, &mut |turn, _, to, parts| {
-                let part = turn.part_number();
+        until_done(&mut handle, |guard| {
+            let key = guard.key(Namespace::DEFAULT, b"key");
+            guard.change_parts(&key, &mut |guard, _, to, parts| {
+                let part = guard.part_number();
                 parts.bytes.extend_from_slice(b"leaf");
                 parts.new.push((part, 0..4));
-                to.extend_from_slice(&turn.part_number().to_le_bytes());
+                to.extend_from_slice(&guard.part_number().to_le_bytes());
                 to.push(1);
                 to.extend_from_slice(&1u32.to_le_bytes());
                 to.extend_from_slice(&[&[0; 4][..], &part.to_le_bytes(), &[0; 6]].concat());
@@ -30,11 +30,11 @@ fn a_first_write_beside_a_flush_leaves_no_head_without_its_parts() {
             })
         });
         flush.join().expect("flush");
-        let turn = lane.turn(NOW);
-        let key = turn.key(Namespace::DEFAULT, b"key");
-        if let Some(Value::Typed { bytes, .. }) = turn.peek(&key).map(|item| item.value) {
+        let guard = handle.guard(NOW);
+        let key = guard.key(Namespace::DEFAULT, b"key");
+        if let Some(Value::Typed { bytes, .. }) = guard.peek(&key).map(|item| item.value) {
             let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-            assert_eq!(turn.part(&key, word(0), word(17)), Some(&b"leaf"[..]), "a head has lost its parts");
+            assert_eq!(guard.part(&key, word(0), word(17)), Some(&b"leaf"[..]), "a head has lost its parts");
         }
     });
 }
@@ -44,16 +44,16 @@ fn a_first_write_beside_a_flush_leaves_no_head_without_its_parts() {
 fn who_is_told_to_wait_sees_no_value_that_was_filled_meanwhile() {
     explore(|| {
         let (store, _background) = store(3);
-        let (mut filler, mut other) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (mut filler, mut other) = (store.handle().expect("lane"), store.handle().expect("lane"));
         let fetch = Fetch { vivify: Some(Expire::Never), want_token: true, ..Fetch::default() };
-        let token = until_done(&mut filler, |turn| {
-            let key = turn.key(Namespace::DEFAULT, b"key");
-            turn.fetch(&key, &fetch).map(|fetched| fetched.expect("it was made").item.token)
+        let token = until_done(&mut filler, |guard| {
+            let key = guard.key(Namespace::DEFAULT, b"key");
+            guard.fetch(&key, &fetch).map(|fetched| fetched.expect("it was made").item.token)
         });
         let asking = thread::spawn(move || {
-            until_done(&mut other, |turn| {
-                let key = turn.key(Namespace::DEFAULT, b"key");
-                let fetched = turn.fetch(&key, &fetch)?.expect("it is there");
+            until_done(&mut other, |guard| {
+                let key = guard.key(Namespace::DEFAULT, b"key");
+                let fetched = guard.fetch(&key, &fetch)?.expect("it is there");
                 let filled = fetched.item.value.client_bytes() > 0;
                 match fetched.lease {
                     Lease::Won => panic!("the right was given twice"),
@@ -63,9 +63,9 @@ fn who_is_told_to_wait_sees_no_value_that_was_filled_meanwhile() {
                 Ok(())
             });
         });
-        until_done(&mut filler, |turn| {
-            let key = turn.key(Namespace::DEFAULT, b"key");
-            turn.put(&key, &Put { compare: Some(token), ..Put::set(b"value") })
+        until_done(&mut filler, |guard| {
+            let key = guard.key(Namespace::DEFAULT, b"key");
+            guard.put(&key, &Put { compare: Some(token), ..Put::set(b"value") })
         });
         asking.join().expect("the other");
     });

@@ -8,24 +8,24 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use shuttle::thread;
 
-use super::claiming::as_one;
+use super::locking::as_one;
 use super::{NOW, explore, put, read, store, until_done};
-use crate::core::lane::Lane;
+use crate::core::handle::ThreadHandle;
 use crate::core::op::{Delete, DeleteOutcome, Expire, Fetch, Item, OpError, Put, PutMode, PutOutcome, Value};
-use crate::{AddOutcome, Background, Change, Namespace, Store, Turn, Version};
+use crate::{AddOutcome, Background, Change, Guard, Namespace, Store, Version};
 
 const KEY: &[u8] = b"key";
 
-fn add(lane: &mut Lane, delta: i64) {
-    let done = until_done(lane, |turn| {
-        let key = turn.key(Namespace::DEFAULT, KEY);
-        turn.add(&key, delta)
+fn add(handle: &mut ThreadHandle, delta: i64) {
+    let done = until_done(handle, |guard| {
+        let key = guard.key(Namespace::DEFAULT, KEY);
+        guard.add(&key, delta)
     });
     assert!(matches!(done, AddOutcome::Number(_)), "{done:?}");
 }
 
-fn number(lane: &mut Lane) -> u64 {
-    String::from_utf8(read(lane, KEY).expect("it is there")).expect("digits").parse().expect("a number")
+fn number(handle: &mut ThreadHandle) -> u64 {
+    String::from_utf8(read(handle, KEY).expect("it is there")).expect("digits").parse().expect("a number")
 }
 
 fn counted(item: &Item<'_>) -> (u64, u64) {
@@ -34,29 +34,29 @@ fn counted(item: &Item<'_>) -> (u64, u64) {
 }
 
 /// An operation that gives out a value and its token.
-type Look = fn(&mut Turn<'_>) -> Result<(u64, u64), OpError>;
+type Look = fn(&mut Guard<'_>) -> Result<(u64, u64), OpError>;
 
-fn gets(turn: &mut Turn<'_>) -> Result<(u64, u64), OpError> {
-    let key = turn.key(Namespace::DEFAULT, KEY);
-    turn.gets(&key).map(|item| counted(&item.expect("it is there")))
+fn gets(guard: &mut Guard<'_>) -> Result<(u64, u64), OpError> {
+    let key = guard.key(Namespace::DEFAULT, KEY);
+    guard.gets(&key).map(|item| counted(&item.expect("it is there")))
 }
 
-fn fetch(turn: &mut Turn<'_>) -> Result<(u64, u64), OpError> {
-    let key = turn.key(Namespace::DEFAULT, KEY);
+fn fetch(guard: &mut Guard<'_>) -> Result<(u64, u64), OpError> {
+    let key = guard.key(Namespace::DEFAULT, KEY);
     let fetch = Fetch { want_token: true, ..Fetch::default() };
-    turn.fetch(&key, &fetch).map(|fetched| counted(&fetched.expect("it is there").item))
+    guard.fetch(&key, &fetch).map(|fetched| counted(&fetched.expect("it is there").item))
 }
 
-fn touch_gets(turn: &mut Turn<'_>) -> Result<(u64, u64), OpError> {
-    let key = turn.key(Namespace::DEFAULT, KEY);
+fn touch_gets(guard: &mut Guard<'_>) -> Result<(u64, u64), OpError> {
+    let key = guard.key(Namespace::DEFAULT, KEY);
     let later = Expire::At(NOW.plus_ms(60_000));
-    turn.touch_gets(&key, later).map(|item| counted(&item.expect("it is there")))
+    guard.touch_gets(&key, later).map(|item| counted(&item.expect("it is there")))
 }
 
 /// A number of 10, and a thread that adds 1 to it twice.
-fn beside_two_additions() -> (Arc<Store>, Background, Lane, thread::JoinHandle<()>) {
+fn beside_two_additions() -> (Arc<Store>, Background, ThreadHandle, thread::JoinHandle<()>) {
     let (store, background) = store(2);
-    let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+    let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
     add(&mut a, 10);
     let adder = thread::spawn(move || {
         add(&mut b, 1);
@@ -73,9 +73,9 @@ fn a_compared_store_beside_two_additions(look: Look) {
         let (_store, _background, mut a, adder) = beside_two_additions();
         let (value, token) = until_done(&mut a, look);
         let next = (value + 1000).to_string();
-        let outcome = until_done(&mut a, |turn| {
-            let key = turn.key(Namespace::DEFAULT, KEY);
-            turn.put(&key, &Put { compare: Some(token), ..Put::set(next.as_bytes()) })
+        let outcome = until_done(&mut a, |guard| {
+            let key = guard.key(Namespace::DEFAULT, KEY);
+            guard.put(&key, &Put { compare: Some(token), ..Put::set(next.as_bytes()) })
         });
         adder.join().expect("adder");
         match outcome {
@@ -114,9 +114,9 @@ fn a_watched_number_that_two_additions_changed_has_changed() {
     let counts = (Arc::clone(&stored), Arc::clone(&refused));
     explore(move || {
         let (store, _background, mut a, adder) = beside_two_additions();
-        let version = |turn: &mut Turn<'_>| -> Result<Version, OpError> {
-            let key = turn.key(Namespace::DEFAULT, KEY);
-            turn.version(&key)
+        let version = |guard: &mut Guard<'_>| -> Result<Version, OpError> {
+            let key = guard.key(Namespace::DEFAULT, KEY);
+            guard.version(&key)
         };
         let watched = until_done(&mut a, version);
         let next = (number(&mut a) + 1000).to_string();
@@ -126,16 +126,16 @@ fn a_watched_number_that_two_additions_changed_has_changed() {
             &mut a,
             &[KEY],
             |_| {},
-            |turn, _| {
+            |guard, _| {
                 let now = loop {
-                    match version(turn) {
+                    match version(guard) {
                         Ok(version) => break version,
                         Err(_) => thread::yield_now(),
                     }
                 };
                 if now == watched {
-                    let key = turn.key(Namespace::DEFAULT, KEY);
-                    while turn.put(&key, &Put::set(next.as_bytes())).is_err() {
+                    let key = guard.key(Namespace::DEFAULT, KEY);
+                    while guard.put(&key, &Put::set(next.as_bytes())).is_err() {
                         thread::yield_now();
                     }
                     done.store(1, Relaxed);
@@ -157,33 +157,33 @@ fn a_token_does_not_store_after_an_item_was_marked_stale_twice() {
     let counted = Arc::clone(&marked);
     explore(move || {
         let (store, _background) = store(2);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
         put(&mut a, KEY, b"value");
         let (begun, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let marks = (Arc::clone(&begun), Arc::clone(&ended));
         let marker = thread::spawn(move || {
             for _ in 0..2 {
                 marks.0.fetch_add(1, SeqCst);
-                let outcome = until_done(&mut b, |turn| {
-                    let key = turn.key(Namespace::DEFAULT, KEY);
-                    turn.delete(&key, &Delete { mark_stale: true, ..Delete::default() })
+                let outcome = until_done(&mut b, |guard| {
+                    let key = guard.key(Namespace::DEFAULT, KEY);
+                    guard.delete(&key, &Delete { mark_stale: true, ..Delete::default() })
                 });
                 assert_eq!(outcome, DeleteOutcome::Deleted);
                 marks.1.fetch_add(1, SeqCst);
                 thread::yield_now();
             }
         });
-        let token = until_done(&mut a, |turn| {
-            let key = turn.key(Namespace::DEFAULT, KEY);
-            turn.gets(&key).map(|item| item.expect("it is there").token)
+        let token = until_done(&mut a, |guard| {
+            let key = guard.key(Namespace::DEFAULT, KEY);
+            guard.gets(&key).map(|item| item.expect("it is there").token)
         });
         let begun_before = begun.load(SeqCst);
         thread::yield_now();
         // A mark that began behind the read has ended.
         let is_marked = ended.load(SeqCst) > begun_before;
-        let outcome = until_done(&mut a, |turn| {
-            let key = turn.key(Namespace::DEFAULT, KEY);
-            turn.put(&key, &Put { compare: Some(token), ..Put::set(b"filled") })
+        let outcome = until_done(&mut a, |guard| {
+            let key = guard.key(Namespace::DEFAULT, KEY);
+            guard.put(&key, &Put { compare: Some(token), ..Put::set(b"filled") })
         });
         marker.join().expect("marker");
         if is_marked {
@@ -198,18 +198,18 @@ fn a_token_does_not_store_after_an_item_was_marked_stale_twice() {
 fn a_touch_shows_the_end_that_it_gave() {
     explore(|| {
         let (store, _background) = store(3);
-        let (a, b) = (store.lane().expect("lane"), store.lane().expect("lane"));
-        put(&mut store.lane().expect("lane"), KEY, b"value");
-        let touch = |mut lane: Lane, ms: u64| {
+        let (a, b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        put(&mut store.handle().expect("lane"), KEY, b"value");
+        let touch = |mut handle: ThreadHandle, ms: u64| {
             move || {
                 let end = Expire::At(NOW.plus_ms(ms));
                 for fetches in [false, true] {
-                    let shown = until_done(&mut lane, |turn| {
-                        let key = turn.key(Namespace::DEFAULT, KEY);
+                    let shown = until_done(&mut handle, |guard| {
+                        let key = guard.key(Namespace::DEFAULT, KEY);
                         let fetch = Fetch { touch: Some(end), ..Fetch::default() };
                         Ok(match fetches {
-                            false => turn.touch(&key, end)?.map(|item| item.expire),
-                            true => turn.fetch(&key, &fetch)?.map(|fetched| fetched.item.expire),
+                            false => guard.touch(&key, end)?.map(|item| item.expire),
+                            true => guard.fetch(&key, &fetch)?.map(|fetched| fetched.item.expire),
                         })
                     });
                     assert_eq!(shown, Some(end), "a touch shows the end that another client gave");
@@ -226,14 +226,14 @@ fn a_touch_shows_the_end_that_it_gave() {
 fn an_append_says_the_length_that_it_made() {
     explore(|| {
         let (store, _background) = store(3);
-        let (a, b) = (store.lane().expect("lane"), store.lane().expect("lane"));
-        put(&mut store.lane().expect("lane"), KEY, b"first");
-        let append = |mut lane: Lane, part: &'static [u8]| {
+        let (a, b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        put(&mut store.handle().expect("lane"), KEY, b"first");
+        let append = |mut handle: ThreadHandle, part: &'static [u8]| {
             move || {
-                until_done(&mut lane, |turn| {
-                    let key = turn.key(Namespace::DEFAULT, KEY);
+                until_done(&mut handle, |guard| {
+                    let key = guard.key(Namespace::DEFAULT, KEY);
                     let put = Put { mode: PutMode::Append, ..Put::set(part) };
-                    turn.put(&key, &put)
+                    guard.put(&key, &put)
                 })
             }
         };
@@ -251,15 +251,15 @@ fn an_append_says_the_length_that_it_made() {
 fn a_change_is_decided_from_the_number_that_it_compares() {
     explore(|| {
         let (store, _background) = store(2);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
         add(&mut a, 10);
         let adder = thread::spawn(move || {
             add(&mut b, 1);
             add(&mut b, -1);
         });
-        until_done(&mut a, |turn| {
-            let key = turn.key(Namespace::DEFAULT, KEY);
-            turn.change(&key, &mut |_, item, text| {
+        until_done(&mut a, |guard| {
+            let key = guard.key(Namespace::DEFAULT, KEY);
+            guard.change(&key, &mut |_, item, text| {
                 let (value, _) = counted(item.expect("it is there"));
                 text.extend_from_slice((value + 1000).to_string().as_bytes());
                 Change::Store { client_flags: 0, expire: Expire::Never, answer: () }

@@ -15,7 +15,7 @@ fn segments(count: usize, segments_max: usize) -> Segments {
         memory_bytes_max: 0,
         segment_bytes: Some(1024),
         item_bytes_max: 1000,
-        lanes_max: 1,
+        handles_max: 1,
         hash_seed: 5,
         huge_pages: false,
     };
@@ -36,20 +36,20 @@ fn take(segments: &Segments, keep: usize) -> Vec<SegmentId> {
 fn a_segment_is_taken_once_or_is_out_of_use_and_none_is_lost() {
     explore(|| {
         let segments = Arc::new(segments(5, 8));
-        let lanes: Vec<_> = (0..2)
+        let handles: Vec<_> = (0..2)
             .map(|_| {
                 let segments = Arc::clone(&segments);
                 thread::spawn(move || take(&segments, 0))
             })
             .collect();
         let cut = segments.cut_fresh(2);
-        let withheld = segments.take_free(0).inspect(|id| segments.withhold(*id));
+        let decommitted = segments.take_free(0).inspect(|id| segments.decommit(*id));
         segments.add_fresh(3);
-        if !segments.give_back_withheld() {
-            assert!(withheld.is_none(), "the background alone takes what it withheld");
+        if !segments.give_back_decommitted() {
+            assert!(decommitted.is_none(), "the background alone takes what it decommitted");
         }
         let mut taken: Vec<u32> =
-            lanes.into_iter().flat_map(|lane| lane.join().expect("lane")).map(|id| id.0).collect();
+            handles.into_iter().flat_map(|handle| handle.join().expect("lane")).map(|id| id.0).collect();
         assert_eq!(segments.count(), 8 - cut);
         assert_eq!(segments.free_count() + taken.len(), segments.count(), "none is lost, and none is there twice");
         while let Some(id) = segments.take_free(0) {

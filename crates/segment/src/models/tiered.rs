@@ -7,7 +7,7 @@ use shuttle::thread;
 
 use super::{NOW, config, explore_some, put, until_done};
 use crate::background::Background;
-use crate::core::lane::Lane;
+use crate::core::handle::ThreadHandle;
 use crate::core::op::{Delete, DeleteOutcome, OpError, Put, PutMode, PutOutcome, Value};
 use crate::durable::tier_ground::TierGround;
 use crate::heap::segments::SegmentId;
@@ -16,14 +16,14 @@ use crate::map_tier::{MapTier, PLAN};
 use crate::tier::tiered::FromFlash;
 use crate::{Namespace, Store};
 
-/// A store with a tier, whose first segment holds a key and is sealed, and the lane that filled it.
-fn sealed(lanes_max: usize) -> (Arc<Store>, Background, Lane) {
-    let ground = TierGround::lay(&config(lanes_max), None, &PLAN, NOW).expect("memory");
+/// A store with a tier, whose first segment holds a key and is sealed, and the handle that filled it.
+fn sealed(handles_max: usize) -> (Arc<Store>, Background, ThreadHandle) {
+    let ground = TierGround::lay(&config(handles_max), None, &PLAN, NOW).expect("memory");
     let (store, background) = ground.store(Arc::new(MapTier::default()), NOW).expect("store");
-    let mut lane = store.lane().expect("lane");
-    put(&mut lane, b"key", b"old");
-    lane.seal_for_model(&store);
-    (store, background, lane)
+    let mut handle = store.handle().expect("lane");
+    put(&mut handle, b"key", b"old");
+    handle.seal_for_model(&store);
+    (store, background, handle)
 }
 
 /// Drains the first segment: its items go to the tier.
@@ -32,20 +32,20 @@ fn demoting(mut background: Background) -> thread::JoinHandle<()> {
 }
 
 /// A plain read, wherever the item is.
-fn read(lane: &mut Lane) -> Option<Vec<u8>> {
-    until_done(lane, |turn| {
-        let key = turn.key(Namespace::DEFAULT, b"key");
-        if let Some(hit) = turn.read(&key, Ahead::default()) {
+fn read(handle: &mut ThreadHandle) -> Option<Vec<u8>> {
+    until_done(handle, |guard| {
+        let key = guard.key(Namespace::DEFAULT, b"key");
+        if let Some(hit) = guard.read(&key, Ahead::default()) {
             let Value::Bytes(bytes) = hit.value else { panic!("bytes") };
             return Ok(Some(bytes.to_vec()));
         }
-        match turn.from_flash(&key) {
+        match guard.from_flash(&key) {
             FromFlash::Nowhere => Ok(None),
             FromFlash::Coming => Err(OpError::Parked),
             FromFlash::Here(hit) => {
                 let Value::Bytes(bytes) = hit.value() else { panic!("bytes") };
                 let bytes = bytes.to_vec();
-                turn.flash_served(&key, hit);
+                guard.flash_served(&key, hit);
                 Ok(Some(bytes))
             }
         }
@@ -74,12 +74,12 @@ fn counts(store: &Store) -> (usize, u64) {
 #[test]
 fn a_read_finds_an_item_that_goes_to_flash_and_comes_back_meanwhile() {
     explore_both(|note| {
-        let (store, background, mut lane) = sealed(2);
+        let (store, background, mut handle) = sealed(2);
         let mover = demoting(background);
-        let mut other = store.lane().expect("lane");
+        let mut other = store.handle().expect("lane");
         let reader =
             thread::spawn(move || (0..3).for_each(|_| assert_eq!(read(&mut other).as_deref(), Some(&b"old"[..]))));
-        assert_eq!(read(&mut lane).as_deref(), Some(&b"old"[..]));
+        assert_eq!(read(&mut handle).as_deref(), Some(&b"old"[..]));
         mover.join().expect("mover");
         reader.join().expect("reader");
         let (memory, flash) = counts(&store);
@@ -91,22 +91,22 @@ fn a_read_finds_an_item_that_goes_to_flash_and_comes_back_meanwhile() {
 #[test]
 fn an_overwrite_is_not_undone_by_a_move_to_flash_or_back() {
     explore_both(|note| {
-        let (store, background, mut lane) = sealed(2);
+        let (store, background, mut handle) = sealed(2);
         let mover = demoting(background);
-        let mut other = store.lane().expect("lane");
+        let mut other = store.handle().expect("lane");
         let appender = thread::spawn(move || {
-            let append = |turn: &mut crate::Turn<'_>| {
-                let key = turn.key(Namespace::DEFAULT, b"key");
-                turn.put(&key, &Put { mode: PutMode::Append, ..Put::set(b"+") })
+            let append = |guard: &mut crate::Guard<'_>| {
+                let key = guard.key(Namespace::DEFAULT, b"key");
+                guard.put(&key, &Put { mode: PutMode::Append, ..Put::set(b"+") })
             };
             assert!(matches!(until_done(&mut other, append), PutOutcome::Stored { .. }));
         });
-        put(&mut lane, b"key", b"new");
-        let seen = read(&mut lane).expect("it was stored");
+        put(&mut handle, b"key", b"new");
+        let seen = read(&mut handle).expect("it was stored");
         assert!(seen == b"new" || seen == b"new+", "{}", seen.escape_ascii());
         mover.join().expect("mover");
         appender.join().expect("appender");
-        let seen = read(&mut lane).expect("it was stored");
+        let seen = read(&mut handle).expect("it was stored");
         assert!(seen == b"new" || seen == b"new+", "{}", seen.escape_ascii());
         assert_eq!(counts(&store), (1, 0));
         note(&store);
@@ -116,13 +116,13 @@ fn an_overwrite_is_not_undone_by_a_move_to_flash_or_back() {
 #[test]
 fn what_was_deleted_on_its_way_to_flash_stays_gone_and_is_deleted_once() {
     explore_both(|note| {
-        let (store, background, mut lane) = sealed(2);
+        let (store, background, mut handle) = sealed(2);
         let mover = demoting(background);
-        let delete = |turn: &mut crate::Turn<'_>| {
-            let key = turn.key(Namespace::DEFAULT, b"key");
-            turn.delete(&key, &Delete::default())
+        let delete = |guard: &mut crate::Guard<'_>| {
+            let key = guard.key(Namespace::DEFAULT, b"key");
+            guard.delete(&key, &Delete::default())
         };
-        let mut other = store.lane().expect("lane");
+        let mut other = store.handle().expect("lane");
         let reader = thread::spawn(move || {
             let first = read(&mut other);
             // Gone is gone.
@@ -130,12 +130,12 @@ fn what_was_deleted_on_its_way_to_flash_stays_gone_and_is_deleted_once() {
                 assert_eq!(read(&mut other), None);
             }
         });
-        assert_eq!(until_done(&mut lane, delete), DeleteOutcome::Deleted);
-        assert_eq!(read(&mut lane), None);
-        assert_eq!(until_done(&mut lane, delete), DeleteOutcome::NotFound);
+        assert_eq!(until_done(&mut handle, delete), DeleteOutcome::Deleted);
+        assert_eq!(read(&mut handle), None);
+        assert_eq!(until_done(&mut handle, delete), DeleteOutcome::NotFound);
         mover.join().expect("mover");
         reader.join().expect("reader");
-        assert_eq!(read(&mut lane), None);
+        assert_eq!(read(&mut handle), None);
         assert_eq!(counts(&store), (0, 0));
         note(&store);
     });
@@ -144,15 +144,15 @@ fn what_was_deleted_on_its_way_to_flash_stays_gone_and_is_deleted_once() {
 #[test]
 fn a_key_on_its_way_to_flash_keeps_an_add_out() {
     explore_both(|note| {
-        let (store, background, mut lane) = sealed(1);
+        let (store, background, mut handle) = sealed(1);
         let mover = demoting(background);
-        let add = |turn: &mut crate::Turn<'_>| {
-            let key = turn.key(Namespace::DEFAULT, b"key");
-            turn.put(&key, &Put { mode: PutMode::Add, ..Put::set(b"new") })
+        let add = |guard: &mut crate::Guard<'_>| {
+            let key = guard.key(Namespace::DEFAULT, b"key");
+            guard.put(&key, &Put { mode: PutMode::Add, ..Put::set(b"new") })
         };
-        assert_eq!(until_done(&mut lane, add), PutOutcome::NotStored);
+        assert_eq!(until_done(&mut handle, add), PutOutcome::NotStored);
         mover.join().expect("mover");
-        assert_eq!(read(&mut lane).as_deref(), Some(&b"old"[..]));
+        assert_eq!(read(&mut handle).as_deref(), Some(&b"old"[..]));
         let (memory, flash) = counts(&store);
         assert_eq!(memory as u64 + flash, 1);
         note(&store);

@@ -14,7 +14,7 @@ use base::clock::UnixMillis;
 
 use super::parted;
 use crate::background::Background;
-use crate::core::lane::Lane;
+use crate::core::handle::ThreadHandle;
 use crate::core::op::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, OpError, Put, Value};
 use crate::{IndexPlace, Namespace, Power, Reopened, Store, StoreConfig, StoreFile};
 
@@ -52,7 +52,7 @@ pub(super) fn config() -> StoreConfig {
         memory_bytes_max: 0,
         segment_bytes: Some(1024),
         item_bytes_max: 8000,
-        lanes_max: 1,
+        handles_max: 1,
         hash_seed: 5,
         huge_pages: false,
     }
@@ -112,7 +112,7 @@ pub(super) fn heap_of(file: &Arc<MapFile>) -> std::ops::Range<u64> {
 pub(super) struct Rig {
     pub(super) store: Arc<Store>,
     pub(super) background: Background,
-    pub(super) lane: Lane,
+    pub(super) handle: ThreadHandle,
     pub(super) file: Arc<MapFile>,
     pub(super) now: UnixMillis,
 }
@@ -143,8 +143,8 @@ impl Rig {
         let store_file =
             StoreFile { file: Arc::clone(&file), reset: false, index: place(), index_left, power: power() };
         let (store, background) = Store::in_file(&config(), &store_file, now).expect("the file is taken");
-        let lane = store.lane().expect("a lane");
-        Self { store, background, lane, file, now }
+        let handle = store.handle().expect("a lane");
+        Self { store, background, handle, file, now }
     }
 
     pub(super) fn reopened(&self) -> Reopened {
@@ -152,9 +152,9 @@ impl Rig {
     }
 
     /// Runs an operation until it is not parked; the background may work between two tries.
-    pub(super) fn until_done<T>(&mut self, mut op: impl FnMut(&mut crate::Turn<'_>) -> Result<T, OpError>) -> T {
+    pub(super) fn until_done<T>(&mut self, mut op: impl FnMut(&mut crate::Guard<'_>) -> Result<T, OpError>) -> T {
         for _ in 0..1000 {
-            match op(&mut self.lane.turn(self.now)) {
+            match op(&mut self.handle.guard(self.now)) {
                 Ok(done) => return done,
                 Err(OpError::Parked) => drop(self.background.slice(self.now, &mut || false)),
                 Err(error) => panic!("{error}"),
@@ -164,9 +164,12 @@ impl Rig {
     }
 
     /// As [`Rig::until_done`], with slices that are over at once.
-    pub(super) fn until_done_slowly<T>(&mut self, mut op: impl FnMut(&mut crate::Turn<'_>) -> Result<T, OpError>) -> T {
+    pub(super) fn until_done_slowly<T>(
+        &mut self,
+        mut op: impl FnMut(&mut crate::Guard<'_>) -> Result<T, OpError>,
+    ) -> T {
         loop {
-            match op(&mut self.lane.turn(self.now)) {
+            match op(&mut self.handle.guard(self.now)) {
                 Ok(done) => return done,
                 Err(OpError::Parked) => drop(self.background.slice(self.now, &mut || true)),
                 Err(error) => panic!("{error}"),
@@ -182,9 +185,9 @@ impl Rig {
     }
 
     pub(super) fn put_until(&mut self, key: &[u8], value: &[u8], expire: Expire) {
-        self.until_done(|turn| {
-            let key = turn.key(Namespace::DEFAULT, key);
-            turn.put(&key, &Put { expire, ..Put::set(value) })
+        self.until_done(|guard| {
+            let key = guard.key(Namespace::DEFAULT, key);
+            guard.put(&key, &Put { expire, ..Put::set(value) })
         });
     }
 
@@ -193,26 +196,26 @@ impl Rig {
     }
 
     pub(super) fn delete(&mut self, key: &[u8]) -> bool {
-        let outcome = self.until_done(|turn| {
-            let key = turn.key(Namespace::DEFAULT, key);
-            turn.delete(&key, &Delete::default())
+        let outcome = self.until_done(|guard| {
+            let key = guard.key(Namespace::DEFAULT, key);
+            guard.delete(&key, &Delete::default())
         });
         outcome == DeleteOutcome::Deleted
     }
 
     pub(super) fn read(&mut self, key: &[u8]) -> Option<Vec<u8>> {
-        let turn = self.lane.turn(self.now);
-        let key = turn.key(Namespace::DEFAULT, key);
-        let hit = turn.read(&key, turn.look_ahead(key.key_hash()))?;
+        let guard = self.handle.guard(self.now);
+        let key = guard.key(Namespace::DEFAULT, key);
+        let hit = guard.read(&key, guard.look_ahead(key.key_hash()))?;
         let value = hit.value;
         let mut bytes = Vec::new();
         let len = match value {
             Value::Bytes(bytes) => bytes.len() as u64,
             Value::Integer(number) => number.to_string().len() as u64,
             Value::Large(large) => large.bytes,
-            Value::Typed { bytes, .. } => return parted::read(&turn, &key, bytes),
+            Value::Typed { bytes, .. } => return parted::read(&guard, &key, bytes),
         };
-        turn.copy_range(&key, value, 0..len, &mut |part| bytes.extend_from_slice(part)).then_some(bytes)
+        guard.copy_range(&key, value, 0..len, &mut |part| bytes.extend_from_slice(part)).then_some(bytes)
     }
 
     pub(super) fn contents(&mut self, keys: &[Vec<u8>]) -> Contents {
@@ -244,11 +247,11 @@ impl Rig {
 
     /// Flushes, and sees that nothing is left.
     pub(super) fn flush_out(&mut self) {
-        self.lane.own_seal(&self.store);
+        self.handle.own_seal(&self.store);
         self.store.flush(Namespace::DEFAULT);
         self.settle();
         let census = self.store.census();
-        assert_eq!(census.segments[1..5], [0; 4], "open, sealed, draining, limbo");
+        assert_eq!(census.segments[1..5], [0; 4], "open, sealed, draining, quarantine");
         assert_eq!((self.slots(), self.store.stats().items), (0, 0), "slots that name items, and items");
     }
 
@@ -349,11 +352,11 @@ fn a_delete_an_increment_and_a_join_that_were_cut_are_done_or_not() {
         let mut keys = keys(20);
         keys.push(b"number".to_vec());
         let arith = |rig: &mut Rig| {
-            let outcome = rig.until_done(|turn| {
-                let key = turn.key(Namespace::DEFAULT, b"number");
+            let outcome = rig.until_done(|guard| {
+                let key = guard.key(Namespace::DEFAULT, b"number");
                 let vivify = Some((1, Expire::Never));
                 let want_token = true;
-                turn.arith(
+                guard.arith(
                     &key,
                     &Arith { delta: 5, decrement: false, vivify, expire: None, compare: None, token: None, want_token },
                 )
@@ -421,7 +424,7 @@ fn a_segment_that_was_being_emptied_loses_nothing_that_was_not_evicted() {
             let filled = |rig: &mut Rig| {
                 fill(rig, 70);
                 (0..70).for_each(|number| assert!(rig.read(&key(number)).is_some()));
-                rig.lane.own_seal(&rig.store);
+                rig.handle.own_seal(&rig.store);
             };
             let found = crash(1, filled, &keys, |rig| {
                 let sealed = |id: &u32| {
@@ -461,7 +464,7 @@ fn a_flush_that_was_cut_is_done_or_not_and_one_that_was_done_stays_done() {
             },
             &keys,
             |rig| {
-                rig.lane.tidy(NOW);
+                rig.handle.tidy(NOW);
                 rig.settle();
             },
         );
@@ -504,29 +507,29 @@ fn a_value_that_was_being_received_is_there_or_its_space_is_waste() {
                 &[b"sent".to_vec(), key(3), b"behind".to_vec()],
                 |rig| {
                     let value = &value[..len];
-                    let mut arriving = rig.until_done(|turn| {
-                        let key = turn.key(Namespace::DEFAULT, b"sent");
-                        turn.arrive(&key, &Put::set(&[]), len, 2)
+                    let mut arriving = rig.until_done(|guard| {
+                        let key = guard.key(Namespace::DEFAULT, b"sent");
+                        guard.arrive(&key, &Put::set(&[]), len, 2)
                     });
                     rig.put(&key(3), b"value 3");
-                    let (store, mut lane_turn) = (Arc::clone(&rig.store), rig.lane.turn(NOW));
+                    let (store, mut handle_guard) = (Arc::clone(&rig.store), rig.handle.guard(NOW));
                     let line = [value, b"\r\n"].concat();
                     for part in line.chunks(40) {
                         store.room_of(&mut arriving)[..part.len()].copy_from_slice(part);
                         point();
                         arriving.receive(part.len());
                     }
-                    let sent = lane_turn.key(Namespace::DEFAULT, b"sent");
-                    lane_turn.arrived(arriving, &sent, &Put::set(&[])).expect("stored");
-                    drop(lane_turn);
-                    let mut gone = rig.until_done(|turn| {
-                        let key = turn.key(Namespace::DEFAULT, b"other");
-                        turn.arrive(&key, &Put::set(&[]), len, 2)
+                    let sent = handle_guard.key(Namespace::DEFAULT, b"sent");
+                    handle_guard.arrived(arriving, &sent, &Put::set(&[])).expect("stored");
+                    drop(handle_guard);
+                    let mut gone = rig.until_done(|guard| {
+                        let key = guard.key(Namespace::DEFAULT, b"other");
+                        guard.arrive(&key, &Put::set(&[]), len, 2)
                     });
                     store.room_of(&mut gone)[..len + 2].copy_from_slice(&line);
                     gone.receive(len + 2);
                     rig.put(b"behind", b"v");
-                    rig.lane.turn(NOW).abandon(gone);
+                    rig.handle.guard(NOW).abandon(gone);
                 },
             );
         }
@@ -616,13 +619,13 @@ fn a_file_of_other_sizes_or_with_damaged_words_is_refused_and_left_alone() {
 fn the_token_of_an_item_that_nobody_changed_stays_over_a_kill() {
     in_both_modes(|| {
         let mut rig = Rig::new();
-        rig.until_done(|turn| turn.add(&turn.key(Namespace::DEFAULT, b"number"), 7));
+        rig.until_done(|guard| guard.add(&guard.key(Namespace::DEFAULT, b"number"), 7));
         rig.put(b"token", b"value");
         let own = Put { token: Some(4711), ..Put::set(b"value") };
-        rig.until_done(|turn| turn.put(&turn.key(Namespace::DEFAULT, b"own"), &own));
+        rig.until_done(|guard| guard.put(&guard.key(Namespace::DEFAULT, b"own"), &own));
         let tokens = |rig: &mut Rig| {
             [&b"number"[..], b"token", b"own"].map(|name| {
-                rig.until_done(|turn| Ok(turn.gets(&turn.key(Namespace::DEFAULT, name))?.map(|item| item.token)))
+                rig.until_done(|guard| Ok(guard.gets(&guard.key(Namespace::DEFAULT, name))?.map(|item| item.token)))
             })
         };
         let before = tokens(&mut rig);

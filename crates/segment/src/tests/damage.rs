@@ -48,22 +48,22 @@ fn image() -> (Arc<MapFile>, Vec<Vec<u8>>, Contents) {
     let mut rig = Rig::new();
     fill(&mut rig, 60);
     rig.put(b"long", &[b'l'; 900]);
-    rig.until_done(|turn| parted::put(turn, &turn.key(Namespace::DEFAULT, b"parts"), 7, b'p'));
+    rig.until_done(|guard| parted::put(guard, &guard.key(Namespace::DEFAULT, b"parts"), 7, b'p'));
     (50..60).for_each(|number| assert!(rig.delete(&key(number))));
     [&b"a note"[..], b"another"].iter().for_each(|note| rig.store.keep_note(note).expect("room"));
     let names: Vec<Vec<u8>> = keys(60).into_iter().chain([b"long".to_vec(), b"parts".to_vec()]).collect();
     let contents = rig.contents(&names);
-    let mut claim = rig.store.claim();
-    claim.add(&rig.lane.turn(NOW).key(Namespace::DEFAULT, &key(3)));
-    rig.until_done(|turn| turn.obtain(&mut claim));
-    rig.until_done(|turn| {
-        turn.act_for(&mut claim);
-        let put = turn.put(&turn.key(Namespace::DEFAULT, &key(3)), &crate::Put::set(b"never")).map(drop);
-        turn.act_for_none(&mut claim);
+    let mut key_locks = rig.store.key_locks();
+    key_locks.add(&rig.handle.guard(NOW).key(Namespace::DEFAULT, &key(3)));
+    rig.until_done(|guard| guard.obtain(&mut key_locks));
+    rig.until_done(|guard| {
+        guard.act_for(&mut key_locks);
+        let put = guard.put(&guard.key(Namespace::DEFAULT, &key(3)), &crate::Put::set(b"never")).map(drop);
+        guard.act_for_none(&mut key_locks);
         put
     });
     let image = Arc::new(rig.file.image().expect("an image"));
-    rig.store.let_go(&mut claim);
+    rig.store.let_go(&mut key_locks);
     (image, names, contents)
 }
 

@@ -32,8 +32,8 @@ fn open_at(file: Arc<MapFile>, tier: &Arc<MapTier>, now: UnixMillis) -> Rig {
     let mut ground = TierGround::lay(&config(), Some(&store_file), &PLAN_FOUND, now).expect("the file is taken");
     tier.go_on(ground.take_room());
     let (store, background) = ground.store(Arc::clone(tier) as _, now).expect("a store");
-    let lane = store.lane().expect("a lane");
-    Rig { store, background, lane, file, now }
+    let handle = store.handle().expect("a lane");
+    Rig { store, background, handle, file, now }
 }
 
 fn find(rig: &mut Rig) {
@@ -142,12 +142,12 @@ fn goes_to_flash_first(mut rig: Rig, tier: &Arc<MapTier>, keys: &[Vec<u8>], ther
 
 /// Serves a value from flash, by which it counts as read there.
 fn serve(rig: &mut Rig, key: &[u8]) {
-    rig.until_done(|turn| {
-        let key = turn.key(Namespace::DEFAULT, key);
-        match turn.from_flash(&key) {
+    rig.until_done(|guard| {
+        let key = guard.key(Namespace::DEFAULT, key);
+        match guard.from_flash(&key) {
             FromFlash::Coming => Err(OpError::Parked),
             FromFlash::Here(hit) => {
-                turn.flash_served(&key, hit);
+                guard.flash_served(&key, hit);
                 Ok(())
             }
             FromFlash::Nowhere => panic!("it is on flash"),
@@ -192,9 +192,9 @@ fn an_overwrite_a_delete_and_an_eviction_that_were_cut_leave_nothing_older_behin
     let gone = crash(&mut rig, &tier, &keys, &changed, |rig| {
         assert!(rig.delete(&keys[3]));
         rig.put_until(&keys[5], ENDS, Expire::At(END));
-        rig.until_done(|turn| {
-            let key = turn.key(Namespace::DEFAULT, &keys[6]);
-            turn.put(&key, &Put { mode: PutMode::Append, ..Put::set(b" and more") })
+        rig.until_done(|guard| {
+            let key = guard.key(Namespace::DEFAULT, &keys[6]);
+            guard.put(&key, &Put { mode: PutMode::Append, ..Put::set(b" and more") })
         });
         demote(rig);
     });
@@ -301,14 +301,14 @@ fn whatever_is_done_and_whenever_it_is_killed_no_key_holds_anything_but_what_was
                     }
                     6 => {
                         let delete = Delete { mark_stale: true, ..Delete::default() };
-                        rig.until_done(|turn| turn.delete(&turn.key(Namespace::DEFAULT, &name), &delete));
+                        rig.until_done(|guard| guard.delete(&guard.key(Namespace::DEFAULT, &name), &delete));
                         rig.delete(&name);
                         model.remove(&name);
                     }
                     7 => {
-                        rig.until_done(|turn| {
-                            let key = turn.key(Namespace::DEFAULT, &name);
-                            turn.change(&key, &mut |_, _, _| crate::Change::Remove(()))
+                        rig.until_done(|guard| {
+                            let key = guard.key(Namespace::DEFAULT, &name);
+                            guard.change(&key, &mut |_, _, _| crate::Change::Remove(()))
                         });
                         model.remove(&name);
                     }

@@ -21,19 +21,19 @@ use crate::{Namespace, Store, StoreConfig};
 fn a_part_whose_lock_is_not_had_goes_later() {
     let config = StoreConfig { memory_bytes: 4 << 20, segment_bytes: None, ..crashes::config() };
     let (store, mut background) = Store::new(&config, crashes::NOW).expect("a store");
-    let mut lane = store.lane().expect("a lane");
+    let mut handle = store.handle().expect("a lane");
     let mut attempt = |name: &[u8]| -> Result<(), OpError> {
-        let mut turn = lane.turn(crashes::NOW);
-        let key = turn.key(Namespace::DEFAULT, name);
-        parted::put(&mut turn, &key, 2, b'a')?;
+        let mut guard = handle.guard(crashes::NOW);
+        let key = guard.key(Namespace::DEFAULT, name);
+        parted::put(&mut guard, &key, 2, b'a')?;
         let items = store.stats().items;
-        let hidden = parted::first_part(&turn, &key);
+        let hidden = parted::first_part(&guard, &key);
         let held = store.index.lock(hidden).expect("nobody has it");
         // Where the key or the new part is in the same group there is no change now.
-        parted::change_first(&mut turn, &key, b'b')?;
+        parted::change_first(&mut guard, &key, b'b')?;
         assert_eq!(store.stats().items, items + 1, "the part that was replaced is there");
         drop(held);
-        drop(turn);
+        drop(guard);
         while background.slice(crashes::NOW, &mut || false).more {}
         assert_eq!(store.stats().items, items, "it has gone");
         Ok(())

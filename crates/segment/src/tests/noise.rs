@@ -49,8 +49,8 @@ fn open(file: &Arc<MapFile>, tier: Option<&Arc<MapTier>>) -> Result<Rig, StartEr
         None => Store::in_file(&config(), &store_file, NOW)?,
         Some(tier) => TierGround::lay(&config(), Some(&store_file), &PLAN, NOW)?.store(Arc::clone(tier) as _, NOW)?,
     };
-    let lane = store.lane().expect("a lane");
-    Ok(Rig { store, background, lane, file: Arc::clone(file), now: NOW })
+    let handle = store.handle().expect("a lane");
+    Ok(Rig { store, background, handle, file: Arc::clone(file), now: NOW })
 }
 
 fn value(number: usize) -> Vec<u8> {
@@ -63,20 +63,20 @@ fn fill(rig: &mut Rig, keys: usize) {
     for number in 0..keys {
         let expire = if number % 5 == 0 { Expire::At(NOW.plus_ms(3_600_000)) } else { Expire::Never };
         let put = Put { expire, client_flags: (number % 3) as u32, ..Put::set(&[]) };
-        rig.until_done(|turn| {
+        rig.until_done(|guard| {
             let (key, value) = (key(number), value(number));
-            turn.put(&turn.key(Namespace::DEFAULT, &key), &Put { value: &value, ..put })
+            guard.put(&guard.key(Namespace::DEFAULT, &key), &Put { value: &value, ..put })
         });
     }
     for number in 0..20 {
         let name = format!("number-{number}").into_bytes();
-        rig.until_done(|turn| turn.add(&turn.key(Namespace::DEFAULT, &name), 1000 + number));
-        rig.until_done(|turn| turn.gets(&turn.key(Namespace::DEFAULT, &name)).map(drop));
+        rig.until_done(|guard| guard.add(&guard.key(Namespace::DEFAULT, &name), 1000 + number));
+        rig.until_done(|guard| guard.gets(&guard.key(Namespace::DEFAULT, &name)).map(drop));
     }
     for number in 0..3 {
         rig.put(format!("long-{number}").as_bytes(), &[b'a' + number; 20_000]);
     }
-    rig.until_done(|turn| parted::put(turn, &turn.key(Namespace::DEFAULT, b"parts"), 9, b'p'));
+    rig.until_done(|guard| parted::put(guard, &guard.key(Namespace::DEFAULT, b"parts"), 9, b'p'));
 }
 
 fn names(keys: usize) -> Vec<Vec<u8>> {
@@ -106,8 +106,8 @@ fn look(rig: &mut Rig, names: &[Vec<u8>], known: &Known, is_tiered: bool) -> usi
 fn walk(rig: &mut Rig, known: &Known) {
     let (mut cursor, mut stride) = (0, crate::Stride::default());
     for _ in 0..100_000 {
-        let turn = rig.lane.turn(rig.now);
-        let step = turn.walk(Namespace::DEFAULT, cursor, &mut stride, &mut |item| {
+        let guard = rig.handle.guard(rig.now);
+        let step = guard.walk(Namespace::DEFAULT, cursor, &mut stride, &mut |item| {
             let value = known.get(item.key).unwrap_or_else(|| panic!("{} was never stored", item.key.escape_ascii()));
             match item.value {
                 Value::Bytes(bytes) => assert_eq!(bytes, value.as_slice()),
@@ -119,7 +119,7 @@ fn walk(rig: &mut Rig, known: &Known) {
         match step {
             Ok(Some(next)) => cursor = next,
             Ok(None) => return,
-            Err(_) => drop(turn),
+            Err(_) => drop(guard),
         }
     }
     panic!("a walk without an end");
@@ -136,7 +136,7 @@ fn change(rig: &mut Rig, prng: &mut Prng, known: &mut Known, is_tiered: bool) {
             }
             2 => {
                 let name = format!("number-{}", prng.below(20)).into_bytes();
-                rig.until_done(|turn| turn.add(&turn.key(Namespace::DEFAULT, &name), 1).map(drop));
+                rig.until_done(|guard| guard.add(&guard.key(Namespace::DEFAULT, &name), 1).map(drop));
                 match read(rig, &name, is_tiered) {
                     Some(number) => known.insert(name, number),
                     None => known.remove(&name),
@@ -144,7 +144,7 @@ fn change(rig: &mut Rig, prng: &mut Prng, known: &mut Known, is_tiered: bool) {
             }
             3 => {
                 let touched = Expire::At(NOW.plus_ms(7_200_000));
-                rig.until_done(|turn| turn.touch(&turn.key(Namespace::DEFAULT, &name), touched).map(drop));
+                rig.until_done(|guard| guard.touch(&guard.key(Namespace::DEFAULT, &name), touched).map(drop));
             }
             _ => {
                 let value = format!("new {}", prng.below(1 << 40)).into_bytes();

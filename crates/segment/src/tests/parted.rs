@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::core::op::{Expire, OpError};
 use crate::index::Hash;
 use crate::items::write::change::Change;
-use crate::{ENTRY_BYTES, KIND_IN_PARTS, Key, Parts, Turn};
+use crate::{ENTRY_BYTES, Guard, KIND_IN_PARTS, Key, Parts};
 
 const KIND: u8 = KIND_IN_PARTS | 1;
 /// Leaves of one page.
@@ -24,21 +24,23 @@ fn entry(part: u64) -> Vec<u8> {
 }
 
 /// All leaves of a value end to end; `None`: it is not whole.
-pub(super) fn read(turn: &Turn<'_>, key: &Key<'_>, head: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn read(guard: &Guard<'_>, key: &Key<'_>, head: &[u8]) -> Option<Vec<u8>> {
     let count = u32::from_le_bytes(head[9..13].try_into().expect("four bytes")) as usize;
     let root = entries(&head[13..13 + ENTRY_BYTES * count]);
     let leaves = match head[8] {
         1 => root,
-        _ => {
-            root.iter().map(|page| turn.part(key, word(head), *page).map(entries)).collect::<Option<Vec<_>>>()?.concat()
-        }
+        _ => root
+            .iter()
+            .map(|page| guard.part(key, word(head), *page).map(entries))
+            .collect::<Option<Vec<_>>>()?
+            .concat(),
     };
-    let parts: Option<Vec<_>> = leaves.iter().map(|part| turn.part(key, word(head), *part)).collect();
+    let parts: Option<Vec<_>> = leaves.iter().map(|part| guard.part(key, word(head), *part)).collect();
     Some(parts?.concat())
 }
 
-fn add(turn: &Turn<'_>, parts: &mut Parts, bytes: &[u8]) -> u64 {
-    let (number, from): (u64, usize) = (turn.part_number(), parts.bytes.len());
+fn add(guard: &Guard<'_>, parts: &mut Parts, bytes: &[u8]) -> u64 {
+    let (number, from): (u64, usize) = (guard.part_number(), parts.bytes.len());
     parts.bytes.extend_from_slice(bytes);
     let place: Range<usize> = from..parts.bytes.len();
     parts.new.push((number, place));
@@ -46,40 +48,44 @@ fn add(turn: &Turn<'_>, parts: &mut Parts, bytes: &[u8]) -> u64 {
 }
 
 /// Stores a value of so many leaves of 20 bytes, as a new object.
-pub(super) fn put(turn: &mut Turn<'_>, key: &Key<'_>, leaves: usize, fill: u8) -> Result<(), OpError> {
-    turn.change_parts(key, &mut |turn, _, to, parts| {
-        let numbers: Vec<u64> = (0..leaves).map(|_| add(turn, parts, &[fill; 20])).collect();
+pub(super) fn put(guard: &mut Guard<'_>, key: &Key<'_>, leaves: usize, fill: u8) -> Result<(), OpError> {
+    guard.change_parts(key, &mut |guard, _, to, parts| {
+        let numbers: Vec<u64> = (0..leaves).map(|_| add(guard, parts, &[fill; 20])).collect();
         let pages = leaves > A_PAGE;
         let root: Vec<u64> = match pages {
             false => numbers,
             true => numbers
                 .chunks(A_PAGE)
-                .map(|page| add(turn, parts, &page.iter().flat_map(|part| entry(*part)).collect::<Vec<_>>()))
+                .map(|page| add(guard, parts, &page.iter().flat_map(|part| entry(*part)).collect::<Vec<_>>()))
                 .collect(),
         };
-        write_head(to, turn.part_number(), 1 + u8::from(pages), &root);
+        write_head(to, guard.part_number(), 1 + u8::from(pages), &root);
         Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
     })
 }
 
 /// Puts another leaf in the place of the first one of a value with one level: two parts change, and the object stays.
-pub(super) fn change_first(turn: &mut Turn<'_>, key: &Key<'_>, fill: u8) -> Result<(), OpError> {
-    turn.change_parts(key, &mut |turn, item, to, parts| {
+pub(super) fn change_first(guard: &mut Guard<'_>, key: &Key<'_>, fill: u8) -> Result<(), OpError> {
+    guard.change_parts(key, &mut |guard, item, to, parts| {
         let Some(crate::Value::Typed { bytes, .. }) = item.map(|item| item.value) else { panic!("it is there") };
         assert_eq!(bytes[8], 1, "one level");
         let mut root = entries(&bytes[13..]);
         parts.gone.push(root[0]);
-        root[0] = add(turn, parts, &[fill; 20]);
+        root[0] = add(guard, parts, &[fill; 20]);
         write_head(to, word(bytes), 1, &root);
         Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
     })
 }
 
 /// The hash of the hidden key of a value's first leaf; the value has one level.
-pub(super) fn first_part(turn: &Turn<'_>, key: &Key<'_>) -> Hash {
-    let hit = turn.read(key, turn.look_ahead(key.key_hash())).expect("it is there");
+pub(super) fn first_part(guard: &Guard<'_>, key: &Key<'_>) -> Hash {
+    let hit = guard.read(key, guard.look_ahead(key.key_hash())).expect("it is there");
     let crate::Value::Typed { bytes, .. } = hit.value else { panic!("it has parts") };
-    turn.store.hasher.piece(key.namespace, &crate::layout::hidden_key::name(entries(&bytes[13..])[0], word(bytes))).hash
+    guard
+        .store
+        .hasher
+        .piece(key.namespace, &crate::layout::hidden_key::name(entries(&bytes[13..])[0], word(bytes)))
+        .hash
 }
 
 fn write_head(to: &mut Vec<u8>, object: u64, levels: u8, root: &[u64]) {

@@ -17,7 +17,7 @@ use super::disk::{Disk, set_disk, with_disk};
 use super::tiered::{demote, open_beside, plan_at, told};
 use crate::core::op::OpError;
 use crate::map_tier::MapTier;
-use crate::{Checkpointer, Claim, Expire, Finished, IndexPlace, Key, Namespace, Power, Put, Reopened, Turn};
+use crate::{Checkpointer, Expire, Finished, Guard, IndexPlace, Key, KeyLocks, Namespace, Power, Put, Reopened};
 
 /// A key's values, each with the step after which it is there; `None`: no value.
 type History = Vec<(u64, Option<Vec<u8>>)>;
@@ -65,7 +65,7 @@ struct World {
     rig: Option<Rig>,
     tier: Option<Arc<MapTier>>,
     checkpointer: Option<Checkpointer>,
-    claim: Option<Together>,
+    key_locks: Option<Together>,
     prng: Prng,
     boot: u128,
     step: u64,
@@ -90,7 +90,7 @@ fn all_keys() -> Vec<Vec<u8>> {
 
 /// A change of a trio that is under way.
 struct Together {
-    claim: Claim,
+    key_locks: KeyLocks,
     number: usize,
     /// Value that it writes: the step that it began at.
     says: u64,
@@ -107,7 +107,7 @@ impl World {
             rig: None,
             tier,
             checkpointer: None,
-            claim: None,
+            key_locks: None,
             prng: Prng::new(seed),
             boot: 1,
             step: 1,
@@ -153,7 +153,7 @@ impl World {
         self.step += 1;
         with_disk(|disk| disk.step = self.step);
         let name = key(self.prng.below(KEYS as u64) as usize);
-        if self.tier.is_some() && self.claim.is_none() && self.prng.chance(1, 12) {
+        if self.tier.is_some() && self.key_locks.is_none() && self.prng.chance(1, 12) {
             return demote(self.rig());
         }
         match self.prng.below(100) {
@@ -187,33 +187,33 @@ impl World {
 
     /// Three keys that are changed as one, a step each.
     fn go_on_together(&mut self) {
-        let mut together = match self.claim.take() {
+        let mut together = match self.key_locks.take() {
             Some(together) => together,
             None => {
                 let number = self.prng.below(TRIOS as u64) as usize;
                 let rig = self.rig();
-                let mut claim = rig.store.claim();
+                let mut key_locks = rig.store.key_locks();
                 for name in trio(number) {
-                    claim.add(&rig.lane.turn(NOW).key(Namespace::DEFAULT, &name));
+                    key_locks.add(&rig.handle.guard(NOW).key(Namespace::DEFAULT, &name));
                 }
-                rig.until_done(|turn| turn.obtain(&mut claim));
-                Together { claim, number, says: self.step, done: 0 }
+                rig.until_done(|guard| guard.obtain(&mut key_locks));
+                Together { key_locks, number, says: self.step, done: 0 }
             }
         };
         let (names, says) = (trio(together.number), together.says);
         let (name, text) = (&names[together.done], format!("both:{says}"));
         let is_number = together.done == 1;
         let there = read(self.rig(), name).and_then(|text| String::from_utf8(text).ok()?.parse().ok());
-        act_for(self.rig(), &mut together.claim, name, &|turn, key| match is_number {
-            true => turn.add(key, says as i64 - there.unwrap_or(0)).map(drop),
-            false => turn.put(key, &Put { expire: Expire::Never, ..Put::set(text.as_bytes()) }).map(drop),
+        act_for(self.rig(), &mut together.key_locks, name, &|guard, key| match is_number {
+            true => guard.add(key, says as i64 - there.unwrap_or(0)).map(drop),
+            false => guard.put(key, &Put { expire: Expire::Never, ..Put::set(text.as_bytes()) }).map(drop),
         });
         together.done += 1;
         if together.done < names.len() {
-            self.claim = Some(together);
+            self.key_locks = Some(together);
             return;
         }
-        self.rig().store.let_go(&mut together.claim);
+        self.rig().store.let_go(&mut together.key_locks);
         for (at, name) in names.iter().enumerate() {
             let text = if at == 1 { says.to_string() } else { text.clone() };
             self.changed(name, Some(text.into_bytes()));
@@ -221,7 +221,7 @@ impl World {
     }
 
     fn end_together(&mut self) {
-        while self.claim.is_some() {
+        while self.key_locks.is_some() {
             self.step += 1;
             with_disk(|disk| disk.step = self.step);
             self.go_on_together();
@@ -237,22 +237,22 @@ impl World {
         let Some(begun) = self.checkpointer.as_ref().and_then(Checkpointer::begun_at) else { return };
         let now = NOW.plus_ms(self.step);
         let rig = self.rig.as_mut().expect("it is open");
-        rig.lane.tidy(now);
+        rig.handle.tidy(now);
         rig.background.slice(now, &mut || true);
         let checkpointer = self.checkpointer.as_mut().expect("it has one");
         assert!(checkpointer.is_sealed());
         let before = rig.store.checkpoints.before();
         let mut known = Known { step: begun.0 - NOW.0, noted: self.step, ..Known::default() };
         for name in all_keys() {
-            let turn = rig.lane.turn(now);
-            let Some(seen) = rig.store.find(&turn.key(Namespace::DEFAULT, &name)) else { continue };
+            let guard = rig.handle.guard(now);
+            let Some(seen) = rig.store.find(&guard.key(Namespace::DEFAULT, &name)) else { continue };
             let sequence = rig.store.segments.header_of(seen.address).sequence();
             let since = rig.store.kept.unsynced_before.load(std::sync::atomic::Ordering::Relaxed);
             if (since..before).contains(&sequence) {
                 known.places.insert(name, (seen.address, sequence));
             }
         }
-        let changing = self.claim.as_ref().map(|together| together.number);
+        let changing = self.key_locks.as_ref().map(|together| together.number);
         for number in (0..TRIOS).filter(|number| Some(*number) != changing) {
             let ended = |name: &Vec<u8>| self.histories.get(name).and_then(|history| Some(history.last()?.0));
             let is_later = trio(number).iter().all(|name| ended(name) > Some(known.step));
@@ -324,7 +324,7 @@ impl World {
             rig.flush_out();
         }
         if goes_on {
-            (self.checkpointer, self.claim) = (None, None);
+            (self.checkpointer, self.key_locks) = (None, None);
             with_disk(|disk| disk.go_on(last));
             self.rig = None;
             self.tier = self.tier.take().map(|tier| Arc::new(tier.copy()));
@@ -383,7 +383,7 @@ impl World {
                 let there = store.find(&store.hasher.key(Namespace::DEFAULT, &name));
                 let is_same = store.segments.header_of(*address).sequence() == *sequence
                     && there.is_some_and(|seen| seen.address == *address);
-                let is_changing = self.claim.is_some() && !name.starts_with(b"key");
+                let is_changing = self.key_locks.is_some() && !name.starts_with(b"key");
                 if is_same && !is_changing && has_room {
                     assert!(found.is_some(), "{} is not there, and nobody touched it", text());
                     reached.held_to += 1;
@@ -424,12 +424,17 @@ fn read(rig: &mut Rig, name: &[u8]) -> Option<Vec<u8>> {
     if rig.store.tier.is_some() { told(rig, name) } else { rig.read(name) }
 }
 
-fn act_for(rig: &mut Rig, claim: &mut Claim, name: &[u8], op: &dyn Fn(&mut Turn<'_>, &Key<'_>) -> Result<(), OpError>) {
-    rig.until_done(|turn| {
-        turn.act_for(claim);
-        let key = turn.key(Namespace::DEFAULT, name);
-        let done = op(turn, &key);
-        turn.act_for_none(claim);
+fn act_for(
+    rig: &mut Rig,
+    key_locks: &mut KeyLocks,
+    name: &[u8],
+    op: &dyn Fn(&mut Guard<'_>, &Key<'_>) -> Result<(), OpError>,
+) {
+    rig.until_done(|guard| {
+        guard.act_for(key_locks);
+        let key = guard.key(Namespace::DEFAULT, name);
+        let done = op(guard, &key);
+        guard.act_for_none(key_locks);
         done
     });
 }

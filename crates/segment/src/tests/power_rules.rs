@@ -15,7 +15,7 @@ use crate::core::op::{Arith, Delete, Expire, Fetch, OpError, Put, PutOutcome};
 use crate::layout::item::META_WON;
 use crate::locks::undo_log::{ChangingKey, RECORDS_MAX};
 use crate::map_tier::MapTier;
-use crate::{Finished, IndexPlace, Key, Namespace, Power, Turn};
+use crate::{Finished, Guard, IndexPlace, Key, Namespace, Power};
 
 /// A store with checkpoints on the file, in this run of the machine.
 fn open(file: &Arc<MapFile>, boot: u128) -> Rig {
@@ -41,13 +41,13 @@ fn lost(rig: &Rig) -> Rig {
 fn checkpoint(rig: &mut Rig) -> std::io::Result<Finished> {
     let mut checkpointer = rig.store.checkpointer().expect("it has one");
     assert!(checkpointer.begin(NOW));
-    rig.lane.tidy(NOW);
+    rig.handle.tidy(NOW);
     rig.background.slice(NOW, &mut || true);
     assert!(checkpointer.is_sealed());
     checkpointer.finish()
 }
 
-type Op = fn(&mut Turn<'_>, &Key<'_>) -> Result<(), OpError>;
+type Op = fn(&mut Guard<'_>, &Key<'_>) -> Result<(), OpError>;
 
 /// Value, end, stale, leased.
 fn state(rig: &mut Rig, name: &[u8]) -> Option<(Vec<u8>, Expire, bool, bool)> {
@@ -60,39 +60,40 @@ fn state(rig: &mut Rig, name: &[u8]) -> Option<(Vec<u8>, Expire, bool, bool)> {
 /// Stores a number with an end and a word for leases, whose token no client knows.
 fn put_number(rig: &mut Rig, name: &[u8]) {
     let ends = Expire::At(NOW.plus_ms(3_600_000));
-    rig.until_done(|turn| {
-        let key = turn.key(Namespace::DEFAULT, name);
+    rig.until_done(|guard| {
+        let key = guard.key(Namespace::DEFAULT, name);
         let (delta, decrement, vivify) = (1, false, Some((10, ends)));
-        turn.arith(
-            &key,
-            &Arith { delta, decrement, vivify, expire: None, compare: None, token: None, want_token: false },
-        )
-        .map(drop)
+        guard
+            .arith(
+                &key,
+                &Arith { delta, decrement, vivify, expire: None, compare: None, token: None, want_token: false },
+            )
+            .map(drop)
     });
     keep_access(rig, name);
 }
 
 /// From here on it has the word for that, and for leases.
 fn keep_access(rig: &mut Rig, name: &[u8]) {
-    rig.until_done(|turn| {
-        let key = turn.key(Namespace::DEFAULT, name);
-        turn.fetch(&key, &Fetch { want_access: true, ..Fetch::default() }).map(drop)
+    rig.until_done(|guard| {
+        let key = guard.key(Namespace::DEFAULT, name);
+        guard.fetch(&key, &Fetch { want_access: true, ..Fetch::default() }).map(drop)
     });
 }
 
 const SOONER: Expire = Expire::At(NOW.plus_ms(3_000_000));
 
 const IN_PLACE: [(&str, Op); 6] = [
-    ("arith", |turn, key| {
+    ("arith", |guard, key| {
         let (delta, decrement, vivify) = (5, false, None);
         let arith = Arith { delta, decrement, vivify, expire: None, compare: None, token: None, want_token: false };
-        turn.arith(key, &arith).map(drop)
+        guard.arith(key, &arith).map(drop)
     }),
-    ("add", |turn, key| turn.add(key, 5).map(drop)),
-    ("touch", |turn, key| turn.touch(key, SOONER).map(drop)),
-    ("fetch and touch", |turn, key| turn.fetch(key, &Fetch { touch: Some(SOONER), ..Fetch::default() }).map(drop)),
-    ("lease", |turn, key| turn.fetch(key, &Fetch { recache_below_ms: Some(u64::MAX), ..Fetch::default() }).map(drop)),
-    ("stale", |turn, key| turn.delete(key, &Delete { mark_stale: true, ..Delete::default() }).map(drop)),
+    ("add", |guard, key| guard.add(key, 5).map(drop)),
+    ("touch", |guard, key| guard.touch(key, SOONER).map(drop)),
+    ("fetch and touch", |guard, key| guard.fetch(key, &Fetch { touch: Some(SOONER), ..Fetch::default() }).map(drop)),
+    ("lease", |guard, key| guard.fetch(key, &Fetch { recache_below_ms: Some(u64::MAX), ..Fetch::default() }).map(drop)),
+    ("stale", |guard, key| guard.delete(key, &Delete { mark_stale: true, ..Delete::default() }).map(drop)),
 ];
 
 #[test]
@@ -103,7 +104,7 @@ fn what_could_change_in_place_is_not_told_when_it_was_a_part_of_a_change_since_t
             let mut rig = new();
             put_number(&mut rig, b"n");
             checkpoint(&mut rig).expect("made");
-            rig.until_done(|turn| op(turn, &turn.key(Namespace::DEFAULT, b"n")));
+            rig.until_done(|guard| op(guard, &guard.key(Namespace::DEFAULT, b"n")));
             let changed = state(&mut rig, b"n");
             assert_eq!(state(&mut lost(&rig), b"n"), changed, "{what} is one that is made in place");
             // With another it does not: that one is gone.
@@ -111,7 +112,7 @@ fn what_could_change_in_place_is_not_told_when_it_was_a_part_of_a_change_since_t
             put_number(&mut rig, b"n");
             rig.put(b"other", b"old");
             checkpoint(&mut rig).expect("made");
-            together(&mut rig, &[(b"n", op), (b"other", |turn, key| turn.put(key, &Put::set(b"new")).map(drop))]);
+            together(&mut rig, &[(b"n", op), (b"other", |guard, key| guard.put(key, &Put::set(b"new")).map(drop))]);
             assert_eq!(state(&mut rig, b"n"), changed, "{what}");
             let mut lost = lost(&rig);
             assert_eq!((state(&mut lost, b"n"), lost.read(b"other")), (None, None), "{what}");
@@ -121,20 +122,20 @@ fn what_could_change_in_place_is_not_told_when_it_was_a_part_of_a_change_since_t
 
 /// Changes of several keys as one.
 fn together(rig: &mut Rig, changes: &[(&[u8], Op)]) {
-    let mut claim = rig.store.claim();
+    let mut key_locks = rig.store.key_locks();
     for (name, _) in changes {
-        claim.add(&rig.lane.turn(NOW).key(Namespace::DEFAULT, name));
+        key_locks.add(&rig.handle.guard(NOW).key(Namespace::DEFAULT, name));
     }
-    rig.until_done(|turn| turn.obtain(&mut claim));
+    rig.until_done(|guard| guard.obtain(&mut key_locks));
     for (name, op) in changes {
-        rig.until_done(|turn| {
-            turn.act_for(&mut claim);
-            let done = op(turn, &turn.key(Namespace::DEFAULT, name));
-            turn.act_for_none(&mut claim);
+        rig.until_done(|guard| {
+            guard.act_for(&mut key_locks);
+            let done = op(guard, &guard.key(Namespace::DEFAULT, name));
+            guard.act_for_none(&mut key_locks);
             done
         });
     }
-    rig.store.let_go(&mut claim);
+    rig.store.let_go(&mut key_locks);
 }
 
 /// If items were marked only after the loss of their slot, an item that a kill cut between the two would be no key's
@@ -142,18 +143,18 @@ fn together(rig: &mut Rig, changes: &[(&[u8], Op)]) {
 #[test]
 fn an_item_that_had_lost_its_slot_before_a_kill_does_not_come_back_with_a_loss_of_power() {
     let ops: [(&str, Op); 4] = [
-        ("put", |turn, key| turn.put(key, &Put::set(b"new")).map(drop)),
-        ("delete", |turn, key| turn.delete(key, &Delete::default()).map(drop)),
-        ("touch", |turn, key| turn.touch(key, Expire::At(NOW.plus_ms(3_600_000))).map(drop)),
-        ("append", |turn, key| turn.splice(key, 3, b"more").map(drop)),
+        ("put", |guard, key| guard.put(key, &Put::set(b"new")).map(drop)),
+        ("delete", |guard, key| guard.delete(key, &Delete::default()).map(drop)),
+        ("touch", |guard, key| guard.touch(key, Expire::At(NOW.plus_ms(3_600_000))).map(drop)),
+        ("append", |guard, key| guard.splice(key, 3, b"more").map(drop)),
     ];
     at(IndexPlace::File, || {
         for (what, op) in ops {
             let mut rig = new();
             rig.put(b"k", b"old");
-            rig.lane.own_seal(&rig.store);
+            rig.handle.own_seal(&rig.store);
             let images = images_of(&mut rig, 1, |rig| {
-                rig.until_done(|turn| op(turn, &turn.key(Namespace::DEFAULT, b"k")));
+                rig.until_done(|guard| op(guard, &guard.key(Namespace::DEFAULT, b"k")));
             });
             for image in images {
                 let mut rig = open(&image, 1);
@@ -170,13 +171,13 @@ fn tokens(rig: &mut Rig, value: &str) -> Vec<u64> {
     let mut tokens = Vec::new();
     for number in 0..20 {
         let name = key(number);
-        let stored = rig.until_done(|turn| {
-            let key = turn.key(Namespace::DEFAULT, &name);
-            turn.put(&key, &Put { want_token: true, ..Put::set(value.as_bytes()) })
+        let stored = rig.until_done(|guard| {
+            let key = guard.key(Namespace::DEFAULT, &name);
+            guard.put(&key, &Put { want_token: true, ..Put::set(value.as_bytes()) })
         });
         let PutOutcome::Stored { token, .. } = stored else { panic!("{stored:?}") };
         tokens.push(token);
-        rig.lane.own_seal(&rig.store);
+        rig.handle.own_seal(&rig.store);
     }
     tokens
 }
@@ -198,9 +199,9 @@ fn what_is_given_once_was_not_given_in_the_life_that_was_lost_either() {
         assert!(told.iter().all(|token| !again.contains(token)), "{told:?} and {again:?}");
         for (number, token) in told.iter().enumerate() {
             let name = key(number);
-            let stored = rig.until_done(|turn| {
-                let key = turn.key(Namespace::DEFAULT, &name);
-                turn.put(&key, &Put { compare: Some(*token), ..Put::set(b"mine") })
+            let stored = rig.until_done(|guard| {
+                let key = guard.key(Namespace::DEFAULT, &name);
+                guard.put(&key, &Put { compare: Some(*token), ..Put::set(b"mine") })
             });
             assert_eq!(stored, PutOutcome::Exists, "a token of a value that is gone");
         }
@@ -225,17 +226,17 @@ fn a_token_that_was_taken_since_the_checkpoint_does_not_pass_for_what_is_back() 
             keep_access(&mut rig, b"n");
             checkpoint(&mut rig).expect("made");
             let synced = image(&rig);
-            rig.until_done(|turn| before(turn, &turn.key(Namespace::DEFAULT, b"n")));
-            let token = rig.until_done(|turn| {
-                let key = turn.key(Namespace::DEFAULT, b"n");
-                Ok(turn.gets(&key)?.expect("it is there").token)
+            rig.until_done(|guard| before(guard, &guard.key(Namespace::DEFAULT, b"n")));
+            let token = rig.until_done(|guard| {
+                let key = guard.key(Namespace::DEFAULT, b"n");
+                Ok(guard.gets(&key)?.expect("it is there").token)
             });
             let mut rig = open(&synced, 2);
             assert_eq!(rig.read(b"n"), Some(b"10".to_vec()), "{what}");
-            rig.until_done(|turn| after(turn, &turn.key(Namespace::DEFAULT, b"n")));
-            let stored = rig.until_done(|turn| {
-                let key = turn.key(Namespace::DEFAULT, b"n");
-                turn.put(&key, &Put { compare: Some(token), ..Put::set(b"mine") })
+            rig.until_done(|guard| after(guard, &guard.key(Namespace::DEFAULT, b"n")));
+            let stored = rig.until_done(|guard| {
+                let key = guard.key(Namespace::DEFAULT, b"n");
+                guard.put(&key, &Put { compare: Some(token), ..Put::set(b"mine") })
             });
             assert_eq!(stored, PutOutcome::Exists, "{what}");
         }
@@ -318,7 +319,7 @@ fn some_keys(count: usize) -> impl Iterator<Item = ChangingKey> {
 #[test]
 fn changes_that_begin_while_a_checkpoint_is_awaited_are_behind_it_and_need_no_room_in_it() {
     let mut rig = new();
-    let keep: Op = |turn, key| turn.put(key, &Put::set(b"v")).map(drop);
+    let keep: Op = |guard, key| guard.put(key, &Put::set(b"v")).map(drop);
     together(&mut rig, &[(b"a", keep), (b"b", keep)]);
     let mut checkpointer = rig.store.checkpointer().expect("it has one");
     assert!(checkpointer.begin(NOW));
@@ -337,7 +338,7 @@ fn keys_of_more_changes_than_a_record_holds_have_the_checkpoint_begun_again() {
     rig.put(b"k", b"v");
     let mut checkpointer = rig.store.checkpointer().expect("it has one");
     assert!(checkpointer.begin(NOW));
-    rig.lane.tidy(NOW);
+    rig.handle.tidy(NOW);
     rig.background.slice(NOW, &mut || true);
     rig.store.checkpoints.note_spanning(some_keys(RECORDS_MAX + 1));
     rig.store.checkpoints.note_spanning(some_keys(1 << 20));
@@ -364,7 +365,7 @@ fn an_item_that_lost_its_slot_to_another_before_a_kill_does_not_come_back_with_a
         let rest = &names[crowd.expect("the index is full") + 1..];
         let (mut met, mut images) = (0, Vec::new());
         for name in &rest[..6] {
-            rig.lane.own_seal(&rig.store);
+            rig.handle.own_seal(&rig.store);
             images.extend(images_of(&mut rig, 1, |rig| rig.put(name, b"old")));
         }
         let displaced = rig.store.stats().evicted_by_index;
@@ -408,7 +409,7 @@ fn what_came_back_from_flash_or_went_there_since_the_checkpoint_is_as_it_was_the
         demote(&mut rig);
         rig.put(b"goes over", b"new");
         assert!(rig.delete(b"goes gone"));
-        rig.until_done(|turn| turn.touch(&turn.key(Namespace::DEFAULT, b"back"), Expire::Never).map(drop));
+        rig.until_done(|guard| guard.touch(&guard.key(Namespace::DEFAULT, b"back"), Expire::Never).map(drop));
         let is = |rig: &mut Rig| {
             [&b"stays"[..], b"back", b"over", b"gone", b"goes", b"goes over", b"goes gone"]
                 .map(|name| told(rig, name).map(|value| value == b"new"))

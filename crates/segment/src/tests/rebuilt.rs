@@ -55,15 +55,15 @@ fn change(rig: &mut Rig, expected: &mut Expected, prng: &mut Prng) {
         5 => rig.put_until(&name, &value, Expire::At(NOW)),
         6 => {
             let put = Put { mode: PutMode::Add, ..Put::set(&value) };
-            rig.until_done(|turn| turn.put(&turn.key(Namespace::DEFAULT, &name), &put));
+            rig.until_done(|guard| guard.put(&guard.key(Namespace::DEFAULT, &name), &put));
             if is_there {
                 return;
             }
         }
         _ => {
-            rig.until_done(|turn| {
-                let key = turn.key(Namespace::DEFAULT, &name);
-                turn.change(&key, &mut |_, _, _| crate::Change::Remove(()))
+            rig.until_done(|guard| {
+                let key = guard.key(Namespace::DEFAULT, &name);
+                guard.change(&key, &mut |_, _, _| crate::Change::Remove(()))
             });
             return expected.note(&name, None);
         }
@@ -114,9 +114,9 @@ fn nothing_that_was_replaced_or_removed_comes_back_while_the_index_is_made_anew(
 
 /// The file and the index of a store that ends in order.
 fn left(rig: Rig) -> (Arc<MapFile>, Arc<MapFile>) {
-    let Rig { store, background, lane, .. } = rig;
+    let Rig { store, background, handle, .. } = rig;
     assert!(store.leave_index().expect("memory").is_none(), "it works still");
-    drop((background, lane));
+    drop((background, handle));
     let file = store.leave().expect("it is in a file");
     (file, store.leave_index().expect("memory").expect("it is whole"))
 }
@@ -193,7 +193,7 @@ fn what_was_marked_stale_or_dropped_before_it_was_found_does_not_come_back_fresh
             (3, Delete { mark_stale: true, ..Delete::default() }),
             (4, Delete { drop_value: true, ..Delete::default() }),
         ] {
-            rig.until_done(|turn| turn.delete(&turn.key(Namespace::DEFAULT, &key(number)), &delete));
+            rig.until_done(|guard| guard.delete(&guard.key(Namespace::DEFAULT, &key(number)), &delete));
         }
         rig.settle();
         assert!(rig.read(&key(3)).is_none() && rig.read(&key(4)).is_none() && rig.read(&key(5)).is_some());
@@ -222,8 +222,8 @@ fn who_needs_memory_meanwhile_takes_the_oldest_segments_that_nobody_has_looked_a
         (0..3000).for_each(|number| rig.put(&key(number), &[b'v'; 20]));
         let mut rig = Rig::open_early(Arc::new(rig.file.image().expect("an image")), NOW);
         for number in 5000..6500 {
-            rig.until_done_slowly(|turn| {
-                turn.put(&turn.key(Namespace::DEFAULT, &key(number)), &Put::set(&[b'w'; 20])).map(drop)
+            rig.until_done_slowly(|guard| {
+                guard.put(&guard.key(Namespace::DEFAULT, &key(number)), &Put::set(&[b'w'; 20])).map(drop)
             });
         }
         let progress = rig.store.rebuild_progress().expect("it has one");
@@ -242,7 +242,7 @@ fn a_long_value_and_one_in_parts_are_misses_until_all_of_them_is_found() {
     with_index_in_dram(|| {
         let mut rig = Rig::new();
         rig.put(b"long", &[b'l'; 3000]);
-        rig.until_done(|turn| parted::put(turn, &turn.key(Namespace::DEFAULT, b"parts"), 7, b'p'));
+        rig.until_done(|guard| parted::put(guard, &guard.key(Namespace::DEFAULT, b"parts"), 7, b'p'));
         fill(&mut rig, 60);
         let (long, parts) = (rig.read(b"long"), rig.read(b"parts"));
         assert!(long.is_some() && parts.is_some());
@@ -313,12 +313,12 @@ fn a_number_that_was_changed_where_it_stands_has_another_token_after_a_crash_in_
         };
         let mut rig = Rig::new();
         let add = |rig: &mut Rig| {
-            rig.until_done(|turn| turn.arith(&turn.key(Namespace::DEFAULT, b"number"), &arith).map(drop));
+            rig.until_done(|guard| guard.arith(&guard.key(Namespace::DEFAULT, b"number"), &arith).map(drop));
         };
         let gets = |rig: &mut Rig| {
-            rig.until_done(|turn| {
-                let key = turn.key(Namespace::DEFAULT, b"number");
-                Ok(turn.gets(&key)?.map(|item| (format!("{:?}", item.value), item.token)))
+            rig.until_done(|guard| {
+                let key = guard.key(Namespace::DEFAULT, b"number");
+                Ok(guard.gets(&key)?.map(|item| (format!("{:?}", item.value), item.token)))
             })
         };
         (0..3).for_each(|_| add(&mut rig));
@@ -367,8 +367,8 @@ fn a_memory_that_is_half_dead_loses_no_item_to_writes_while_the_index_is_made_an
         let mut rig = Rig::open_early(Arc::new(rig.file.image().expect("an image")), NOW);
         let (mut early, mut stored) = (0, 0);
         while rig.store.is_rebuilding() || stored < 300 {
-            rig.until_done_slowly(|turn| {
-                turn.put(&turn.key(Namespace::DEFAULT, &hot(stored)), &Put::set(&[b'n'; 40])).map(drop)
+            rig.until_done_slowly(|guard| {
+                guard.put(&guard.key(Namespace::DEFAULT, &hot(stored)), &Put::set(&[b'n'; 40])).map(drop)
             });
             early += usize::from(rig.store.is_rebuilding());
             stored += 1;
@@ -398,7 +398,7 @@ fn with_two_versions() -> (Rig, SegmentId) {
     let mut rig = Rig::open_early(Arc::new(rig.file.image().expect("an image")), NOW);
     rig.put_until(b"twice", b"new", Expire::At(NOW.plus_ms(FAR_MS)));
     (500..510).for_each(|number| rig.put(&key(number), &[b'w'; 60]));
-    rig.lane.own_seal(&rig.store);
+    rig.handle.own_seal(&rig.store);
     let store = &rig.store;
     let seen = store.find(&store.hasher.key(Namespace::DEFAULT, b"twice")).expect("it was stored");
     let id = store.segments.of(seen.address);

@@ -7,10 +7,10 @@ use arena::{Map, MapFile};
 use super::crashes::{NOW, Rig, fill, heap_of, in_both_modes, key, keys, place};
 use super::parted;
 use crate::layout::raw::{Array, Word64};
-use crate::{Claim, Expire, IndexPlace, Key, Namespace, OpError, Put, Turn};
+use crate::{Expire, Guard, IndexPlace, Key, KeyLocks, Namespace, OpError, Put};
 
-fn name<'k>(turn: &Turn<'_>, bytes: &'k [u8]) -> Key<'k> {
-    turn.key(Namespace::DEFAULT, bytes)
+fn name<'k>(guard: &Guard<'_>, bytes: &'k [u8]) -> Key<'k> {
+    guard.key(Namespace::DEFAULT, bytes)
 }
 
 fn image(rig: &Rig) -> Arc<MapFile> {
@@ -39,9 +39,9 @@ fn an_item_that_was_damaged_is_found_counted_and_gone_and_no_other() {
         fill(&mut rig, 40);
         rig.put(b"long", &[b'l'; 900]);
         rig.put(b"plain", b"to be damaged 1");
-        rig.until_done(|turn| turn.add(&name(turn, b"number"), 7));
+        rig.until_done(|guard| guard.add(&name(guard, b"number"), 7));
         rig.put_until(b"ends", b"to be damaged 2", Expire::At(NOW.plus_ms(60_000)));
-        rig.lane.own_seal(&rig.store);
+        rig.handle.own_seal(&rig.store);
         let file = image(&rig);
         assert_eq!(crate::file_check(&file, 0).expect("a file").damaged, 0);
         assert_eq!(damage(&file, b"to be damaged"), 2);
@@ -62,14 +62,14 @@ fn an_item_that_was_damaged_is_found_counted_and_gone_and_no_other() {
 fn what_changes_in_place_leaves_an_item_whole() {
     in_both_modes(|| {
         let mut rig = Rig::new();
-        rig.until_done(|turn| turn.add(&name(turn, b"number"), 7));
+        rig.until_done(|guard| guard.add(&name(guard, b"number"), 7));
         rig.put_until(b"ends", b"value", Expire::At(NOW.plus_ms(60_000)));
         rig.put(b"token", b"value");
-        rig.until_done(|turn| turn.add(&name(turn, b"number"), 30));
-        rig.until_done(|turn| turn.touch(&name(turn, b"ends"), Expire::At(NOW.plus_ms(50_000))).map(drop));
-        rig.until_done(|turn| turn.gets(&name(turn, b"token")).map(drop));
+        rig.until_done(|guard| guard.add(&name(guard, b"number"), 30));
+        rig.until_done(|guard| guard.touch(&name(guard, b"ends"), Expire::At(NOW.plus_ms(50_000))).map(drop));
+        rig.until_done(|guard| guard.gets(&name(guard, b"token")).map(drop));
         let mut rig = Rig::open(image(&rig), NOW);
-        rig.lane.own_seal(&rig.store);
+        rig.handle.own_seal(&rig.store);
         rig.settle();
         assert_eq!((rig.store.stats().damaged, rig.read(b"number")), (0, Some(b"37".to_vec())));
         assert!(rig.read(b"ends").is_some() && rig.read(b"token").is_some());
@@ -79,39 +79,39 @@ fn what_changes_in_place_leaves_an_item_whole() {
 /// Stores pieces of a value whose head never comes.
 fn begin_large(rig: &mut Rig) {
     let (store, piece) = (Arc::clone(&rig.store), rig.store.geometry.piece_bytes);
-    let mut writer = rig.lane.turn(NOW).large_begin(&store.hasher.key(Namespace(0), b"begun"), 2000, Expire::Never);
+    let mut writer = rig.handle.guard(NOW).large_begin(&store.hasher.key(Namespace(0), b"begun"), 2000, Expire::Never);
     let writer = writer.as_mut().expect("it fits");
-    (0..4).for_each(|_| rig.until_done(|turn| turn.large_piece(writer, &vec![b'b'; piece])));
+    (0..4).for_each(|_| rig.until_done(|guard| guard.large_piece(writer, &vec![b'b'; piece])));
 }
 
-fn act(rig: &mut Rig, claim: &mut Claim, op: &mut dyn FnMut(&mut Turn<'_>) -> Result<(), OpError>) {
-    rig.until_done(|turn| {
-        turn.act_for(claim);
-        let done = op(turn);
-        turn.act_for_none(claim);
+fn act(rig: &mut Rig, key_locks: &mut KeyLocks, op: &mut dyn FnMut(&mut Guard<'_>) -> Result<(), OpError>) {
+    rig.until_done(|guard| {
+        guard.act_for(key_locks);
+        let done = op(guard);
+        guard.act_for_none(key_locks);
         done
     });
 }
 
 #[test]
-fn pieces_of_what_was_being_written_and_graves_that_were_not_dug_go_after_a_crash() {
+fn pieces_of_what_was_being_written_and_deferred_that_were_not_dug_go_after_a_crash() {
     in_both_modes(|| {
         let mut rig = Rig::new();
         fill(&mut rig, 20);
         rig.put(b"long", &[b'l'; 900]);
-        rig.until_done(|turn| parted::put(turn, &name(turn, b"parts"), 7, b'p'));
-        rig.until_done(|turn| parted::put(turn, &name(turn, b"few"), 3, b'f'));
+        rig.until_done(|guard| parted::put(guard, &name(guard, b"parts"), 7, b'p'));
+        rig.until_done(|guard| parted::put(guard, &name(guard, b"few"), 3, b'f'));
         rig.put(b"many", &[b'm'; 6000]);
         begin_large(&mut rig);
-        // More pieces than go at once wait in a grave.
+        // More pieces than go at once wait in a deferred free.
         assert!(rig.delete(b"many"));
-        // What an open claim wrote is undone, and its parts belong to no key.
-        let mut claim = rig.store.claim();
-        claim.add(&name(&rig.lane.turn(NOW), b"few"));
-        rig.until_done(|turn| turn.obtain(&mut claim));
-        act(&mut rig, &mut claim, &mut |turn| parted::change_first(turn, &name(turn, b"few"), b'x'));
+        // What an open key lock set wrote is undone, and its parts belong to no key.
+        let mut key_locks = rig.store.key_locks();
+        key_locks.add(&name(&rig.handle.guard(NOW), b"few"));
+        rig.until_done(|guard| guard.obtain(&mut key_locks));
+        act(&mut rig, &mut key_locks, &mut |guard| parted::change_first(guard, &name(guard, b"few"), b'x'));
         let file = image(&rig);
-        rig.store.let_go(&mut claim);
+        rig.store.let_go(&mut key_locks);
         let mut rig = Rig::open(file, NOW);
         let told = [b"long".to_vec(), b"parts".to_vec(), b"few".to_vec()].map(|name| rig.read(&name));
         assert!(told.iter().all(Option::is_some));
@@ -134,21 +134,23 @@ fn a_value_that_is_renamed_while_heads_are_marked_keeps_its_pieces_and_parts() {
             let mut rig = Rig::new();
             fill(&mut rig, 60);
             rig.put(b"long", &[b'l'; 900]);
-            rig.until_done(|turn| parted::put(turn, &name(turn, b"parts"), 7, b'p'));
+            rig.until_done(|guard| parted::put(guard, &name(guard, b"parts"), 7, b'p'));
             begin_large(&mut rig);
-            rig.lane.own_seal(&rig.store);
+            rig.handle.own_seal(&rig.store);
             let mut rig = Rig::open(image(&rig), NOW);
             let told = [b"long".to_vec(), b"parts".to_vec()].map(|name| rig.read(&name));
             for _ in 0..renamed_at {
                 rig.background.slice(NOW, &mut || true);
             }
             for (from, to) in [(&b"long"[..], &b"long too"[..]), (b"parts", b"parts too")] {
-                let mut claim = rig.store.claim();
-                [from, to].iter().for_each(|bytes| claim.add(&name(&rig.lane.turn(NOW), bytes)));
-                rig.until_done_slowly(|turn| turn.obtain(&mut claim));
-                act(&mut rig, &mut claim, &mut |turn| turn.adopt(&name(turn, from), &name(turn, to)).map(drop));
-                act(&mut rig, &mut claim, &mut |turn| turn.part_with(&name(turn, from), &name(turn, to)).map(drop));
-                rig.store.let_go(&mut claim);
+                let mut key_locks = rig.store.key_locks();
+                [from, to].iter().for_each(|bytes| key_locks.add(&name(&rig.handle.guard(NOW), bytes)));
+                rig.until_done_slowly(|guard| guard.obtain(&mut key_locks));
+                act(&mut rig, &mut key_locks, &mut |guard| guard.adopt(&name(guard, from), &name(guard, to)).map(drop));
+                act(&mut rig, &mut key_locks, &mut |guard| {
+                    guard.part_with(&name(guard, from), &name(guard, to)).map(drop)
+                });
+                rig.store.let_go(&mut key_locks);
             }
             rig.settle();
             assert!(rig.store.stats().orphans >= 4, "what nothing names is found all the same");
@@ -175,6 +177,6 @@ fn a_scrub_that_rests_begins_again_and_a_file_that_was_left_in_order_has_no_orph
         rig.settle();
         assert_eq!(rig.store.stats().damaged, 1, "the index is in {:?}", place());
         assert!(place() == IndexPlace::File || rig.store.rebuild_progress().is_some_and(|it| it.whole));
-        rig.until_done(|turn| turn.put(&name(turn, b"after"), &Put::set(b"v")));
+        rig.until_done(|guard| guard.put(&name(guard, b"after"), &Put::set(b"v")));
     });
 }

@@ -26,8 +26,8 @@ fn open(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
     };
     let ground = TierGround::lay(&config(), Some(&store_file), &PLAN, NOW).expect("the file is taken");
     let (store, background) = ground.store(Arc::clone(tier) as _, NOW).expect("a store");
-    let lane = store.lane().expect("a lane");
-    Rig { store, background, lane, file, now: NOW }
+    let handle = store.handle().expect("a lane");
+    Rig { store, background, handle, file, now: NOW }
 }
 
 /// Opens a store beside the tier with the index place and the power provisions of the thread's stores.
@@ -37,8 +37,8 @@ pub(super) fn open_beside(file: Arc<MapFile>, tier: &Arc<MapTier>, now: UnixMill
     let mut ground = TierGround::lay(&config(), Some(&store_file), &plan_at(place()), now).expect("the file is taken");
     tier.go_on(ground.take_room());
     let (store, background) = ground.store(Arc::clone(tier) as _, now).expect("a store");
-    let lane = store.lane().expect("a lane");
-    let mut rig = Rig { store, background, lane, file, now };
+    let handle = store.handle().expect("a lane");
+    let mut rig = Rig { store, background, handle, file, now };
     while rig.store.is_finding() {
         rig.background.slice(now, &mut || false);
     }
@@ -57,8 +57,8 @@ pub(super) fn told(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
         if let Some(there) = rig.read(key) {
             return Some(there);
         }
-        let turn = rig.lane.turn(rig.now);
-        match turn.from_flash(&turn.key(Namespace::DEFAULT, key)) {
+        let guard = rig.handle.guard(rig.now);
+        match guard.from_flash(&guard.key(Namespace::DEFAULT, key)) {
             FromFlash::Nowhere => return None,
             FromFlash::Coming => {}
             FromFlash::Here(hit) => {
@@ -67,7 +67,7 @@ pub(super) fn told(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
                     Value::Integer(number) => number.to_string().into_bytes(),
                     other => panic!("{other:?}"),
                 };
-                turn.flash_kept(hit, false);
+                guard.flash_kept(hit, false);
                 return Some(value);
             }
         }
@@ -77,7 +77,7 @@ pub(super) fn told(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
 
 /// Moves all that is sealed to the tier.
 pub(super) fn demote(rig: &mut Rig) {
-    rig.lane.own_seal(&rig.store);
+    rig.handle.own_seal(&rig.store);
     let is_sealed = |id: &u32| rig.store.segments.header(SegmentId(*id)).state() == State::Sealed;
     let sealed: Vec<u32> = (0..rig.store.segments.high_water() as u32).filter(is_sealed).collect();
     sealed.into_iter().for_each(|id| rig.background.drain_whole(SegmentId(id), false, NOW));
@@ -144,24 +144,24 @@ fn a_look_in_memory_that_misses_an_item_on_flash_is_known_to_say_nothing() {
     let tier = Arc::new(MapTier::default());
     let mut rig = open(Arc::new(MapFile::in_memory().expect("a file")), &tier);
     rig.put(b"here", b"v");
-    let mut turn = rig.lane.turn(rig.now);
-    let key = turn.key(Namespace::DEFAULT, b"here");
-    assert!(!turn.is_on_flash(&key), "it is in memory");
-    drop(turn);
+    let mut guard = rig.handle.guard(rig.now);
+    let key = guard.key(Namespace::DEFAULT, b"here");
+    assert!(!guard.is_on_flash(&key), "it is in memory");
+    drop(guard);
     demote(&mut rig);
-    turn = rig.lane.turn(rig.now);
-    let key = turn.key(Namespace::DEFAULT, b"here");
-    let none = turn.key(Namespace::DEFAULT, b"none");
-    assert!(turn.peek(&none).is_none() && !turn.takes_unsettled() && !turn.is_elsewhere(&none));
-    assert!(turn.peek(&key).is_none() && turn.takes_unsettled() && !turn.takes_unsettled());
-    assert!(turn.get(&key).is_none() && turn.takes_unsettled());
-    assert!(turn.is_elsewhere(&key));
-    drop(turn);
-    // What was asked for has come back by the next turn; a look from before would still be believed.
-    turn = rig.lane.turn(rig.now);
-    let key = turn.key(Namespace::DEFAULT, b"here");
-    assert!(turn.is_elsewhere(&key), "it is in memory now, so whoever did not find it looks again");
-    assert!(turn.peek(&key).is_some() && !turn.takes_unsettled());
+    guard = rig.handle.guard(rig.now);
+    let key = guard.key(Namespace::DEFAULT, b"here");
+    let none = guard.key(Namespace::DEFAULT, b"none");
+    assert!(guard.peek(&none).is_none() && !guard.takes_unsettled() && !guard.is_elsewhere(&none));
+    assert!(guard.peek(&key).is_none() && guard.takes_unsettled() && !guard.takes_unsettled());
+    assert!(guard.get(&key).is_none() && guard.takes_unsettled());
+    assert!(guard.is_elsewhere(&key));
+    drop(guard);
+    // What was asked for has come back by the next guard; a look from before would still be believed.
+    guard = rig.handle.guard(rig.now);
+    let key = guard.key(Namespace::DEFAULT, b"here");
+    assert!(guard.is_elsewhere(&key), "it is in memory now, so whoever did not find it looks again");
+    assert!(guard.peek(&key).is_some() && !guard.takes_unsettled());
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_kill_takes_no_item_on_flash_whose_tag_another_key_in_memory_has() {
     let mut rig = open(Arc::new(MapFile::in_memory().expect("a file")), &tier);
     let [on_flash, in_memory] = twins(&rig.store);
     rig.put(&on_flash, b"untouched");
-    rig.lane.own_seal(&rig.store);
+    rig.handle.own_seal(&rig.store);
     rig.put(&in_memory, b"of the same tag");
     let first = SegmentId(0);
     assert_eq!(rig.store.segments.header(first).state(), State::Sealed);

@@ -9,29 +9,29 @@ use super::parted;
 use crate::core::op::{Arith, Delete, Expire, OpError, Put};
 use crate::heap::segments::SegmentId;
 use crate::layout::header::State;
-use crate::{Claim, Key, Namespace, Turn};
+use crate::{Guard, Key, KeyLocks, Namespace};
 
-type Op<'o> = dyn FnMut(&mut Turn<'_>) -> Result<(), OpError> + 'o;
+type Op<'o> = dyn FnMut(&mut Guard<'_>) -> Result<(), OpError> + 'o;
 
-fn name<'k>(turn: &Turn<'_>, bytes: &'k [u8]) -> Key<'k> {
-    turn.key(Namespace::DEFAULT, bytes)
+fn name<'k>(guard: &Guard<'_>, bytes: &'k [u8]) -> Key<'k> {
+    guard.key(Namespace::DEFAULT, bytes)
 }
 
-fn begin(rig: &mut Rig, keys: &[Vec<u8>]) -> Claim {
-    let mut claim = rig.store.claim();
-    let turn = rig.lane.turn(NOW);
-    keys.iter().for_each(|bytes| claim.add(&name(&turn, bytes)));
-    drop(turn);
-    rig.until_done(|turn| turn.obtain(&mut claim));
-    claim
+fn begin(rig: &mut Rig, keys: &[Vec<u8>]) -> KeyLocks {
+    let mut key_locks = rig.store.key_locks();
+    let guard = rig.handle.guard(NOW);
+    keys.iter().for_each(|bytes| key_locks.add(&name(&guard, bytes)));
+    drop(guard);
+    rig.until_done(|guard| guard.obtain(&mut key_locks));
+    key_locks
 }
 
-/// One operation of what is done as one, in a turn of its own.
-fn act(rig: &mut Rig, claim: &mut Claim, op: &mut Op<'_>) {
-    rig.until_done(|turn| {
-        turn.act_for(claim);
-        let done = op(turn);
-        turn.act_for_none(claim);
+/// One operation of what is done as one, in a guard of its own.
+fn act(rig: &mut Rig, key_locks: &mut KeyLocks, op: &mut Op<'_>) {
+    rig.until_done(|guard| {
+        guard.act_for(key_locks);
+        let done = op(guard);
+        guard.act_for_none(key_locks);
         done
     });
 }
@@ -83,14 +83,14 @@ fn told(found: &Contents, before: &Contents, after: &Contents) -> String {
     format!("found {:?}, before {:?}, after {:?}", short(found), short(before), short(after))
 }
 
-fn rename(rig: &mut Rig, claim: &mut Claim, from: &[u8], to: &[u8]) {
-    act(rig, claim, &mut |turn| {
-        let (from, to) = (name(turn, from), name(turn, to));
-        turn.adopt(&from, &to).map(|adopted| assert!(adopted))
+fn rename(rig: &mut Rig, key_locks: &mut KeyLocks, from: &[u8], to: &[u8]) {
+    act(rig, key_locks, &mut |guard| {
+        let (from, to) = (name(guard, from), name(guard, to));
+        guard.adopt(&from, &to).map(|adopted| assert!(adopted))
     });
-    act(rig, claim, &mut |turn| {
-        let (from, to) = (name(turn, from), name(turn, to));
-        turn.part_with(&from, &to).map(|both| assert!(both))
+    act(rig, key_locks, &mut |guard| {
+        let (from, to) = (name(guard, from), name(guard, to));
+        guard.part_with(&from, &to).map(|both| assert!(both))
     });
 }
 
@@ -120,9 +120,9 @@ fn a_rename_of_a_long_value_that_was_cut_leaves_it_under_one_key_alone() {
                 rig.put(b"to", &long[..900]);
             },
             |rig| {
-                let mut claim = begin(rig, &names);
-                rename(rig, &mut claim, b"from", b"to");
-                rig.store.let_go(&mut claim);
+                let mut key_locks = begin(rig, &names);
+                rename(rig, &mut key_locks, b"from", b"to");
+                rig.store.let_go(&mut key_locks);
             },
             ends_alone,
         );
@@ -140,13 +140,13 @@ fn a_rename_of_a_value_in_parts_that_was_cut_leaves_it_under_one_key_alone() {
                 &names,
                 |rig| {
                     fill(rig, 10);
-                    rig.until_done(|turn| parted::put(turn, &name(turn, b"from"), from, b'f'));
-                    rig.until_done(|turn| parted::put(turn, &name(turn, b"to"), to, b't'));
+                    rig.until_done(|guard| parted::put(guard, &name(guard, b"from"), from, b'f'));
+                    rig.until_done(|guard| parted::put(guard, &name(guard, b"to"), to, b't'));
                 },
                 |rig| {
-                    let mut claim = begin(rig, &names);
-                    rename(rig, &mut claim, b"from", b"to");
-                    rig.store.let_go(&mut claim);
+                    let mut key_locks = begin(rig, &names);
+                    rename(rig, &mut key_locks, b"from", b"to");
+                    rig.store.let_go(&mut key_locks);
                     rig.settle();
                 },
                 ends_alone,
@@ -162,22 +162,22 @@ fn a_change_of_a_value_in_parts_that_was_cut_is_done_or_not() {
         let names = [b"two".to_vec(), b"levels".to_vec(), b"gone".to_vec()];
         let fill = |rig: &mut Rig| {
             fill(rig, 5);
-            rig.until_done(|turn| parted::put(turn, &name(turn, b"two"), 2, b'2'));
-            rig.until_done(|turn| parted::put(turn, &name(turn, b"levels"), 7, b'l'));
-            rig.until_done(|turn| parted::put(turn, &name(turn, b"gone"), 9, b'g'));
+            rig.until_done(|guard| parted::put(guard, &name(guard, b"two"), 2, b'2'));
+            rig.until_done(|guard| parted::put(guard, &name(guard, b"levels"), 7, b'l'));
+            rig.until_done(|guard| parted::put(guard, &name(guard, b"gone"), 9, b'g'));
         };
         crash_whole(
             1,
             &names,
             fill,
-            |rig| rig.until_done(|turn| parted::change_first(turn, &name(turn, b"two"), b'x')),
+            |rig| rig.until_done(|guard| parted::change_first(guard, &name(guard, b"two"), b'x')),
             |_, _| {},
         );
         crash_whole(
             2,
             &names,
             fill,
-            |rig| rig.until_done(|turn| parted::put(turn, &name(turn, b"levels"), 8, b'y')),
+            |rig| rig.until_done(|guard| parted::put(guard, &name(guard, b"levels"), 8, b'y')),
             |_, _| {},
         );
         crash_whole(2, &names, fill, |rig| assert!(rig.delete(b"gone")), |_, _| {});
@@ -185,16 +185,16 @@ fn a_change_of_a_value_in_parts_that_was_cut_is_done_or_not() {
 }
 
 /// Every kind of change, on keys that hold every kind of value.
-fn many_changes(rig: &mut Rig, claim: &mut Claim, between: &mut dyn FnMut(&mut Rig)) {
+fn many_changes(rig: &mut Rig, key_locks: &mut KeyLocks, between: &mut dyn FnMut(&mut Rig)) {
     let long = vec![b'n'; 700];
     let ops: &mut [(&str, &mut Op<'_>)] = &mut [
-        ("put", &mut |turn| turn.put(&name(turn, b"key-0001"), &Put::set(b"another")).map(drop)),
-        ("new", &mut |turn| turn.put(&name(turn, b"new"), &Put::set(b"new")).map(drop)),
-        ("put again", &mut |turn| turn.put(&name(turn, b"key-0001"), &Put::set(b"a third")).map(drop)),
-        ("delete", &mut |turn| turn.delete(&name(turn, b"key-0002"), &Delete::default()).map(drop)),
-        ("new goes", &mut |turn| turn.delete(&name(turn, b"new"), &Delete::default()).map(drop)),
-        ("deleted comes", &mut |turn| turn.put(&name(turn, b"key-0002"), &Put::set(b"is back")).map(drop)),
-        ("add", &mut |turn| {
+        ("put", &mut |guard| guard.put(&name(guard, b"key-0001"), &Put::set(b"another")).map(drop)),
+        ("new", &mut |guard| guard.put(&name(guard, b"new"), &Put::set(b"new")).map(drop)),
+        ("put again", &mut |guard| guard.put(&name(guard, b"key-0001"), &Put::set(b"a third")).map(drop)),
+        ("delete", &mut |guard| guard.delete(&name(guard, b"key-0002"), &Delete::default()).map(drop)),
+        ("new goes", &mut |guard| guard.delete(&name(guard, b"new"), &Delete::default()).map(drop)),
+        ("deleted comes", &mut |guard| guard.put(&name(guard, b"key-0002"), &Put::set(b"is back")).map(drop)),
+        ("add", &mut |guard| {
             let plain = Arith {
                 delta: 5,
                 decrement: false,
@@ -204,17 +204,17 @@ fn many_changes(rig: &mut Rig, claim: &mut Claim, between: &mut dyn FnMut(&mut R
                 token: None,
                 want_token: false,
             };
-            turn.arith(&name(turn, b"number"), &plain).map(drop)
+            guard.arith(&name(guard, b"number"), &plain).map(drop)
         }),
-        ("count", &mut |turn| turn.add(&name(turn, b"number"), 30).map(drop)),
-        ("touch", &mut |turn| turn.touch(&name(turn, b"ends"), Expire::At(NOW)).map(drop)),
-        ("long", &mut |turn| turn.put(&name(turn, b"long"), &Put::set(&long)).map(drop)),
-        ("long goes", &mut |turn| turn.delete(&name(turn, b"gone"), &Delete::default()).map(drop)),
-        ("part", &mut |turn| parted::change_first(turn, &name(turn, b"parts"), b'x')),
-        ("part again", &mut |turn| parted::change_first(turn, &name(turn, b"parts"), b'y')),
+        ("count", &mut |guard| guard.add(&name(guard, b"number"), 30).map(drop)),
+        ("touch", &mut |guard| guard.touch(&name(guard, b"ends"), Expire::At(NOW)).map(drop)),
+        ("long", &mut |guard| guard.put(&name(guard, b"long"), &Put::set(&long)).map(drop)),
+        ("long goes", &mut |guard| guard.delete(&name(guard, b"gone"), &Delete::default()).map(drop)),
+        ("part", &mut |guard| parted::change_first(guard, &name(guard, b"parts"), b'x')),
+        ("part again", &mut |guard| parted::change_first(guard, &name(guard, b"parts"), b'y')),
     ];
     for (_, op) in ops {
-        act(rig, claim, op);
+        act(rig, key_locks, op);
         between(rig);
     }
 }
@@ -226,11 +226,11 @@ fn many_names() -> Vec<Vec<u8>> {
 
 fn many_filled(rig: &mut Rig) {
     fill(rig, 30);
-    rig.until_done(|turn| turn.add(&name(turn, b"number"), 100));
+    rig.until_done(|guard| guard.add(&name(guard, b"number"), 100));
     rig.put_until(b"ends", b"later", Expire::At(NOW.plus_ms(60_000)));
     rig.put(b"long", &[b'l'; 900]);
     rig.put(b"gone", &[b'g'; 500]);
-    rig.until_done(|turn| parted::put(turn, &name(turn, b"parts"), 3, b'p'));
+    rig.until_done(|guard| parted::put(guard, &name(guard, b"parts"), 3, b'p'));
 }
 
 #[test]
@@ -242,9 +242,9 @@ fn a_transaction_that_was_cut_is_done_or_not() {
             &names,
             many_filled,
             |rig| {
-                let mut claim = begin(rig, &names);
-                many_changes(rig, &mut claim, &mut |_| {});
-                rig.store.let_go(&mut claim);
+                let mut key_locks = begin(rig, &names);
+                many_changes(rig, &mut key_locks, &mut |_| {});
+                rig.store.let_go(&mut key_locks);
             },
             |_, _| {},
         );
@@ -263,18 +263,18 @@ fn a_transaction_that_was_cut_is_undone_though_its_items_were_moved_and_their_se
             &names,
             |rig| {
                 many_filled(rig);
-                rig.lane.own_seal(&rig.store);
+                rig.handle.own_seal(&rig.store);
             },
             |rig| {
-                let mut claim = begin(rig, &names);
+                let mut key_locks = begin(rig, &names);
                 let mut changes = 0;
-                many_changes(rig, &mut claim, &mut |rig| {
+                many_changes(rig, &mut key_locks, &mut |rig| {
                     rig.settle();
                     changes += 1;
                     if changes % 4 != 0 {
                         return;
                     }
-                    rig.lane.own_seal(&rig.store);
+                    rig.handle.own_seal(&rig.store);
                     let sealed = |id: &u32| rig.store.segments.header(SegmentId(*id)).state() == State::Sealed;
                     let ids: Vec<u32> = (0..rig.store.segments.high_water() as u32).filter(sealed).take(5).collect();
                     for id in ids {
@@ -284,7 +284,7 @@ fn a_transaction_that_was_cut_is_undone_though_its_items_were_moved_and_their_se
                     rig.put(b"other", b"comes in between");
                 });
                 assert_eq!(rig.store.groups_cut(), 0);
-                rig.store.let_go(&mut claim);
+                rig.store.let_go(&mut key_locks);
                 rig.settle();
             },
             |_, _| {},
@@ -305,17 +305,19 @@ fn a_transaction_over_many_segments_that_was_cut_is_done_or_not() {
             |rig| {
                 for name in &names {
                     rig.put(name, b"before");
-                    rig.lane.own_seal(&rig.store);
+                    rig.handle.own_seal(&rig.store);
                     sealed += 1;
                 }
             },
             |rig| {
-                let mut claim = begin(rig, &names);
+                let mut key_locks = begin(rig, &names);
                 for bytes in &names {
-                    act(rig, &mut claim, &mut |turn| turn.put(&name(turn, bytes), &Put::set(b"behind")).map(drop));
+                    act(rig, &mut key_locks, &mut |guard| {
+                        guard.put(&name(guard, bytes), &Put::set(b"behind")).map(drop)
+                    });
                 }
                 assert_eq!(rig.store.groups_cut(), 0);
-                rig.store.let_go(&mut claim);
+                rig.store.let_go(&mut key_locks);
             },
             |_, _| {},
         );
@@ -329,11 +331,13 @@ fn a_transaction_that_changes_more_than_is_kept_of_goes_on_and_is_whole_when_it_
         let names = keys(400);
         let mut rig = Rig::new();
         fill(&mut rig, 400);
-        let mut claim = begin(&mut rig, &names);
+        let mut key_locks = begin(&mut rig, &names);
         for number in 0..400 {
-            act(&mut rig, &mut claim, &mut |turn| turn.put(&name(turn, &key(number)), &Put::set(b"another")).map(drop));
+            act(&mut rig, &mut key_locks, &mut |guard| {
+                guard.put(&name(guard, &key(number)), &Put::set(b"another")).map(drop)
+            });
         }
-        rig.store.let_go(&mut claim);
+        rig.store.let_go(&mut key_locks);
         assert!(rig.store.groups_cut() > 0, "its keys lie in more segments than may be pinned");
         let mut again = Rig::open(Arc::new(rig.file.image().expect("an image")), NOW);
         assert_eq!(again.reopened().groups_undone, 0);

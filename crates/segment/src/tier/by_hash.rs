@@ -11,7 +11,7 @@
 //!   brought back to memory for it, and no access is counted.
 //! - Reads ahead are among those of walks ([`crate::tier::staging`]), and make room as soon as their hash was visited.
 
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::{Item, OpError};
 use crate::core::store::{Seen, Store};
 use crate::index::Hash;
@@ -63,7 +63,7 @@ impl Sought<'_> {
     }
 }
 
-impl Turn<'_> {
+impl Guard<'_> {
     /// Returns the item in memory whose key has this hash ([`Key::hash`]), without counting an access.
     pub fn by_hash(&self, namespace: Namespace, hash: u64) -> Option<Item<'_>> {
         let (store, hash) = (self.store, Hash(hash));
@@ -83,7 +83,7 @@ impl Turn<'_> {
     /// waits for one read instead of many.
     ///
     /// # Errors
-    /// [`OpError::Parked`] while it is being read: call again in a later turn.
+    /// [`OpError::Parked`] while it is being read: call again in a later iteration.
     pub fn visit_hash(
         &self,
         namespace: Namespace,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   background:  a drained item ──offer──> the tier copies it, gives its address ──> the slot names that
-//!   a lane:      a slot names an address ──ask──> the tier reads ──collect──> the lane: verified bytes, or not
+//!   a handle:      a slot names an address ──ask──> the tier reads ──collect──> the handle: verified bytes, or not
 //!   background:  the tier wants a region back ──reclaim──> each of its items: is it still named?
 //!   background:  the index is gone with the process before ──find──> each item that is there: a slot names it again
 //! ```
@@ -144,11 +144,11 @@ impl SlotMatch {
     }
 }
 
-/// A read that a lane asks for, and what came of it.
+/// A read that a handle asks for, and what came of it.
 #[derive(Debug)]
 pub struct TierRead {
-    /// Lane that the read belongs to.
-    pub lane: usize,
+    /// Handle that the read belongs to.
+    pub handle: usize,
     /// The hash of the key that is looked for, or what is known of it.
     pub hash: u64,
     /// Means by which an item at the address is recognised as the one sought.
@@ -220,8 +220,8 @@ pub trait Tier: std::fmt::Debug + Send + Sync {
     /// The read itself, where too many are under way: ask again later.
     fn ask(&self, read: TierRead) -> Result<(), TierRead>;
 
-    /// Returns the reads of a lane that have ended, one for each call.
-    fn collect(&self, lane: usize) -> Option<TierRead>;
+    /// Returns the reads of a handle that have ended, one for each call.
+    fn collect(&self, handle: usize) -> Option<TierRead>;
 
     /// Returns what the tier retains of an earlier process, for the caller that opens the store it goes with.
     fn found(&self) -> TierFound;

@@ -1,4 +1,4 @@
-//! The reads that a lane has requested from a second tier, and their results.
+//! The reads that a handle has requested from a second tier, and their results.
 //!
 //! ```text
 //!   (none) ──ask──> asked ──collect──> here ──> served, or brought back to memory
@@ -11,10 +11,10 @@
 //!
 //! Bounds: [`READS_MAX`] entries, with a buffer each. If all are in use, a request that needs one more has to try again
 //! later. A result that was read for one request is not discarded for another, or each would cause it to be read again
-//! and again. Two kinds of results make room for others. One is a result that no request asked about for [`IDLE_TURNS`]
-//! since it arrived, because its connection is gone. The other is a result that has been here for [`KEPT_TURNS`], so
-//! that none blocks a reply that has to come before it. Walks over all items, and over those of an index, take at most
-//! [`WALK_READS_MAX`] entries, so that requests for a key always find others.
+//! and again. Two kinds of results make room for others. One is a result that no request asked about for
+//! [`IDLE_GUARDS`] since it arrived, because its connection is gone. The other is a result that has been here for
+//! [`KEPT_GUARDS`], so that none blocks a reply that has to come before it. Walks over all items, and over those of an
+//! index, take at most [`WALK_READS_MAX`] entries, so that requests for a key always find others.
 //!
 //! A request that waits for a read under way announces it ([`Staging::awaited`]). It is notified when the read has
 //! arrived ([`Staging::take_landed`]). Each read that was requested from a tier arrives, at the latest when its device
@@ -22,15 +22,15 @@
 
 use crate::tier::{FlashAddress, Found, ReadBy, Tier, TierRead};
 
-/// Reads that a lane has under way or at hand.
+/// Reads that a handle has under way or at hand.
 pub(crate) const READS_MAX: usize = 64;
 /// Of those, reads for walks.
 const WALK_READS_MAX: usize = READS_MAX / 2;
-/// Turns after which no request waits for a result any more: a request that waits asks as soon as the result has
+/// Guards after which no request waits for a result any more: a request that waits asks as soon as the result has
 /// arrived.
-const IDLE_TURNS: u64 = 64;
-/// Turns that any result stays at most, if there is no room.
-const KEPT_TURNS: u64 = 1024;
+const IDLE_GUARDS: u64 = 64;
+/// Guards that any result stays at most, if there is no room.
+const KEPT_GUARDS: u64 = 1024;
 
 /// The state of one key at one address.
 #[derive(Debug)]
@@ -41,9 +41,9 @@ struct Entry {
     back: bool,
     /// It is for a walk.
     walk: bool,
-    /// The turn in which it was requested, had arrived, or was put back.
+    /// The guard in which it was requested, had arrived, or was put back.
     since: u64,
-    /// The last turn in which a request asked about it, or in which it arrived.
+    /// The last guard in which a request asked about it, or in which it arrived.
     asked_about: u64,
     /// True if a request waits until it arrives.
     awaited: bool,
@@ -53,9 +53,9 @@ struct Entry {
 /// The event that a request waits for when it cannot be answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
-    /// A read that is under way, of a key with this hash: [`crate::Lane::take_landed`] reports its arrival.
+    /// A read that is under way, of a key with this hash: [`crate::ThreadHandle::take_landed`] reports its arrival.
     Read(u64),
-    /// A place among the reads: [`crate::Lane::reads_free`] returns the number of free ones.
+    /// A place among the reads: [`crate::ThreadHandle::reads_free`] returns the number of free ones.
     Room,
 }
 
@@ -85,13 +85,13 @@ pub(crate) enum Walked {
     Come(TierRead),
 }
 
-/// The entries of one lane.
+/// The entries of one handle.
 #[derive(Debug)]
 pub(crate) struct Staging {
     entries: Vec<Entry>,
     buffers: Vec<Vec<u8>>,
-    /// Number of turns that the lane has had.
-    turns: u64,
+    /// Number of guards that the handle has had.
+    guards: u64,
     /// The event that the last request waits for.
     awaited: Option<Awaited>,
     /// Hashes of awaited reads that have arrived, until they are taken: at most as many as were awaited.
@@ -103,7 +103,7 @@ impl Staging {
     pub(crate) fn new(bytes: usize) -> Self {
         let buffers = (0..READS_MAX).map(|_| Vec::with_capacity(bytes)).collect();
         let entries = Vec::with_capacity(READS_MAX);
-        Self { entries, buffers, turns: 0, awaited: None, landed: Vec::with_capacity(READS_MAX) }
+        Self { entries, buffers, guards: 0, awaited: None, landed: Vec::with_capacity(READS_MAX) }
     }
 
     fn place(&self, hash: u64, at: FlashAddress) -> Option<usize> {
@@ -115,7 +115,7 @@ impl Staging {
         let Some(place) = self.place(hash, at) else { return Known::Nothing };
         let entry = &mut self.entries[place];
         entry.back |= back;
-        entry.asked_about = self.turns;
+        entry.asked_about = self.guards;
         match entry.read.as_ref().map(|read| &read.found) {
             None | Some(Found::Nothing) => Known::Asked,
             Some(Found::Item(_)) => Known::Here,
@@ -129,7 +129,7 @@ impl Staging {
         self.awaited = None;
     }
 
-    /// Returns the event that the request waits for, if it waits for reads. The lane is notified when the read has
+    /// Returns the event that the request waits for, if it waits for reads. The handle is notified when the read has
     /// arrived.
     pub(crate) fn awaited(&mut self) -> Option<Awaited> {
         let awaited = self.awaited?;
@@ -161,17 +161,17 @@ impl Staging {
     }
 
     /// Asks the tier. If that is not possible now, the caller asks again later.
-    pub(crate) fn ask(&mut self, tier: &dyn Tier, lane: usize, hash: u64, at: FlashAddress, back: bool) {
-        let read = TierRead { lane, hash, by: ReadBy::Key, at, buffer: Vec::new(), found: Found::Nothing };
+    pub(crate) fn ask(&mut self, tier: &dyn Tier, handle: usize, hash: u64, at: FlashAddress, back: bool) {
+        let read = TierRead { handle, hash, by: ReadBy::Key, at, buffer: Vec::new(), found: Found::Nothing };
         self.begin(tier, read, back, false);
     }
 
     /// Asks the tier for a walk, which knows either the key's hash or only what its slot holds of the hash.
-    pub(crate) fn ask_for_walk(&mut self, tier: &dyn Tier, lane: usize, hash: u64, at: FlashAddress, by: ReadBy) {
+    pub(crate) fn ask_for_walk(&mut self, tier: &dyn Tier, handle: usize, hash: u64, at: FlashAddress, by: ReadBy) {
         // As in `begin`.
         self.awaited = self.awaited.or(Some(Awaited::Room));
         if self.walks() < WALK_READS_MAX || self.forget_left(|entry| entry.walk) {
-            let read = TierRead { lane, hash, by, at, buffer: Vec::new(), found: Found::Nothing };
+            let read = TierRead { handle, hash, by, at, buffer: Vec::new(), found: Found::Nothing };
             self.begin(tier, read, false, true);
         }
     }
@@ -195,7 +195,7 @@ impl Staging {
         let (hash, at) = (read.hash, read.at);
         match tier.ask(TierRead { buffer, ..read }) {
             Ok(()) => {
-                let now = self.turns;
+                let now = self.guards;
                 let asked_about = now;
                 self.entries.push(Entry { hash, at, back, walk, since: now, asked_about, awaited: false, read: None });
                 self.waits_for(hash);
@@ -208,7 +208,7 @@ impl Staging {
     pub(crate) fn walked(&mut self, hash: u64, at: FlashAddress) -> Walked {
         let Some(place) = self.place(hash, at) else { return Walked::Nothing };
         let entry = &mut self.entries[place];
-        entry.asked_about = self.turns;
+        entry.asked_about = self.guards;
         match entry.read.take() {
             None => {
                 self.waits_for(hash);
@@ -225,8 +225,8 @@ impl Staging {
     /// is none among the entries that `meant` accepts.
     fn forget_left(&mut self, meant: impl Fn(&Entry) -> bool) -> bool {
         let is_left = |entry: &Entry| {
-            let (idle, kept) = (self.turns - entry.asked_about, self.turns - entry.since);
-            entry.read.is_some() && meant(entry) && (idle > IDLE_TURNS || kept > KEPT_TURNS)
+            let (idle, kept) = (self.guards - entry.asked_about, self.guards - entry.since);
+            entry.read.is_some() && meant(entry) && (idle > IDLE_GUARDS || kept > KEPT_GUARDS)
         };
         let left = self.entries.iter().enumerate().filter(|(_, entry)| is_left(entry));
         let Some((place, _)) = left.min_by_key(|(_, entry)| entry.asked_about) else { return false };
@@ -239,17 +239,17 @@ impl Staging {
         self.buffers.extend(entry.read.map(|read| read.buffer));
     }
 
-    /// Begins a turn: takes in the results that have arrived.
-    pub(crate) fn collect(&mut self, tier: &dyn Tier, lane: usize) {
-        self.turns += 1;
-        while let Some(read) = tier.collect(lane) {
+    /// Begins a guard: takes in the results that have arrived.
+    pub(crate) fn collect(&mut self, tier: &dyn Tier, handle: usize) {
+        self.guards += 1;
+        while let Some(read) = tier.collect(handle) {
             match self.place(read.hash, read.at) {
                 Some(place) => {
                     let entry = &mut self.entries[place];
                     if std::mem::take(&mut entry.awaited) {
                         self.landed.push(read.hash);
                     }
-                    (entry.since, entry.asked_about, entry.read) = (self.turns, self.turns, Some(read));
+                    (entry.since, entry.asked_about, entry.read) = (self.guards, self.guards, Some(read));
                 }
                 None => self.buffers.push(read.buffer),
             }
@@ -294,7 +294,7 @@ impl Staging {
         if self.entries.len() == READS_MAX {
             return self.buffers.push(read.buffer);
         }
-        let (now, hash, at) = (self.turns, read.hash, read.at);
+        let (now, hash, at) = (self.guards, read.hash, read.at);
         let (awaited, read) = (false, Some(read));
         self.entries.push(Entry { hash, at, back, walk, since: now, asked_about: now, awaited, read });
     }
@@ -329,7 +329,7 @@ mod tests {
     use base::clock::UnixMillis;
     use std::collections::VecDeque;
 
-    /// A device that ends one read in each turn, the one that was asked for last, and counts them.
+    /// A device that ends one read in each iteration, the one that was asked for last, and counts them.
     #[derive(Debug, Default)]
     struct Slow(std::sync::Mutex<SlowReads>);
 
@@ -404,10 +404,10 @@ mod tests {
         let pipelines = 4;
         let mut left: Vec<VecDeque<u64>> =
             (0..pipelines).map(|number| (0..READS_MAX as u64).map(|key| number * 1000 + key).collect()).collect();
-        let mut turns = 0;
+        let mut guards = 0;
         while left.iter().any(|keys| !keys.is_empty()) {
-            turns += 1;
-            assert!(turns < 100 * READS_MAX, "it does not come to an end: {left:?}");
+            guards += 1;
+            assert!(guards < 100 * READS_MAX, "it does not come to an end: {left:?}");
             staging.collect(&tier, 0);
             // Each walk is given what comes next in its order, and asks for all that is behind that.
             for keys in &mut left {
@@ -439,7 +439,7 @@ mod tests {
         }
         staging.ask(&tier, 0, 100, at(100), false);
         assert_eq!(staging.known(100, at(100), false), Known::Nothing, "the others may be waited for");
-        for _ in 0..=IDLE_TURNS {
+        for _ in 0..=IDLE_GUARDS {
             staging.collect(&tier, 0);
             if staging.known(100, at(100), false) == Known::Nothing {
                 staging.ask(&tier, 0, 100, at(100), false);

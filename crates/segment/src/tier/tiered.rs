@@ -1,4 +1,4 @@
-//! Items on a second tier, as a lane meets them.
+//! Items on a second tier, as a handle meets them.
 //!
 //! ```text
 //!   plain read     not in memory, a slot on flash has the tag ──> asked for, the request parks
@@ -17,13 +17,13 @@
 use base::clock::UnixMillis;
 
 use crate::core::counters::Counters;
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::{Expire, Value};
 use crate::core::snap::Snap;
 use crate::core::store::{Seen, Store};
 use crate::durable::moving::BY_BACKGROUND;
 use crate::index::{Hash, Locked};
-use crate::items::draft::{Content, Draft, Plan};
+use crate::items::unpublished::{Content, Plan, Unpublished};
 use crate::layout::header::Queue;
 use crate::layout::item::{Kind, Layout, META_STALE, META_WON, NUM};
 use crate::layout::key::Key;
@@ -36,7 +36,7 @@ use crate::tier::{FlashAddress, Found, Kept, Parts, ReadBy, Tier, TierItem, Tier
 /// Reads from flash that make an item one in memory again.
 const BACK_FREQ: u64 = 2;
 
-/// A value that was read from flash. Give it back to [`Turn::flash_served`] or [`Turn::flash_kept`].
+/// A value that was read from flash. Give it back to [`Guard::flash_served`] or [`Guard::flash_kept`].
 #[derive(Debug)]
 pub struct FlashHit {
     read: TierRead,
@@ -48,7 +48,7 @@ pub struct FlashHit {
 pub enum FromFlash {
     /// Nowhere.
     Nowhere,
-    /// On its way: park, and ask again in a later turn.
+    /// On its way: park, and ask again in a later iteration.
     Coming,
     /// Here.
     Here(FlashHit),
@@ -272,7 +272,7 @@ impl Store {
     }
 }
 
-impl<'l> Turn<'l> {
+impl<'l> Guard<'l> {
     /// Returns true if the store has a second tier.
     #[inline(always)]
     pub fn is_tiered(&self) -> bool {
@@ -334,10 +334,10 @@ impl<'l> Turn<'l> {
             }
             Known::Other => None,
             Known::Nothing => {
-                let (tier, lane) = (self.store.tier(), self.own.id);
+                let (tier, handle) = (self.store.tier(), self.own.id);
                 reads.with(|reads| match walk {
-                    true => reads.ask_for_walk(tier, lane, hash, at, ReadBy::Key),
-                    false => reads.ask(tier, lane, hash, at, back),
+                    true => reads.ask_for_walk(tier, handle, hash, at, ReadBy::Key),
+                    false => reads.ask(tier, handle, hash, at, back),
                 });
                 Some(Located::Coming)
             }
@@ -459,8 +459,8 @@ impl<'l> Turn<'l> {
         }
     }
 
-    /// True if a key that [`Turn::get`] or [`Turn::peek`] missed since the last call is [`Turn::is_elsewhere`]. If so,
-    /// a result that depends on that miss may be wrong.
+    /// True if a key that [`Guard::get`] or [`Guard::peek`] missed since the last call is [`Guard::is_elsewhere`]. If
+    /// so, a result that depends on that miss may be wrong.
     #[inline(always)]
     pub fn takes_unsettled(&self) -> bool {
         self.tiered && self.unsettled.replace(false)
@@ -479,8 +479,8 @@ impl<'l> Turn<'l> {
     /// Takes in what the tier has read, and brings back what is wanted in memory.
     #[cold]
     pub(crate) fn settle_reads(&mut self) {
-        let (lane, tier) = (self.own.id, self.store.tier());
-        self.own.reads.with(|reads| reads.collect(tier, lane));
+        let (handle, tier) = (self.own.id, self.store.tier());
+        self.own.reads.with(|reads| reads.collect(tier, handle));
         let mut from = 0;
         while let Some(place) = self.own.reads.with(|reads| reads.wanted_back(from)) {
             let read = self.own.reads.with(|reads| reads.lift(place));
@@ -516,19 +516,19 @@ impl<'l> Turn<'l> {
             return Ok(read);
         }
         let plan = plan_of(&read, parts);
-        let Ok(draft) = store.draft(&mut self.own.open, &key, &plan, self.now) else { return Err(read) };
+        let Ok(unpublished) = store.unpublished(&mut self.own.open, &key, &plan, self.now) else { return Err(read) };
         let Some(locked) = store.index.lock(key.hash) else {
-            self.own.open.give_back(store, draft.reserved);
+            self.own.open.give_back(store, unpublished.reserved);
             return Err(read);
         };
         match locked.find_flash(read.at).filter(|_| !flushed()) {
             Some((word, slot)) => {
-                store.publish_at(&locked, (self.counters(), self.own.id), &key, &draft, word, slot);
+                store.publish_at(&locked, (self.counters(), self.own.id), &key, &unpublished, word, slot);
                 self.counters().flash_back.add(1);
             }
             None => {
                 drop(locked);
-                self.own.open.give_back(store, draft.reserved);
+                self.own.open.give_back(store, unpublished.reserved);
             }
         }
         Ok(read)
@@ -551,25 +551,25 @@ fn plan_of<'r>(read: &'r TierRead, parts: &Parts) -> Plan<'r> {
 }
 
 impl Store {
-    /// Makes the draft the item of the slot in `word`, which names it on flash.
+    /// Makes the unpublished item the item of the slot in `word`, which names it on flash.
     fn publish_at(
         &self,
         locked: &Locked<'_>,
-        (counters, lane): (&Counters, usize),
+        (counters, handle): (&Counters, usize),
         key: &Key<'_>,
-        draft: &Draft,
+        unpublished: &Unpublished,
         word: &Word64,
         slot: Slot,
     ) {
-        let to = self.count_draft(counters, key, draft);
-        if self.begin_move(lane, draft.address(), slot) {
-            self.undead(draft);
+        let to = self.count_unpublished(counters, key, unpublished);
+        if self.begin_move(handle, unpublished.address(), slot) {
+            self.undead(unpublished);
             self.dies_on_flash(slot);
-            self.end_move(lane);
+            self.end_move(handle);
         } else {
             self.dies_on_flash(slot);
             // Before its slot: what has one and is dead was being stored over others (`Index::clear_stored_over`).
-            self.undead(draft);
+            self.undead(unpublished);
         }
         locked.replace(word, slot, to, true);
         self.release(counters, slot, key.namespace, Some(true));

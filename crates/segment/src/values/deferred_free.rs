@@ -1,24 +1,24 @@
 //! Values that have lost their head: their pieces or parts go, many of them a few at a time.
 //!
 //! ```text
-//!   a head ends ──> a grave ──the first few at once──> nothing is left        most values
+//!   a head ends ──> a deferred free ──the first few at once──> nothing is left        most values
 //!                      └──the others──> the queue ──> the background, a few a slice
 //! ```
 //!
 //! - A thread that ends a head does a bounded number of steps, whatever the value's length. If the queue is full, it
 //!   does all.
-//! - A grave names objects and parts by numbers that are never used again, so nothing that is stored later is taken for
-//!   what is to go, and it may be gone already.
+//! - A deferred free names objects and parts by numbers that are never used again, so nothing that is stored later is
+//!   taken for what is to go, and it may be gone already.
 //! - What is in the queue when a server ends lies in memory that ends with it; in a memory file it is evicted in time.
 //!
 //! Bounds: see [`crate::values::free_queue::QUEUE_BYTES_MAX`].
 
-use crate::values::free_queue::Grave;
+use crate::values::free_queue::DeferredFree;
 use crate::values::free_queue::Left;
 
 use crate::core::counters::Counters;
 use crate::core::store::Store;
-use crate::items::draft::Orphan;
+use crate::items::unpublished::Orphan;
 use crate::layout::hidden_key::ANCHOR;
 use crate::layout::key::Key;
 use crate::layout::parts_head::{Head, entries, entry_at};
@@ -29,7 +29,7 @@ const AT_ONCE: usize = 32;
 /// Number of tries to pass a lock that is held, if the queue is full.
 const LOCK_TRIES: usize = 1000;
 
-impl Grave {
+impl DeferredFree {
     pub(crate) fn of(store: &Store, orphan: Orphan) -> Self {
         match orphan {
             Orphan::Pieces { namespace, large } => {
@@ -47,7 +47,7 @@ impl Grave {
 
     /// Removes what comes next, up to `most`. Returns true if nothing is left, and false also if a lock could not be
     /// taken.
-    pub(crate) fn dig(&mut self, store: &Store, counters: &Counters, most: usize) -> bool {
+    pub(crate) fn free_some(&mut self, store: &Store, counters: &Counters, most: usize) -> bool {
         let (namespace, object) = (self.namespace, self.object);
         for _ in 0..most {
             match &mut self.left {
@@ -84,18 +84,18 @@ impl Grave {
 
 impl Store {
     /// Removes the pieces or parts of a value that has lost its head.
-    pub(crate) fn bury(&self, counters: &Counters, orphan: Orphan) {
-        self.bury_grave(counters, Grave::of(self, orphan));
+    pub(crate) fn free_orphan(&self, counters: &Counters, orphan: Orphan) {
+        self.free_deferred(counters, DeferredFree::of(self, orphan));
     }
 
-    /// Removes the rest of a value, given as a grave.
-    pub(crate) fn bury_grave(&self, counters: &Counters, mut grave: Grave) {
-        if grave.dig(self, counters, AT_ONCE) {
+    /// Removes the rest of a value, given as a deferred free.
+    pub(crate) fn free_deferred(&self, counters: &Counters, mut deferred: DeferredFree) {
+        if deferred.free_some(self, counters, AT_ONCE) {
             return;
         }
-        if let Err(mut grave) = self.graves.push(grave) {
+        if let Err(mut deferred) = self.deferred.push(deferred) {
             // What lies behind a lock that cannot be taken stays until it is evicted: nothing names it.
-            (0..LOCK_TRIES).find(|_| grave.dig(self, counters, usize::MAX));
+            (0..LOCK_TRIES).find(|_| deferred.free_some(self, counters, usize::MAX));
         }
         self.call_background();
     }

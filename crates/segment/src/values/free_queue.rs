@@ -10,7 +10,7 @@ pub(crate) const QUEUE_BYTES_MAX: u64 = 8 << 20;
 
 /// The rest of one value.
 #[derive(Debug)]
-pub(crate) struct Grave {
+pub(crate) struct DeferredFree {
     pub(super) namespace: u8,
     pub(super) object: u64,
     pub(super) left: Left,
@@ -29,7 +29,7 @@ pub(super) enum Left {
 
 /// Those that wait for the background.
 #[derive(Debug, Default)]
-pub(crate) struct Graves {
+pub(crate) struct FreeQueue {
     pub(super) queue: Mutex<Queue>,
     /// Bytes that they take.
     pub(super) bytes: AtomicU64,
@@ -37,18 +37,18 @@ pub(crate) struct Graves {
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    pub(super) graves: VecDeque<Grave>,
+    pub(super) deferred: VecDeque<DeferredFree>,
     /// Objects that they belong to.
     pub(super) objects: HashSet<u64>,
 }
 
-impl Grave {
-    /// Returns a grave of parts that were written and that no head ever named.
+impl DeferredFree {
+    /// Returns a deferred free of parts that were written and that no head ever named.
     pub(crate) fn of_parts(namespace: u8, object: u64, paged: bool, root: Vec<u64>) -> Self {
         Self { namespace, object, left: Left::Parts { paged, root, next: 0, within: 0 } }
     }
 
-    /// Returns a grave of parts that the head of their object does not name any more.
+    /// Returns a deferred free of parts that the head of their object does not name any more.
     pub(crate) fn of_loose(namespace: u8, object: u64, parts: Vec<u64>) -> Self {
         Self { namespace, object, left: Left::Loose { parts } }
     }
@@ -69,42 +69,42 @@ impl Grave {
     }
 }
 
-impl Graves {
+impl FreeQueue {
     /// Puts one into the queue, or gives it back where that is full.
-    pub(super) fn push(&self, grave: Grave) -> Result<(), Grave> {
-        if !self.reserve(&grave) {
-            return Err(grave);
+    pub(super) fn push(&self, deferred: DeferredFree) -> Result<(), DeferredFree> {
+        if !self.reserve(&deferred) {
+            return Err(deferred);
         }
-        self.push_reserved(grave);
+        self.push_reserved(deferred);
         Ok(())
     }
 
-    /// Reserves room in the queue for a grave that is to come. Returns false if the queue is full. From here on it
-    /// waits.
-    pub(crate) fn reserve(&self, grave: &Grave) -> bool {
-        let bytes = grave.bytes();
+    /// Reserves room in the queue for a deferred free that is to come. Returns false if the queue is full. From here on
+    /// it waits.
+    pub(crate) fn reserve(&self, deferred: &DeferredFree) -> bool {
+        let bytes = deferred.bytes();
         if self.bytes.fetch_add(bytes, Relaxed) + bytes > QUEUE_BYTES_MAX {
             self.bytes.fetch_sub(bytes, Relaxed);
             return false;
         }
-        self.lock().objects.extend(grave.ends());
+        self.lock().objects.extend(deferred.ends());
         true
     }
 
     /// Puts one into the queue for which there is room.
-    pub(crate) fn push_reserved(&self, grave: Grave) {
-        self.lock().graves.push_back(grave);
+    pub(crate) fn push_reserved(&self, deferred: DeferredFree) {
+        self.lock().deferred.push_back(deferred);
     }
 
-    pub(crate) fn pop(&self) -> Option<Grave> {
+    pub(crate) fn pop(&self) -> Option<DeferredFree> {
         if self.bytes.load(Relaxed) == 0 {
             return None;
         }
         let mut queue = self.lock();
-        let grave = queue.graves.pop_front()?;
-        grave.ends().map(|object| queue.objects.remove(&object));
-        self.bytes.fetch_sub(grave.bytes(), Relaxed);
-        Some(grave)
+        let deferred = queue.deferred.pop_front()?;
+        deferred.ends().map(|object| queue.objects.remove(&object));
+        self.bytes.fetch_sub(deferred.bytes(), Relaxed);
+        Some(deferred)
     }
 
     /// Returns true if all that is left of an object waits to be removed.

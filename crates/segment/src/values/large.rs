@@ -10,7 +10,7 @@
 //! - Pieces are ordinary items, with the head's expiry; the head is written last, so a head that is found has had all
 //!   its pieces. Losing a piece (to eviction) loses the value: the next reader deletes the head.
 //! - An object id is never reused, so a piece can never be taken for one of another value.
-//! - What writes a whole large value in one turn (a put of one that is in memory, a join) first sees that there is
+//! - What writes a whole large value in one guard (a put of one that is in memory, a join) first sees that there is
 //!   room for it, or parks and calls for that room ([`Store::call_for_room`]). Trying and taking back would free
 //!   nothing, and a tight store would park it for ever.
 //! - A reader pins the segments of the pieces: see [`crate::core::pin`].
@@ -21,11 +21,11 @@ use crate::values::writer::LargeWriter;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::counters::Counters;
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome, Value};
 use crate::core::pin::Pinned;
 use crate::core::store::{Seen, Store, large_ref, large_value};
-use crate::items::draft::{Content, Orphan, Plan};
+use crate::items::unpublished::{Content, Orphan, Plan};
 use crate::items::write::put::{Body, Expect};
 use crate::items::write::touch::Alter;
 use crate::layout::item::Kind;
@@ -42,7 +42,7 @@ enum Fed {
     PartLost,
     /// The other key's item has lost a piece.
     CopiedLost,
-    /// The turn's share is used up.
+    /// The iteration's share is used up.
     Paused,
 }
 
@@ -63,7 +63,7 @@ static ZEROS: [u8; 4096] = [0; 4096];
 
 impl Store {
     /// Returns whether the free segments hold a large value of so many bytes. If not, asks the background once to free
-    /// as many. Requests of two lanes at the same time are not added up: the later lane asks again.
+    /// as many. Requests of two handles at the same time are not added up: the later handle asks again.
     fn call_for_room(&self, namespace: u8, bytes: u64) -> bool {
         self.call_for_segments(namespace, self.segments_for(bytes))
     }
@@ -85,7 +85,7 @@ impl Store {
     }
 }
 
-impl<'l> Turn<'l> {
+impl<'l> Guard<'l> {
     /// Returns the longest value that is stored whole under this key, in bytes.
     pub(crate) fn whole_max(&self, key: &Key<'_>) -> u64 {
         self.whole_max_of(key.bytes.len())
@@ -96,7 +96,7 @@ impl<'l> Turn<'l> {
         (self.store.geometry.item_whole_max - ITEM_OVERHEAD - key_bytes) as u64
     }
 
-    /// Returns the length above which values may be stored in pieces: give them to [`Turn::large_begin`] as they come
+    /// Returns the length above which values may be stored in pieces: give them to [`Guard::large_begin`] as they come
     /// in.
     pub fn large_threshold(&self) -> u64 {
         self.store.geometry.value_whole_max as u64
@@ -123,10 +123,10 @@ impl<'l> Turn<'l> {
         Ok(LargeWriter { namespace: key.namespace, object, bytes: value_bytes, written: 0, expire })
     }
 
-    /// Stores the next piece: [`Turn::large_piece_max`] bytes, or what is left.
+    /// Stores the next piece: [`Guard::large_piece_max`] bytes, or what is left.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: nothing was stored, give the same bytes again in a later turn.
+    /// [`OpError::Parked`]: nothing was stored, give the same bytes again in a later iteration.
     ///
     /// # Panics
     /// If the length is another one.
@@ -144,7 +144,7 @@ impl<'l> Turn<'l> {
     /// Stores the head, as `put` says (its value is not looked at). Anything but `Stored` removes the pieces.
     ///
     /// # Errors
-    /// The writer comes back with the error: on [`OpError::Parked`] call again in a later turn.
+    /// The writer comes back with the error: on [`OpError::Parked`] call again in a later iteration.
     pub fn large_commit(
         &mut self,
         writer: LargeWriter,
@@ -166,7 +166,7 @@ impl<'l> Turn<'l> {
     /// Gives up a value that is being written, and removes its pieces.
     pub fn large_abort(&mut self, writer: LargeWriter) {
         let large = LargeRef { object: writer.object, bytes: writer.written };
-        self.store.bury(self.counters(), Orphan::Pieces { namespace: writer.namespace, large });
+        self.store.free_orphan(self.counters(), Orphan::Pieces { namespace: writer.namespace, large });
     }
 
     /// Stores a large value that is in memory as a whole.
@@ -223,7 +223,7 @@ impl<'l> Turn<'l> {
             Ok(Fed::PartLost) => Err(OpError::OutOfMemory),
             Ok(Fed::CopiedLost) => Ok(None),
             Ok(Fed::Paused) => {
-                // What is written stays for the next turn. Where memory is short it does not: see above.
+                // What is written stays for the next guard. Where memory is short it does not: see above.
                 self.own.unfinished.keep_join(of, writer);
                 self.own.unfinished.pause();
                 return Err(self.parked());
@@ -255,7 +255,7 @@ impl<'l> Turn<'l> {
         namespace: u8,
         sources: &[Source<'_>],
     ) -> Result<Fed, OpError> {
-        // Of what an earlier turn has written nothing is read again: it ended with a whole piece.
+        // Of what an earlier guard has written nothing is read again: it ended with a whole piece.
         let (mut filled, mut skip) = (0, writer.written);
         for source in sources {
             let mut at = skip.min(source.len());
@@ -296,13 +296,13 @@ impl<'l> Turn<'l> {
         Ok(Fed::All)
     }
 
-    /// Stores the large value that `from` has under `to` too, with its flags and its expiry, over as many turns as it
-    /// takes. `None`: it has none, or has lost a piece.
+    /// Stores the large value that `from` has under `to` too, with its flags and its expiry, over as many iterations as
+    /// it takes. `None`: it has none, or has lost a piece.
     ///
     /// # Errors
-    /// [`OpError::Parked`] (again in a later turn), [`OpError::TooLarge`], [`OpError::OutOfMemory`].
+    /// [`OpError::Parked`] (again in a later iteration), [`OpError::TooLarge`], [`OpError::OutOfMemory`].
     pub fn copy_large(&mut self, from: &Key<'_>, to: &Key<'_>) -> Result<Option<()>, OpError> {
-        self.retry(|turn| turn.try_copy_large(from, to))
+        self.retry(|guard| guard.try_copy_large(from, to))
     }
 
     fn try_copy_large(&mut self, from: &Key<'_>, to: &Key<'_>) -> Result<Option<Option<()>>, OpError> {
@@ -329,7 +329,7 @@ impl<'l> Turn<'l> {
         if is_lost { self.delete_broken(key, large) } else { Ok(()) }
     }
 
-    /// Gives the bytes of a part of the value that `key`'s item has in this turn to `each`, from place to place, in
+    /// Gives the bytes of a part of the value that `key`'s item has in this guard to `each`, from place to place, in
     /// order. Returns false if a piece of it is lost: what was given then is not all of it.
     pub fn copy_range(
         &self,
@@ -389,7 +389,7 @@ impl<'l> Turn<'l> {
         Some((seen.layout.value_address(seen.address), seen.layout.value_len as u32))
     }
 
-    /// Pins the pieces of the large value that `key`'s item named in this turn. `None`: a piece is lost; the item is
+    /// Pins the pieces of the large value that `key`'s item named in this guard. `None`: a piece is lost; the item is
     /// deleted, and the read is a miss.
     ///
     /// # Errors
@@ -399,7 +399,7 @@ impl<'l> Turn<'l> {
     }
 
     /// Pins the pieces that some of its bytes lie in, which are what is pinned then. `None` as with
-    /// [`Turn::pin_large`].
+    /// [`Guard::pin_large`].
     ///
     /// # Errors
     /// [`OpError::Parked`] if the broken item's lock could not be taken.
@@ -442,7 +442,7 @@ impl<'l> Turn<'l> {
             store.unname(&locked, &there, Slot::EMPTY);
             let orphan = store.kill(self.counters(), there.address, &there.layout);
             drop(locked);
-            self.bury(orphan, None);
+            self.free_orphan(orphan, None);
         }
         Ok(())
     }
@@ -483,21 +483,21 @@ impl<'l> Turn<'l> {
         let key = self.store.hasher.piece(namespace, &name);
         let lasting = outlasting(head, self.now);
         self.own.unfinished.spend(LOOKED_AT_BYTES);
-        self.retry(|turn| {
+        self.retry(|guard| {
             // One that is lost is found to be when the value is read.
-            let Some((seen, snap)) = turn.snap_at_once(&key)? else { return Ok(Some(Expire::Never)) };
-            let present = turn.store.expire(&seen);
+            let Some((seen, snap)) = guard.snap_at_once(&key)? else { return Ok(Some(Expire::Never)) };
+            let present = guard.store.expire(&seen);
             if outlasts(present, head) {
                 return Ok(Some(present));
             }
-            turn.own.unfinished.spend(turn.store.geometry.piece_bytes as u64);
+            guard.own.unfinished.spend(guard.store.geometry.piece_bytes as u64);
             let alter = Alter { expire: Some(lasting), ..Alter::default() };
-            Ok(turn.alter(&key, &seen, snap, alter)?.map(|altered| altered.expire))
+            Ok(guard.alter(&key, &seen, snap, alter)?.map(|altered| altered.expire))
         })
     }
 }
 
-/// Looking at a piece counts for as many bytes of a turn's share.
+/// Looking at a piece counts for as many bytes of an iteration's share.
 const LOOKED_AT_BYTES: u64 = 512;
 
 /// Header, extended lengths, META, flags, expiry, CAS and padding of an item, in bytes, at most.

@@ -68,7 +68,7 @@ impl Named {
 
     /// Records that a head is about to be written.
     #[cold]
-    pub(crate) fn note_draft(&self, object: Option<u64>) {
+    pub(crate) fn note_unpublished(&self, object: Option<u64>) {
         if let Some(object) = object.filter(|_| self.state.load(Relaxed) == MARKING) {
             self.mark(object);
             self.mark(object ^ WHOLE);

@@ -13,12 +13,12 @@
 //!   any more go afterwards. With the head, whatever ends it, all of its parts go, unless its successor is of the same
 //!   object. Many parts go a few at a time, in the background ([`crate::values::deferred_free`]).
 //! - Part numbers are never reused, so no part can be taken for another. They are their object's, not their key's: a
-//!   value is renamed by its head and its anchor alone ([`Turn::adopt`]).
+//!   value is renamed by its head and its anchor alone ([`Guard::adopt`]).
 //! - A part is retained as long as its head is. When its segment is evicted, the head's reads count for it, and the
 //!   anchor leads to the head. A head goes with the first of its parts that does, and all others with it. Parts have no
 //!   end of their own: they go with the head.
 //! - A reader that finds a part missing has been overtaken by a change, or the part was pushed out of the index. The
-//!   reader looks again ([`Turn::end_broken`]).
+//!   reader looks again ([`Guard::end_broken`]).
 
 use crate::items::write::change::Parts;
 use crate::layout::hidden_key::ANCHOR;
@@ -32,21 +32,21 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::core::counters::Counters;
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::{Item, OpError};
 use crate::core::store::{Seen, Store, large_ref};
 use crate::index::Hash;
-use crate::items::draft::{Content, Plan};
+use crate::items::unpublished::{Content, Plan};
 use crate::items::write::change::Change;
 use crate::layout::header::SegmentHeader;
 use crate::layout::item::{Kind, Layout, NUM};
 use crate::layout::key::{Key, Namespace};
 use crate::layout::slot::Slot;
-use crate::values::free_queue::Grave;
+use crate::values::free_queue::DeferredFree;
 use crate::values::orphans::Named;
 
 /// As [`crate::Decide`]; the parts that it makes it gives beside the scratch, and gets both empty.
-pub type DecideParts<'d, T> = dyn FnMut(&Turn<'_>, Option<&Item<'_>>, &mut Vec<u8>, &mut Parts) -> Change<T> + 'd;
+pub type DecideParts<'d, T> = dyn FnMut(&Guard<'_>, Option<&Item<'_>>, &mut Vec<u8>, &mut Parts) -> Change<T> + 'd;
 
 impl Store {
     fn find_part(&self, namespace: u8, object: u64, part: u64) -> Option<Seen<'_>> {
@@ -183,10 +183,10 @@ impl Store {
     }
 }
 
-impl Turn<'_> {
-    /// Returns the bytes of a part of the value that `key`'s item has in this turn, which is of this object; counts as
+impl Guard<'_> {
+    /// Returns the bytes of a part of the value that `key`'s item has in this guard, which is of this object; counts as
     /// an access of it. `None`: it is lost, or the value was changed since the item was looked at: see
-    /// [`Turn::takes_lost`].
+    /// [`Guard::takes_lost`].
     pub fn part(&self, key: &Key<'_>, object: u64, part: u64) -> Option<&[u8]> {
         let name = name(part, object);
         let found = self.find_live(&self.store.hasher.piece(key.namespace, &name));
@@ -209,7 +209,7 @@ impl Turn<'_> {
         self.whole_max_of(NAME_BYTES) as usize
     }
 
-    /// Returns whether a part was looked for in this turn and not found, since the last call.
+    /// Returns whether a part was looked for in this guard and not found, since the last call.
     pub fn takes_lost(&self) -> bool {
         self.lost.replace(false)
     }
@@ -235,19 +235,19 @@ impl Turn<'_> {
         (sum, (number > to).then_some(to))
     }
 
-    /// As [`Turn::change`], for values that are in parts or may be: of a type with [`crate::KIND_IN_PARTS`], in the way
-    /// that this module draws.
+    /// As [`Guard::change`], for values that are in parts or may be: of a type with [`crate::KIND_IN_PARTS`], in the
+    /// way that this module draws.
     ///
     /// # Errors
-    /// As [`Turn::change`]; [`OpError::TooLarge`] also where a part is longer than an item in one piece may be.
+    /// As [`Guard::change`]; [`OpError::TooLarge`] also where a part is longer than an item in one piece may be.
     pub fn change_parts<T>(&mut self, key: &Key<'_>, decide: &mut DecideParts<'_, T>) -> Result<T, OpError> {
         let parts = RefCell::new(Parts::default());
-        self.change_with(key, Some(&parts), &mut |turn, item, scratch| {
+        self.change_with(key, Some(&parts), &mut |guard, item, scratch| {
             let mut parts = parts.borrow_mut();
             parts.bytes.clear();
             parts.new.clear();
             parts.gone.clear();
-            decide(turn, item, scratch, &mut parts)
+            decide(guard, item, scratch, &mut parts)
         })
     }
 
@@ -311,7 +311,7 @@ impl Turn<'_> {
 
     fn bury_loose(&mut self, key: &Key<'_>, object: u64, parts: Vec<u64>) {
         if !parts.is_empty() {
-            self.bury_grave(Grave::of_loose(key.namespace, object, parts));
+            self.free_deferred(DeferredFree::of_loose(key.namespace, object, parts));
         }
     }
 
@@ -322,14 +322,14 @@ impl Turn<'_> {
     }
 
     /// Ends the key's value if it has lost a part, as if it had been evicted. Called after a part was not found
-    /// ([`Turn::takes_lost`]). If no part is lost, the value was changed meanwhile, and the caller looks at it again.
+    /// ([`Guard::takes_lost`]). If no part is lost, the value was changed meanwhile, and the caller looks at it again.
     ///
     /// # Errors
     /// [`OpError::Parked`].
     pub fn end_broken(&mut self, key: &Key<'_>) -> Result<bool, OpError> {
-        self.retry(|turn| {
-            let Some((seen, snap)) = turn.snap(key)? else { return Ok(Some(false)) };
-            let store = turn.store;
+        self.retry(|guard| {
+            let Some((seen, snap)) = guard.snap(key)? else { return Ok(Some(false)) };
+            let store = guard.store;
             let head = match seen.layout.is(Kind::Typed) {
                 true => Head::of(seen.layout.value(&store.segments.heap, seen.address)),
                 false => None,
@@ -337,13 +337,13 @@ impl Turn<'_> {
             let Some(head) = head else { return Ok(Some(false)) };
             let is_there = |part: u64| {
                 let seen = store.find_part(key.namespace, head.object, part);
-                seen.is_some_and(|seen| store.ended(&seen, turn.now).is_none())
+                seen.is_some_and(|seen| store.ended(&seen, guard.now).is_none())
             };
             if store.each_part(key.namespace, head, &mut |part| is_there(part)) {
                 return Ok(Some(false));
             }
-            let removed = turn.remove_same(key, snap)?;
-            turn.counters().large_broken.add(u64::from(removed));
+            let removed = guard.remove_same(key, snap)?;
+            guard.counters().large_broken.add(u64::from(removed));
             Ok(removed.then_some(true))
         })
     }

@@ -1,4 +1,4 @@
-//! Values under another key: a head that moves with all that it names, and a copy of many parts, over many turns.
+//! Values under another key: a head that moves with all that it names, and a copy of many parts, over many guards.
 //!
 //! ```text
 //!   rename   adopt:  the head, under the new key too ──> the anchor names the new key
@@ -6,24 +6,24 @@
 //!   copy     parts and pages, one after another ──> finish_copy: the anchor, and the head
 //! ```
 //!
-//! The caller of either has claimed both keys, so that no other client sees the states between. After a crash one key
-//! alone remains ([`crate::locks::undo`]). Claims do not stop the background: it may evict the value under either key,
-//! and then none is left under either.
+//! The caller of either has locked both keys, so that no other client sees the states between. After a crash one key
+//! alone remains ([`crate::locks::undo`]). Key lock sets do not stop the background: it may evict the value under
+//! either key, and then none is left under either.
 
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::OpError;
 use crate::core::store::Seen;
-use crate::items::draft::{Content, Plan};
+use crate::items::unpublished::{Content, Plan};
 use crate::items::write::put::Expect;
 use crate::items::write::rewrite::{Rewrite, TokenRule};
 use crate::layout::item::Kind;
 use crate::layout::key::Key;
 use crate::layout::parts_head::{ENTRY_BYTES, Head, entries};
 use crate::layout::slot::Slot;
-use crate::values::free_queue::Grave;
+use crate::values::free_queue::DeferredFree;
 
-/// A copy of a value in parts that is under way. Give it to [`Turn::finish_copy`], or to [`Turn::abandon_copy`] if that
-/// refuses it.
+/// A copy of a value in parts that is under way. Give it to [`Guard::finish_copy`], or to [`Guard::abandon_copy`] if
+/// that refuses it.
 #[derive(Debug)]
 pub struct PartsCopy {
     /// Object that is copied; `object` is the copy.
@@ -49,16 +49,16 @@ pub enum CopyStep {
     Lost,
 }
 
-impl<'l> Turn<'l> {
+impl<'l> Guard<'l> {
     /// Stores under `to` what is under `from` if that is a value in pieces or in parts, which both have from then on;
-    /// [`Turn::part_with`] is to follow. False: there is no such value under `from`. The end and the client's flags are
-    /// those of `from`.
+    /// [`Guard::part_with`] is to follow. False: there is no such value under `from`. The end and the client's flags
+    /// are those of `from`.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: again in a later turn; it may be done in part. [`OpError::OutOfMemory`].
+    /// [`OpError::Parked`]: again in a later iteration; it may be done in part. [`OpError::OutOfMemory`].
     /// [`OpError::TooLarge`]: the new key is longer than one may be.
     pub fn adopt(&mut self, from: &Key<'_>, to: &Key<'_>) -> Result<bool, OpError> {
-        self.retry(|turn| turn.try_adopt(from, to))
+        self.retry(|guard| guard.try_adopt(from, to))
     }
 
     fn try_adopt(&mut self, from: &Key<'_>, to: &Key<'_>) -> Result<Option<bool>, OpError> {
@@ -96,7 +96,7 @@ impl<'l> Turn<'l> {
     /// background has taken one of the two meanwhile, the other goes too, and with it the parts; then it says false.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: again in a later turn.
+    /// [`OpError::Parked`]: again in a later iteration.
     pub fn part_with(&mut self, from: &Key<'_>, to: &Key<'_>) -> Result<bool, OpError> {
         let object_at = |key: &Key<'_>| self.find_live(key).and_then(|seen| self.store.object_at(&seen));
         let (of_from, of_to) = (object_at(from), object_at(to));
@@ -113,10 +113,10 @@ impl<'l> Turn<'l> {
     fn remove_head(&mut self, key: &Key<'_>, object: u64, kept: Option<u64>) -> Result<(), OpError> {
         let (store, counters) = (self.store, self.counters());
         if store.is_rebuilding() {
-            return self.retry(|turn| {
-                let there = turn.snap(key)?.filter(|(seen, _)| turn.store.object_at(seen) == Some(object));
+            return self.retry(|guard| {
+                let there = guard.snap(key)?.filter(|(seen, _)| guard.store.object_at(seen) == Some(object));
                 let Some((_, snap)) = there else { return Ok(Some(())) };
-                Ok(turn.end_for_good(key, Some(snap), kept)?.then_some(()))
+                Ok(guard.end_for_good(key, Some(snap), kept)?.then_some(()))
             });
         }
         let locked = self.lock(key)?;
@@ -125,7 +125,7 @@ impl<'l> Turn<'l> {
         store.unname(&locked, &there, Slot::EMPTY);
         let orphan = store.kill(counters, there.address, &there.layout);
         drop(locked);
-        self.bury(orphan, kept);
+        self.free_orphan(orphan, kept);
         Ok(())
     }
 
@@ -157,7 +157,7 @@ impl<'l> Turn<'l> {
     /// Copies one more part, for what is to be under `to`.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: again in a later turn. [`OpError::OutOfMemory`].
+    /// [`OpError::Parked`]: again in a later iteration. [`OpError::OutOfMemory`].
     pub fn copy_part(&mut self, from: &Key<'_>, to: &Key<'_>, copy: &mut PartsCopy) -> Result<CopyStep, OpError> {
         let (store, namespace) = (self.store, from.namespace);
         let Some((_, head)) = self.copied_head(from, copy) else { return Ok(CopyStep::Lost) };
@@ -194,10 +194,10 @@ impl<'l> Turn<'l> {
     /// Stores what was copied whole under `to`; false if the value was lost since: then give the copy up.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: again in a later turn. [`OpError::OutOfMemory`]. [`OpError::TooLarge`]: the new key is
+    /// [`OpError::Parked`]: again in a later iteration. [`OpError::OutOfMemory`]. [`OpError::TooLarge`]: the new key is
     /// longer than one may be.
     pub fn finish_copy(&mut self, from: &Key<'_>, to: &Key<'_>, copy: &PartsCopy) -> Result<bool, OpError> {
-        self.retry(|turn| turn.try_finish_copy(from, to, copy))
+        self.retry(|guard| guard.try_finish_copy(from, to, copy))
     }
 
     fn try_finish_copy(&mut self, from: &Key<'_>, to: &Key<'_>, copy: &PartsCopy) -> Result<Option<bool>, OpError> {
@@ -225,10 +225,10 @@ impl<'l> Turn<'l> {
     pub fn abandon_copy(&mut self, to: &Key<'_>, copy: &PartsCopy) {
         // What a page holds that was written is named by no head: it is looked for in the page.
         let parts: Vec<u64> = entries(&copy.entries).collect();
-        self.store.bury_grave(self.counters(), Grave::of_parts(to.namespace, copy.object, false, parts));
+        self.store.free_deferred(self.counters(), DeferredFree::of_parts(to.namespace, copy.object, false, parts));
         if !copy.root.is_empty() {
             let pages = entries(&copy.root).collect();
-            self.store.bury_grave(self.counters(), Grave::of_parts(to.namespace, copy.object, true, pages));
+            self.store.free_deferred(self.counters(), DeferredFree::of_parts(to.namespace, copy.object, true, pages));
         }
     }
 }

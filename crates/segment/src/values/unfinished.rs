@@ -1,20 +1,20 @@
-//! What is done to a large value over several turns, so that no turn copies more than its share.
+//! What is done to a large value over several iterations, so that no guard copies more than its share.
 //!
 //! ```text
-//!   append, splice, copy      some pieces, until the turn's share is used up ──> Parked, what is written is kept here
-//!                             the same request in a later turn ──> goes on behind what is written
-//!                             the head, if the item that is there is still the one that the join began with
-//!   a later expiry            some pieces get it ──> Parked, the place is kept here; the head gets it last
+//!   append, splice, copy      some pieces, until the iteration's share is used up ──> Parked, what is written is kept
+//!   here the same request in a later iteration ──> goes on behind what is written the head, if the item that is there
+//!   is still the one that the join began with a later expiry            some pieces get it ──> Parked, the place is
+//!   kept here; the head gets it last
 //! ```
 //!
 //! Invariants: work belongs to one requester, who repeats the same request until it is answered
-//! ([`crate::Turn::serve`]). A join that is met with another item or other bytes starts over, and what it had written
+//! ([`crate::Guard::serve`]). A join that is met with another item or other bytes starts over, and what it had written
 //! is removed. Nothing is published before all is written. Pieces last somewhat longer than their head
-//! ([`outlasting`]), so that a request whose time to live is counted from a later turn finds those that are done to be
-//! done.
+//! ([`outlasting`]), so that a request whose time to live is counted from a later iteration finds those that are done
+//! to be done.
 //!
 //! Bounds: [`WORKS_MAX`] for each per-thread handle. Who comes when there are so many waits until one is done; one
-//! whose requester has not come back for two calls of [`crate::Lane::tidy`] goes.
+//! whose requester has not come back for two calls of [`crate::ThreadHandle::tidy`] goes.
 
 use base::clock::UnixMillis;
 
@@ -114,14 +114,14 @@ struct Begun {
     idle: u32,
 }
 
-/// The works of one handle that are not at their end, and the share of the turn at hand.
+/// The works of one handle that are not at their end, and the share of the iteration at hand.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
     begun: Vec<Begun>,
     requester: u64,
     /// Bytes that the request at hand may still copy; `u64::MAX`: all at once.
     left: u64,
-    /// The request at hand has used its share, and goes on in a later turn.
+    /// The request at hand has used its share, and goes on in a later iteration.
     paused: bool,
 }
 
@@ -150,7 +150,7 @@ impl Unfinished {
         self.left == 0
     }
 
-    /// Notes that the request goes on in a later turn.
+    /// Notes that the request goes on in a later iteration.
     pub(crate) fn pause(&mut self) {
         self.paused = true;
     }
@@ -160,8 +160,8 @@ impl Unfinished {
         self.paused
     }
 
-    /// Returns whether the current request can continue in a later turn: it has no share, or its work can be retained.
-    /// Call this after [`Unfinished::take_join`], which removes the request's own entry.
+    /// Returns whether the current request can continue in a later iteration: it has no share, or its work can be
+    /// retained. Call this after [`Unfinished::take_join`], which removes the request's own entry.
     pub(crate) fn can_keep(&self) -> bool {
         self.left == u64::MAX || self.begun.len() < WORKS_MAX
     }

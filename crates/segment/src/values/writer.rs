@@ -2,14 +2,14 @@
 
 use crate::core::op::{Expire, LargeRef};
 use crate::core::store::Store;
-use crate::items::draft::{Content, Plan};
+use crate::items::unpublished::{Content, Plan};
 use crate::layout::header::Queue;
 use crate::layout::hidden_key::piece_name;
 use crate::layout::item::Kind;
 
-/// A large value that is being written, piece by piece, over as many turns as it takes.
+/// A large value that is being written, piece by piece, over as many iterations as it takes.
 ///
-/// Give it to [`crate::Turn::large_commit`] or [`crate::Turn::large_abort`]; one that is dropped leaves its pieces to
+/// Give it to [`crate::Guard::large_commit`] or [`crate::Guard::large_abort`]; one that is dropped leaves its pieces to
 /// eviction.
 #[derive(Debug)]
 pub struct LargeWriter {

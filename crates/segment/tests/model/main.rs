@@ -12,8 +12,8 @@ use std::sync::Arc;
 use base::clock::UnixMillis;
 use base::prng::Prng;
 use gannet_segment::{
-    Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, Fetch, Key, Lane, Lease, Namespace, Put, PutMode,
-    PutOutcome, Store, StoreConfig, Terms, Turn, Value,
+    Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, Fetch, Guard, Key, Lease, Namespace, Put, PutMode,
+    PutOutcome, Store, StoreConfig, Terms, ThreadHandle, Value,
 };
 use reference::{Model, Tried};
 
@@ -21,8 +21,8 @@ use reference::{Model, Tried};
 const NAMESPACES: [Namespace; 3] = [Namespace::DEFAULT, Namespace(1), Namespace(15)];
 
 /// The key that the model calls so.
-fn named<'k>(turn: &Turn<'_>, key: &'k [u8]) -> Key<'k> {
-    turn.key(NAMESPACES[usize::from(key[0] - b'0')], &key[1..])
+fn named<'k>(guard: &Guard<'_>, key: &'k [u8]) -> Key<'k> {
+    guard.key(NAMESPACES[usize::from(key[0] - b'0')], &key[1..])
 }
 
 /// Neighbours are the same name in different namespaces.
@@ -36,7 +36,7 @@ fn key_of(number: u64) -> Vec<u8> {
 struct Bench {
     store: Arc<Store>,
     background: Background,
-    lane: Lane,
+    handle: ThreadHandle,
     now: UnixMillis,
     prng: Prng,
     model: Model,
@@ -76,16 +76,16 @@ impl Bench {
             memory_bytes_max: 2 * memory_bytes,
             segment_bytes: Some(4096),
             item_bytes_max: 5000,
-            lanes_max: 1,
+            handles_max: 1,
             hash_seed: seed,
             huge_pages: false,
         };
         let (store, background) = Store::new(&config, now).expect("store");
-        let lane = store.lane().expect("lane");
+        let handle = store.handle().expect("lane");
         Self {
             store,
             background,
-            lane,
+            handle,
             now,
             prng: Prng::new(seed),
             model: Model::default(),
@@ -136,11 +136,11 @@ impl Bench {
 
     /// Reads a key and compares it with the model; in a tight store, forgets what was evicted.
     fn check(&mut self, key: &[u8]) {
-        let mut turn = self.lane.turn(self.now);
-        let k = named(&turn, key);
-        let hit = turn.read(&k, turn.look_ahead(k.key_hash())).map(|hit| (hit.value, hit.client_flags));
+        let mut guard = self.handle.guard(self.now);
+        let k = named(&guard, key);
+        let hit = guard.read(&k, guard.look_ahead(k.key_hash())).map(|hit| (hit.value, hit.client_flags));
         // Without counting the access once more.
-        let got = turn.peek(&k).map(|item| (item.value, item.client_flags, item.expire, item.stale));
+        let got = guard.peek(&k).map(|item| (item.value, item.client_flags, item.expire, item.stale));
         assert_eq!(hit, got.map(|(value, client_flags, ..)| (value, client_flags)), "a read in stages");
         let seen = match got {
             None => None,
@@ -148,8 +148,8 @@ impl Bench {
             Some((Value::Integer(n), flags, expire, stale)) => Some((n.to_string().into_bytes(), flags, expire, stale)),
             Some((Value::Typed { .. }, ..)) => panic!("nobody stores a typed value here"),
             Some((Value::Large(large), flags, expire, stale)) => {
-                let pinned = turn.pin_large(&k, large).expect("nobody else locks");
-                drop(turn);
+                let pinned = guard.pin_large(&k, large).expect("nobody else locks");
+                drop(guard);
                 // The pin has to hold whatever the background does meanwhile.
                 self.slices(20);
                 pinned.map(|pin| {
@@ -184,9 +184,9 @@ impl Bench {
     }
 
     fn try_put(&mut self, key: &[u8], put: &Put<'_>) -> Result<PutOutcome, gannet_segment::OpError> {
-        let mut turn = self.lane.turn(self.now);
-        let k = named(&turn, key);
-        turn.put(&k, put)
+        let mut guard = self.handle.guard(self.now);
+        let k = named(&guard, key);
+        guard.put(&k, put)
     }
 
     fn put(&mut self) {
@@ -249,16 +249,16 @@ impl Bench {
     fn until_done<T>(
         &mut self,
         key: &[u8],
-        mut op: impl FnMut(&mut Turn<'_>, &Key<'_>) -> Result<T, gannet_segment::OpError>,
+        mut op: impl FnMut(&mut Guard<'_>, &Key<'_>) -> Result<T, gannet_segment::OpError>,
     ) -> T {
         for _ in 0..50 {
-            let mut turn = self.lane.turn(self.now);
-            let k = named(&turn, key);
-            match op(&mut turn, &k) {
+            let mut guard = self.handle.guard(self.now);
+            let k = named(&guard, key);
+            match op(&mut guard, &k) {
                 Err(gannet_segment::OpError::Parked) if self.tight => {}
                 done => return done.expect("nobody else locks"),
             }
-            drop(turn);
+            drop(guard);
             self.slices(10);
             self.check(key);
         }
@@ -267,10 +267,10 @@ impl Bench {
 
     fn gets(&mut self) {
         let key = self.key();
-        let mut turn = self.lane.turn(self.now);
-        let k = named(&turn, &key);
-        let token = turn.gets(&k).expect("nobody else locks").map(|item| item.token);
-        drop(turn);
+        let mut guard = self.handle.guard(self.now);
+        let k = named(&guard, &key);
+        let token = guard.gets(&k).expect("nobody else locks").map(|item| item.token);
+        drop(guard);
         if let Some(token) = token {
             self.model.give_token(&key, token);
         }
@@ -288,7 +288,7 @@ impl Bench {
             drop_value: self.prng.chance(1, 6),
             token: None,
         };
-        let got: DeleteOutcome = self.until_done(&key, |turn, key| turn.delete(key, &delete));
+        let got: DeleteOutcome = self.until_done(&key, |guard, key| guard.delete(key, &delete));
         assert_eq!(got, self.model.delete(&key, &delete, self.now), "{delete:?}");
         self.check(&key);
     }
@@ -305,7 +305,7 @@ impl Bench {
             token: None,
             want_token: self.prng.chance(1, 4),
         };
-        let got = self.until_done(&key, |turn, key| turn.arith(key, &arith));
+        let got = self.until_done(&key, |guard, key| guard.arith(key, &arith));
         let expected = self.model.arith(&key, &arith, self.now);
         match (got, expected) {
             (ArithOutcome::Number { value: a, token, expire: e }, ArithOutcome::Number { value: b, expire: f, .. }) => {
@@ -323,7 +323,7 @@ impl Bench {
     fn touch(&mut self) {
         let (key, expire) = (self.key(), self.expire());
         self.settle(&key);
-        let found = self.until_done(&key, |turn, key| Ok(turn.touch(key, expire)?.is_some()));
+        let found = self.until_done(&key, |guard, key| Ok(guard.touch(key, expire)?.is_some()));
         let expected = self.model.touch(&key, expire, self.now);
         assert_eq!(found, expected, "touch to {expire:?}");
         self.check(&key);
@@ -342,7 +342,7 @@ impl Bench {
             no_bump: self.prng.chance(1, 4),
         };
         let got = self
-            .until_done(&key, |turn, key| Ok(turn.fetch(key, &fetch)?.map(|f| (f.lease, f.vivified, f.item.token))));
+            .until_done(&key, |guard, key| Ok(guard.fetch(key, &fetch)?.map(|f| (f.lease, f.vivified, f.item.token))));
         let expected = self.model.fetch(&key, &fetch, self.now);
         assert_eq!(got.map(|(lease, vivified, _)| (lease, vivified)), expected, "{fetch:?}");
         if let Some((lease, _, token)) = got {
@@ -356,7 +356,7 @@ impl Bench {
 
     fn flush(&mut self) {
         let namespace = self.prng.below(NAMESPACES.len() as u64) as usize;
-        self.lane.turn(self.now).flush(NAMESPACES[namespace]).expect("no slice runs");
+        self.handle.guard(self.now).flush(NAMESPACES[namespace]).expect("no slice runs");
         self.model.flush(namespace as u8);
         self.steps.flushes += 1;
     }
@@ -375,7 +375,7 @@ impl Bench {
             }
             980 if self.prng.chance(1, 4) => self.flush(),
             981 => self.now = self.now.plus_ms(self.prng.below(3_600_000)),
-            982..=988 => self.lane.tidy(self.now),
+            982..=988 => self.handle.tidy(self.now),
             989 => self.resize(),
             _ => self.now = self.now.plus_ms(self.prng.below(2_000)),
         }
@@ -384,9 +384,9 @@ impl Bench {
     /// A key that the model does not know and nobody reads: what is evicted unread leaves a ghost.
     fn noise(&mut self) {
         let name = format!("{}noise-{}", self.prng.below(NAMESPACES.len() as u64), self.prng.below(1000));
-        let mut turn = self.lane.turn(self.now);
-        let key = named(&turn, name.as_bytes());
-        let _ = turn.put(&key, &Put::set(&[b'n'; 200]));
+        let mut guard = self.handle.guard(self.now);
+        let key = named(&guard, name.as_bytes());
+        let _ = guard.put(&key, &Put::set(&[b'n'; 200]));
     }
 
     /// A roomy store keeps the memory that it began with at least, so that nothing has to go.

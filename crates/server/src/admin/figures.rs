@@ -271,7 +271,7 @@ type OfWorker = (&'static str, &'static str, fn(&WorkerCounters) -> u64);
 /// What is given worker by worker.
 const OF_WORKERS: [OfWorker; 11] = [
     ("gannet_worker_ops_total", "Operations executed, by worker.", |c| c.ops.value()),
-    ("gannet_worker_turns_total", "Turns of the loop, by worker.", |c| c.turns.value()),
+    ("gannet_worker_turns_total", "Turns of the loop, by worker.", |c| c.iterations.value()),
     ("gannet_worker_turns_polled_total", "Turns without a sleep before them, by worker.", |c| c.turns_polled.value()),
     ("gannet_worker_batches_total", "Batches: epochs entered, by worker.", |c| c.batches.value()),
     ("gannet_worker_parked_total", "Operations parked for another turn, by worker.", |c| c.parked.value()),

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! A `set` asks for what the next one behind it in the same input is to change, in the same two stages
-//! ([`NextSet`]): its buckets a request before its turn, its item when its turn comes, while the value is copied.
+//! ([`NextSet`]): its buckets a request before it is served, its item when it is served, while the value is copied.
 
 use super::{SessionState, memcache, resp};
-use segment::{Ahead, Key, KeyHash, Namespace, Turn};
+use segment::{Ahead, Guard, Key, KeyHash, Namespace};
 
 /// Result of the early look at the first request of a session.
 #[derive(Clone, Copy)]
@@ -34,20 +34,20 @@ pub(crate) struct NextSet {
 impl NextSet {
     /// Prefetches the index buckets of the `set` with this key that begins at `at`.
     #[inline]
-    pub(super) fn ask(turn: &Turn<'_>, namespace: Namespace, at: usize, key: &[u8]) -> Self {
-        let hashed = turn.key(namespace, key);
-        turn.prefetch_change(&hashed);
+    pub(super) fn ask(guard: &Guard<'_>, namespace: Namespace, at: usize, key: &[u8]) -> Self {
+        let hashed = guard.key(namespace, key);
+        guard.prefetch_change(&hashed);
         Self { at, key: hashed.key_hash(), key_len: key.len() }
     }
 
     /// The key of the request that begins at `at`, if this is of it: its item is asked for. What was taken for the key
     /// beforehand ends at the first blank; where a request is read otherwise, its key is another.
     #[inline]
-    pub(super) fn key<'k>(self, turn: &Turn<'_>, at: usize, key: &'k [u8]) -> Option<Key<'k>> {
+    pub(super) fn key<'k>(self, guard: &Guard<'_>, at: usize, key: &'k [u8]) -> Option<Key<'k>> {
         if self.at != at || self.key_len != key.len() {
             return None;
         }
-        let _ = turn.look_ahead(self.key);
+        let _ = guard.look_ahead(self.key);
         Some(self.key.key(key))
     }
 }
@@ -66,28 +66,28 @@ pub(crate) struct ReadHead<'l> {
 impl<'l> Head<'l> {
     /// The head of what a session has received, if it begins with such a request; its index bucket is asked for.
     #[inline]
-    pub(crate) fn of(turn: &Turn<'l>, buf: &[u8], state: &SessionState) -> Option<Self> {
+    pub(crate) fn of(guard: &Guard<'l>, buf: &[u8], state: &SessionState) -> Option<Self> {
         let ((bytes, consumed), namespace) = match state {
             SessionState::Memcache(state) => match memcache::head_key(buf, state) {
                 Some(head) => (head, state.namespace),
                 None => {
                     let key = memcache::head_set_key(buf, state)?;
-                    return Some(Self::Set(NextSet::ask(turn, state.namespace, 0, key)));
+                    return Some(Self::Set(NextSet::ask(guard, state.namespace, 0, key)));
                 }
             },
             SessionState::Resp(state) => (resp::head_key(buf, state)?, state.namespace),
         };
-        let key = turn.key(namespace, bytes);
-        turn.prefetch(&key);
+        let key = guard.key(namespace, bytes);
+        guard.prefetch(&key);
         Some(Self::Read(ReadHead { key: key.key_hash(), key_len: bytes.len(), consumed, ahead: Ahead::default() }))
     }
 
     /// Finds the key's slot and asks for its item.
     #[inline]
-    pub(crate) fn look(&mut self, turn: &Turn<'l>) {
+    pub(crate) fn look(&mut self, guard: &Guard<'l>) {
         match self {
-            Self::Read(head) => head.ahead = turn.look_ahead(head.key),
-            Self::Set(set) => drop(turn.look_ahead(set.key)),
+            Self::Read(head) => head.ahead = guard.look_ahead(head.key),
+            Self::Set(set) => drop(guard.look_ahead(set.key)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Plain reads of keys that are not in memory: answered from what was read from flash.
 
 use protocol::number::Decimal;
-use segment::{FromFlash, Key, Turn, Value};
+use segment::{FromFlash, Guard, Key, Value};
 
 use crate::context::State;
 use crate::out::PINNED_BYTES_MIN;
@@ -12,13 +12,13 @@ use crate::out::PINNED_BYTES_MIN;
 ///
 /// # Errors
 /// If the value has not been read yet, or the output has no room for it: the state that the request waits in. The
-/// caller tries again in a later turn.
+/// caller tries again in a later iteration.
 pub(super) fn tell(
-    turn: &mut Turn<'_>,
+    guard: &mut Guard<'_>,
     key: &Key<'_>,
     tell: impl FnOnce(Value<'_>, u32) -> Result<(), State>,
 ) -> Result<bool, State> {
-    let hit = match turn.from_flash(key) {
+    let hit = match guard.from_flash(key) {
         FromFlash::Nowhere => return Ok(false),
         FromFlash::Coming => return Err(State::Parked),
         FromFlash::Here(hit) => hit,
@@ -29,16 +29,16 @@ pub(super) fn tell(
         Value::Large(_) | Value::Typed { .. } => false,
     };
     if !is_short {
-        turn.flash_kept(hit, true);
+        guard.flash_kept(hit, true);
         return Err(State::Parked);
     }
     match tell(hit.value(), hit.client_flags()) {
         Ok(()) => {
-            turn.flash_served(key, hit);
+            guard.flash_served(key, hit);
             Ok(true)
         }
         Err(state) => {
-            turn.flash_kept(hit, false);
+            guard.flash_kept(hit, false);
             Err(state)
         }
     }

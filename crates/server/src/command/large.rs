@@ -18,7 +18,7 @@
 use crate::budget::{self, Grant};
 use crate::clock::Ticks;
 use crate::context::{ARRIVALS_MAX, WorkerContext};
-use segment::{Arriving, Key, LargeWriter, Namespace, OpError, Put, PutOutcome, Store, Turn};
+use segment::{Arriving, Guard, Key, LargeWriter, Namespace, OpError, Put, PutOutcome, Store};
 
 /// Values and pieces from this length on are received into their place; shorter ones into a buffer, and copied.
 pub(super) const ARRIVING_BYTES_MIN: usize = 16 << 10;
@@ -178,11 +178,11 @@ impl LargeSet {
     }
 
     /// Returns the bytes of the part that comes next, and of the line end behind it.
-    fn next(&self, turn: &Turn<'_>) -> (usize, usize) {
+    fn next(&self, guard: &Guard<'_>) -> (usize, usize) {
         match &self.body {
             Body::Whole(bytes) => (*bytes, self.line_end_left),
             Body::Pieces(_) => {
-                let part = self.left().min(turn.large_piece_max() as u64);
+                let part = self.left().min(guard.large_piece_max() as u64);
                 // The last piece is looked at together with its line end, so that a value without one is not stored.
                 (part as usize, if part == self.left() { self.line_end_left } else { 0 })
             }
@@ -191,18 +191,18 @@ impl LargeSet {
     }
 
     /// Gives up the value, unless it is stored. The caller calls it once, when it is done with the value.
-    pub(super) fn end(mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) {
-        self.abandon(turn, ctx);
+    pub(super) fn end(mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
+        self.abandon(guard, ctx);
         self.key.let_go(ctx);
         if let Body::Pieces(writer) = self.body {
-            turn.large_abort(writer);
+            guard.large_abort(writer);
         }
     }
 
     /// Gives up the part that is being received, if one is.
-    fn abandon(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) {
+    fn abandon(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
         if let Some(arrival) = self.arrival.take() {
-            turn.abandon(arrival.arriving);
+            guard.abandon(arrival.arriving);
             ctx.end_arrival(arrival.charge);
         }
     }
@@ -234,12 +234,12 @@ impl LargeSet {
     }
 
     /// Moves the received bytes into a buffer, where the rest is to follow, and returns how many bytes that is.
-    pub(super) fn move_out(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
+    pub(super) fn move_out(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
         let Some(arrival) = &self.arrival else { return 0 };
         let received = ctx.shared.store.received_of(&arrival.arriving);
         let bytes = received.len();
         buffer[..bytes].copy_from_slice(received);
-        self.abandon(turn, ctx);
+        self.abandon(guard, ctx);
         bytes
     }
 
@@ -248,19 +248,19 @@ impl LargeSet {
     /// whole.
     pub(super) fn begin_arrival(
         &mut self,
-        turn: &mut Turn<'_>,
+        guard: &mut Guard<'_>,
         ctx: &mut WorkerContext,
         rest: &[u8],
         put: &Put<'_>,
     ) -> Option<usize> {
-        let (part, line_end) = self.next(turn);
+        let (part, line_end) = self.next(guard);
         let charge = ctx.shared.store.pin_charge(part);
         if part < ARRIVING_BYTES_MIN || !ctx.begin_arrival(charge) {
             return None;
         }
         let arriving = match &self.body {
-            Body::Pieces(writer) => turn.piece_arrives(writer, line_end),
-            Body::Whole(_) => turn.arrive(&turn.key(self.namespace, self.key.bytes()), put, part, line_end),
+            Body::Pieces(writer) => guard.piece_arrives(writer, line_end),
+            Body::Whole(_) => guard.arrive(&guard.key(self.namespace, self.key.bytes()), put, part, line_end),
             Body::Gone => unreachable!("it was stored"),
         };
         let Ok(mut arriving) = arriving else {
@@ -276,12 +276,12 @@ impl LargeSet {
     /// Takes the bytes that are there of the arriving value, up to the end of a part.
     pub(super) fn go_on(
         &mut self,
-        turn: &mut Turn<'_>,
+        guard: &mut Guard<'_>,
         ctx: &mut WorkerContext,
         rest: &[u8],
         put: &Put<'_>,
     ) -> Advance {
-        let (part, line_end) = self.next(turn);
+        let (part, line_end) = self.next(guard);
         if let Some(arrival) = &self.arrival {
             if arrival.arriving.left() > 0 {
                 return Advance::Wait { consumed: 0, want: 1 };
@@ -289,11 +289,11 @@ impl LargeSet {
             if line_end > 0 && !ctx.shared.store.received_of(&arrival.arriving).ends_with(LINE_END) {
                 return Advance::Unended { consumed: 0 };
             }
-            return self.part_arrived(turn, ctx, line_end);
+            return self.part_arrived(guard, ctx, line_end);
         }
         let want = part + line_end;
         if rest.len() < want {
-            return match self.begin_arrival(turn, ctx, rest, put) {
+            return match self.begin_arrival(guard, ctx, rest, put) {
                 Some(consumed) => Advance::Wait { consumed, want: 1 },
                 None => Advance::Wait { consumed: 0, want },
             };
@@ -302,7 +302,7 @@ impl LargeSet {
             return Advance::Unended { consumed: want };
         }
         match &mut self.body {
-            Body::Pieces(writer) if part > 0 => match turn.large_piece(writer, &rest[..part]) {
+            Body::Pieces(writer) if part > 0 => match guard.large_piece(writer, &rest[..part]) {
                 Ok(()) => Advance::Part { consumed: part },
                 Err(error) => Advance::Failed(error),
             },
@@ -311,12 +311,12 @@ impl LargeSet {
     }
 
     /// Ends a part that was received into its place and is complete.
-    fn part_arrived(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext, line_end: usize) -> Advance {
+    fn part_arrived(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, line_end: usize) -> Advance {
         let Body::Pieces(writer) = &mut self.body else { return Advance::Complete { held: 0 } };
         let Some(Arrival { arriving, charge, since }) = self.arrival.take() else {
             return Advance::Part { consumed: 0 };
         };
-        match turn.piece_arrived(arriving, writer) {
+        match guard.piece_arrived(arriving, writer) {
             Ok(()) => {
                 ctx.end_arrival(charge);
                 self.line_end_left -= line_end;
@@ -335,16 +335,16 @@ impl LargeSet {
     /// If it is parked, ask again.
     pub(super) fn store(
         &mut self,
-        turn: &mut Turn<'_>,
+        guard: &mut Guard<'_>,
         ctx: &mut WorkerContext,
         rest: &[u8],
         put: &Put<'_>,
     ) -> Result<PutOutcome, OpError> {
         if let Body::Whole(bytes) = self.body {
-            let key = turn.key(self.namespace, self.key.bytes());
+            let key = guard.key(self.namespace, self.key.bytes());
             let outcome = match self.arrival.take() {
-                None => turn.put(&key, &Put { value: &rest[..bytes], ..*put })?,
-                Some(Arrival { arriving, charge, since }) => match turn.arrived(arriving, &key, put) {
+                None => guard.put(&key, &Put { value: &rest[..bytes], ..*put })?,
+                Some(Arrival { arriving, charge, since }) => match guard.arrived(arriving, &key, put) {
                     Ok(outcome) => {
                         ctx.end_arrival(charge);
                         outcome
@@ -358,7 +358,7 @@ impl LargeSet {
             self.body = Body::Gone;
             return Ok(outcome);
         }
-        self.store_by(turn, |turn, key, writer| turn.large_commit(writer, key, put))
+        self.store_by(guard, |guard, key, writer| guard.large_commit(writer, key, put))
     }
 
     /// Stores a value that was written in pieces as `by` does.
@@ -367,14 +367,14 @@ impl LargeSet {
     /// Those of `by`, which gives the writer back with them.
     pub(super) fn store_by<T>(
         &mut self,
-        turn: &mut Turn<'_>,
-        by: impl FnOnce(&mut Turn<'_>, &Key<'_>, LargeWriter) -> Result<T, (LargeWriter, OpError)>,
+        guard: &mut Guard<'_>,
+        by: impl FnOnce(&mut Guard<'_>, &Key<'_>, LargeWriter) -> Result<T, (LargeWriter, OpError)>,
     ) -> Result<T, OpError> {
-        let key = turn.key(self.namespace, self.key.bytes());
+        let key = guard.key(self.namespace, self.key.bytes());
         let Body::Pieces(writer) = std::mem::replace(&mut self.body, Body::Gone) else {
             unreachable!("it was written in pieces, and is stored once")
         };
-        by(turn, &key, writer).map_err(|(writer, error)| {
+        by(guard, &key, writer).map_err(|(writer, error)| {
             self.body = Body::Pieces(writer);
             error
         })

@@ -1,8 +1,8 @@
 //! What requests do to the store: one module for each protocol.
 //!
 //! ```text
-//!   worker ── bytes ──┬─> memcache::serve ── protocol::memcache::parse ──┬─> segment::Turn ──> replies into OutBuffer
-//!                     └─> resp::serve ────── protocol::resp::Parser ─────┘
+//!   worker ── bytes ──┬─> memcache::serve ── protocol::memcache::parse ──┬─> segment::Iteration ──> replies into
+//!   OutBuffer └─> resp::serve ────── protocol::resp::Parser ─────┘
 //! ```
 //!
 //! A listener has one protocol, and each of its connections that protocol's state. A protocol's `serve` never waits:
@@ -24,7 +24,7 @@ use crate::mail::Subscriber;
 use crate::shared::Shared;
 pub(crate) use ahead::{Head, ReadHead};
 use large::LargeSet;
-use segment::{Namespace, Store, Turn};
+use segment::{Guard, Namespace, Store};
 
 /// The protocol that a listener's clients speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,15 +110,15 @@ impl SessionState {
     }
 
     /// Releases what the connection holds in the store and among the watchers. The caller calls it when the connection
-    /// ends, until it returns true: false asks for another turn.
-    pub(crate) fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) -> bool {
+    /// ends, until it returns true: false asks for another iteration.
+    pub(crate) fn release(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
         ctx.turn_to(self.namespace());
         match self {
             Self::Memcache(state) => {
-                state.release(turn, ctx);
+                state.release(guard, ctx);
                 true
             }
-            Self::Resp(state) => state.release(turn, ctx),
+            Self::Resp(state) => state.release(guard, ctx),
         }
     }
 
@@ -139,10 +139,10 @@ impl SessionState {
     }
 
     /// Restores subscriptions and the transaction after a move. Returns false if client memory is used up.
-    pub(crate) fn take_up(&mut self, carried: &Carried, turn: &mut Turn<'_>, ctx: &mut WorkerContext) -> bool {
+    pub(crate) fn take_up(&mut self, carried: &Carried, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
         match self {
             Self::Memcache(state) => state.take_up(carried, ctx),
-            Self::Resp(state) => state.take_up(carried, turn, ctx),
+            Self::Resp(state) => state.take_up(carried, guard, ctx),
         }
     }
 
@@ -209,8 +209,8 @@ impl SessionState {
 
     /// Moves the received bytes of the arriving value into `buffer`, where the rest is to follow. Returns how many
     /// bytes that is.
-    pub(crate) fn move_arrival(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
-        self.large_mut().map_or(0, |large| large.move_out(turn, ctx, buffer))
+    pub(crate) fn move_arrival(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
+        self.large_mut().map_or(0, |large| large.move_out(guard, ctx, buffer))
     }
 
     /// Returns true if a part of a request is consumed and the rest is still to be received.

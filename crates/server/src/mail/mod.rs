@@ -9,8 +9,8 @@
 //!                                             └── takes what waits into the output, and sends
 //! ```
 //!
-//! A worker looks into its [`Post`] once a batch and once a turn: one load while nothing is there. What is told stands
-//! between two replies, never inside one.
+//! A worker looks into its [`Post`] once a batch and once an iteration: one load while nothing is there. What is told
+//! stands between two replies, never inside one.
 //!
 //! What is bounded, and by what:
 //!

@@ -21,8 +21,8 @@ use base::clock::UnixMillis;
 use flash::{Flash, Scratch};
 use record::{Digits, Kind, Record, Source};
 use segment::{
-    Background, Copied, Expire, FileFault, IndexPlace, Item, Key, Lane, LaneError, Namespace, Store, StoreConfig,
-    Stride, Turn, Value, file_config, file_index, file_tier,
+    Background, Copied, Expire, FileFault, Guard, HandleError, IndexPlace, Item, Key, Namespace, Store, StoreConfig,
+    Stride, ThreadHandle, Value, file_config, file_index, file_tier,
 };
 
 use crate::config::kinds::FlashPlace;
@@ -39,7 +39,7 @@ pub struct Offline {
     /// Where its index is.
     pub index: IndexPlace,
     shared: Arc<Shared>,
-    lane: Lane,
+    handle: ThreadHandle,
     _background: Background,
     reads: Reads,
 }
@@ -115,32 +115,32 @@ impl Offline {
             background.slice(UnixMillis::now(), &mut || false);
             reads.work();
         }
-        let lane = shared.store.lane().expect("the first lane");
-        Ok(Self { config: store, index, shared, lane, _background: background, reads })
+        let handle = shared.store.handle().expect("the first lane");
+        Ok(Self { config: store, index, shared, handle, _background: background, reads })
     }
 
     /// Key and value of its longest item in memory, in bytes; those on flash are no longer than an eighth of a segment.
     ///
     /// # Errors
-    /// When the store has no lane left.
-    pub fn longest_item(&self) -> Result<u64, LaneError> {
+    /// When the store has no handle left.
+    pub fn longest_item(&self) -> Result<u64, HandleError> {
         segment::longest_item(&self.shared.store, UnixMillis::now())
     }
 
     /// Copies every live item to an empty store: those in memory first, then of those on flash what there is room for.
     ///
     /// # Errors
-    /// When a store has no lane left.
+    /// When a store has no handle left.
     pub fn copy_to(
         &mut self,
         to: &Arc<Store>,
         background: &mut Background,
         now: UnixMillis,
-    ) -> Result<Copied, LaneError> {
+    ) -> Result<Copied, HandleError> {
         let mut copied = segment::copy_store(&self.shared.store, to, background, now)?;
         if self.shared.flash.is_some() {
             let (failed, reads) = (self.flash_failed(), &mut self.reads);
-            let on_flash = segment::copy_flash(&mut self.lane, to, background, now, &mut || reads.work())?;
+            let on_flash = segment::copy_flash(&mut self.handle, to, background, now, &mut || reads.work())?;
             copied.items += on_flash.items;
             copied.refused += on_flash.refused;
             copied.lost += on_flash.lost + self.flash_failed() - failed;
@@ -157,19 +157,19 @@ impl Offline {
         let (mut value, failed) = (Vec::new(), self.flash_failed());
         let (mut cursor, mut stride) = (Some(0), Stride::default());
         while let Some(at) = cursor {
-            let (turn, mut ended) = (self.lane.turn(clock.unix()), None);
-            let stepped = turn.walk_all(at, &mut stride, &mut |namespace, item, _| {
+            let (guard, mut ended) = (self.handle.guard(clock.unix()), None);
+            let stepped = guard.walk_all(at, &mut stride, &mut |namespace, item, _| {
                 if ended.is_some() {
                     return;
                 }
-                match tell(&self.shared, &turn, namespace, item, &mut value, each) {
+                match tell(&self.shared, &guard, namespace, item, &mut value, each) {
                     Ok(Some(true)) => counts.told += 1,
                     Ok(Some(false)) => counts.lost += 1,
                     Ok(None) => {}
                     Err(error) => ended = Some(error),
                 }
             });
-            drop(turn);
+            drop(guard);
             if let Some(error) = ended {
                 return Err(error);
             }
@@ -206,28 +206,28 @@ pub fn left_on_flash(file: &Arc<MapFile>, boot: u128) -> Result<Option<LeftOnFla
 /// Tells one item. `None`: a client would see nothing of it; false: it cannot be read.
 fn tell<E>(
     shared: &Shared,
-    turn: &Turn<'_>,
+    guard: &Guard<'_>,
     namespace: Namespace,
     item: &Item<'_>,
     whole: &mut Vec<u8>,
     each: &mut dyn FnMut(&Entry<'_>) -> Result<(), E>,
 ) -> Result<Option<bool>, E> {
-    let key = turn.key(namespace, item.key);
+    let key = guard.key(namespace, item.key);
     let entry = |value| Entry { namespace, key: item.key, client_flags: item.client_flags, ends: ends_of(item), value };
     let Value::Typed { kind, bytes: typed } = item.value else {
         whole.clear();
         let len = item.value_len();
-        if !turn.copy_range(&key, item.value, 0..len, &mut |part| whole.extend_from_slice(part)) {
+        if !guard.copy_range(&key, item.value, 0..len, &mut |part| whole.extend_from_slice(part)) {
             return Ok(Some(false));
         }
         return each(&entry(Told::Bytes(whole))).map(|()| Some(true));
     };
-    let parts = KeyParts { turn, key };
+    let parts = KeyParts { guard, key };
     let record = Kind::of(kind).map(|kind| Record::of(kind, typed, &shared.sets, &parts));
     let Some(Ok(record)) = record else { return Ok(Some(false)) };
     // Of a set that was truncated nothing is there any more.
     let Some(record) = record else { return Ok(None) };
-    match is_whole(&record, turn.now()) {
+    match is_whole(&record, guard.now()) {
         Some(0) => Ok(None),
         Some(_) => each(&entry(Told::Record(record))).map(|()| Some(true)),
         None => Ok(Some(false)),
@@ -249,13 +249,13 @@ fn ends_of(item: &Item<'_>) -> Option<UnixMillis> {
 /// Where the parts of a large record are.
 #[derive(Debug)]
 struct KeyParts<'t> {
-    turn: &'t Turn<'t>,
+    guard: &'t Guard<'t>,
     key: Key<'t>,
 }
 
 impl Source for KeyParts<'_> {
     fn part(&self, object: u64, number: u64) -> Option<&[u8]> {
-        self.turn.part(&self.key, object, number)
+        self.guard.part(&self.key, object, number)
     }
 
     fn fresh(&self) -> u64 {

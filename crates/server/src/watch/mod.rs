@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A watcher is an ordinary session whose input is thrown away from its `watch` on. Who watches what is one word,
-//! [`Hub::watched`]: a worker reads it once a batch and once a turn, and while it is 0 watching costs nothing more.
+//! [`Hub::watched`]: a worker reads it once a batch and once an iteration, and while it is 0 watching costs nothing
+//! more.
 //!
 //! What is bounded, and by what:
 //!

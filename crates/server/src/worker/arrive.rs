@@ -1,7 +1,7 @@
 //! Values that are received straight into their place in the store, and what becomes of those whose senders are slow.
 //!
 //! ```text
-//!   serve: space reserved ──> receive into it, over turns ──> all there: serve commits
+//!   serve: space reserved ──> receive into it, over iterations ──> all there: serve commits
 //!                                    └ not all there after a second: into a buffer, the rest follows it there
 //!                                        └ no buffer until the stall timeout: the connection is closed
 //! ```
@@ -12,7 +12,7 @@ use crate::buffers::Input;
 use crate::context::ARRIVALS_MAX;
 use crate::session::Phase;
 use io::{Backend, Received};
-use segment::Turn;
+use segment::Guard;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How long a part of a value may take to arrive in its place.
@@ -90,7 +90,7 @@ impl<B: Backend> Core<B> {
     }
 
     /// Moves values whose senders are slow into buffers, so that they keep no segment.
-    pub(super) fn relieve_arrivals(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn relieve_arrivals(&mut self, guard: &mut Guard<'_>) {
         self.arrivals.checked_ns = self.now_ns;
         let stall_ns = self.ctx.shared.live.stall_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
         let mut at = 0;
@@ -104,7 +104,7 @@ impl<B: Backend> Core<B> {
             let age_ns = since.map_or(0, |since| self.ctx.clock.ns_between(since, self.turn_ticks));
             if age_ns < ARRIVAL_NS_MAX {
                 at += 1;
-            } else if self.move_arrival(turn, index) {
+            } else if self.move_arrival(guard, index) {
                 self.arrivals.sessions.swap_remove(at);
             } else if age_ns >= stall_ns {
                 self.ctx.counters().slow_senders_dropped.add(1);
@@ -116,7 +116,7 @@ impl<B: Backend> Core<B> {
     }
 
     /// Moves one value into a buffer; false if there is none.
-    fn move_arrival(&mut self, turn: &mut Turn<'_>, index: u32) -> bool {
+    fn move_arrival(&mut self, guard: &mut Guard<'_>, index: u32) -> bool {
         let session = self.sessions.at(index);
         debug_assert!(session.input.is_none(), "what arrives goes to one place");
         let want = session.state.arrival_bytes();
@@ -129,7 +129,7 @@ impl<B: Backend> Core<B> {
         };
         let session = self.sessions.at(index);
         let mut input = Input::new(block);
-        let bytes = session.state.move_arrival(turn, &mut self.ctx, input.room(want));
+        let bytes = session.state.move_arrival(guard, &mut self.ctx, input.room(want));
         if bytes > 0 {
             input.received(bytes);
             self.holders.note_input(index, &input, self.now_ns);

@@ -1,4 +1,4 @@
-//! The first two thirds of a batch: gathering sessions with their bytes, and serving them inside one store turn.
+//! The first two thirds of a batch: gathering sessions with their bytes, and serving them inside one guard.
 
 use super::{BATCH_LONG_MAX, BATCH_OPS_MAX, BATCH_SESSIONS_MAX, Core, Queue, VISIT_BYTES};
 use crate::buffers::{Buffers, Class, Input};
@@ -8,7 +8,7 @@ use crate::handover::Early;
 use crate::session::{Pause, Phase, Place, Session};
 use arrayvec::ArrayVec;
 use io::{Backend, Received};
-use segment::Turn;
+use segment::Guard;
 
 /// Sessions that one gathering visits.
 const VISITS_MAX: usize = 4 * BATCH_SESSIONS_MAX;
@@ -49,7 +49,7 @@ impl<B: Backend> Core<B> {
     /// Fills the batch from the head of a queue. Returns the bytes of finished sessions that were thrown away, each
     /// visit counted as [`VISIT_BYTES`] at least.
     ///
-    /// A session is visited once: one that is ready again meanwhile has its turn in the next batch. So a gathering ends
+    /// A session is visited once: one that is ready again meanwhile is served in the next batch. So a gathering ends
     /// whatever peers send, after [`VISITS_MAX`] visits or [`GATHER_BYTES_MAX`] bytes, and one receive.
     pub(super) fn gather(&mut self, queue: Queue) -> usize {
         self.served = 0;
@@ -181,14 +181,14 @@ impl<B: Backend> Core<B> {
     }
 
     /// Serves the batch; returns the bytes consumed.
-    pub(super) fn serve(&mut self, turn: &mut Turn<'_>, queue: Queue) -> usize {
+    pub(super) fn serve(&mut self, guard: &mut Guard<'_>, queue: Queue) -> usize {
         self.ctx.batch_ops = 0;
         self.ctx.watch.watched = self.ctx.shared.watch.watched();
         self.ctx.restrain();
         self.ctx.slow_lines.follow(self.ctx.shared.workers[self.ctx.worker].recorder.slow_above_ns(), &self.ctx.clock);
         self.ctx.op_begun = self.ctx.clock.ticks();
         let mut heads = Heads::new();
-        self.look_ahead(turn, &mut heads);
+        self.look_ahead(guard, &mut heads);
         let (mut bytes, mut replies) = (0, 0);
         for number in 0..self.batch.len() {
             if self.ctx.batch_ops >= BATCH_OPS_MAX || replies >= REPLY_BYTES_MAX {
@@ -209,12 +209,14 @@ impl<B: Backend> Core<B> {
             self.ctx.watch.connection = index;
             // Without input it may still have to say how much it waits for: its output was full when it last asked.
             let input = session.input.as_ref().map_or(&[][..], Input::bytes);
-            turn.begin_request();
-            turn.serve(session.token.0, COPIED_BYTES_MAX);
+            guard.begin_request();
+            guard.serve(session.token.0, COPIED_BYTES_MAX);
             self.ctx.pace.begin_visit(self.ctx.op_begun, queue == Queue::Long);
             let progress = match &mut session.state {
-                SessionState::Memcache(state) => memcache::serve(turn, input, heads[number], out, state, &mut self.ctx),
-                SessionState::Resp(state) => resp::serve(turn, input, heads[number], out, state, &mut self.ctx),
+                SessionState::Memcache(state) => {
+                    memcache::serve(guard, input, heads[number], out, state, &mut self.ctx)
+                }
+                SessionState::Resp(state) => resp::serve(guard, input, heads[number], out, state, &mut self.ctx),
             };
             if let Some(input) = &mut session.input {
                 if progress.consumed > 0 {
@@ -235,12 +237,12 @@ impl<B: Backend> Core<B> {
                 self.ctx.op_begun = self.ctx.clock.ticks();
             }
             apply(session, progress);
-            session.paused = progress.state == State::Yield || parked && turn.is_paused();
+            session.paused = progress.state == State::Yield || parked && guard.is_paused();
             if parked && session.paused {
                 session.pause = Pause::None;
             } else if parked {
                 self.ctx.counters().parked.add(1);
-                session.pause = turn.awaited().map_or(Pause::Store, Pause::Flash);
+                session.pause = guard.awaited().map_or(Pause::Store, Pause::Flash);
             }
             if session.state.is_arriving() {
                 self.note_arrival(index);
@@ -252,24 +254,24 @@ impl<B: Backend> Core<B> {
 
     /// Finds out where the first requests of the batch lead, stage by stage, so that their waits for memory overlap. A
     /// session alone has nothing to overlap with.
-    fn look_ahead<'l>(&mut self, turn: &Turn<'l>, heads: &mut Heads<'l>) {
+    fn look_ahead<'l>(&mut self, guard: &Guard<'l>, heads: &mut Heads<'l>) {
         if self.batch.len() == 1 {
             return heads.push(None);
         }
         for index in &self.batch {
             let session = self.sessions.at(*index);
             let input = session.input.as_ref().filter(|_| session.servable);
-            heads.push(input.and_then(|input| Head::of(turn, input.bytes(), &session.state)));
+            heads.push(input.and_then(|input| Head::of(guard, input.bytes(), &session.state)));
         }
-        heads.iter_mut().flatten().for_each(|head| head.look(turn));
+        heads.iter_mut().flatten().for_each(|head| head.look(guard));
     }
 
-    /// A delayed flush whose time has come, before this turn's operations. False if it cannot be done now, since the
-    /// background is at work: no operation may come before it.
-    pub(super) fn flush_if_due(&mut self, turn: &mut Turn<'_>) -> bool {
+    /// A delayed flush whose time has come, before this iteration's operations. False if it cannot be done now, since
+    /// the background is at work: no operation may come before it.
+    pub(super) fn flush_if_due(&mut self, guard: &mut Guard<'_>) -> bool {
         let (flush, now) = (&self.ctx.shared.delayed_flush, self.ctx.now);
         while let Some(namespace) = flush.take(now) {
-            if turn.flush(namespace).is_err() {
+            if guard.flush(namespace).is_err() {
                 flush.put_back(namespace, now);
                 return false;
             }

@@ -7,13 +7,13 @@
 //!
 //! - A session is in one of the two at most ([`crate::session::Place::Coming`]), so they have as many places as there
 //!   are sessions.
-//! - Each read that is waited for comes, at the latest when its device is given up; the lane's bell rings for it.
-//! - What has come is asked for before a worker sleeps: any turn in the store may have taken it in.
+//! - Each read that is waited for comes, at the latest when its device is given up; the handle's bell rings for it.
+//! - What has come is asked for before a worker sleeps: any iteration in the store may have taken it in.
 
 use std::collections::VecDeque;
 
 use io::Backend;
-use segment::{Awaited, Lane};
+use segment::{Awaited, ThreadHandle};
 
 use super::Core;
 
@@ -47,27 +47,27 @@ impl Coming {
 }
 
 impl<B: Backend> Core<B> {
-    /// A turn begins: takes in what has come, and calls back who waited for it, and as many as there is room for.
-    pub(super) fn call_back_landed(&mut self, lane: &mut Lane) {
+    /// An iteration begins: takes in what has come, and calls back who waited for it, and as many as there is room for.
+    pub(super) fn call_back_landed(&mut self, handle: &mut ThreadHandle) {
         if self.coming.is_empty() {
             return;
         }
-        drop(lane.turn(self.ctx.now));
-        self.call_back_read(lane);
+        drop(handle.guard(self.ctx.now));
+        self.call_back_read(handle);
         // One at least: his asking makes room where what was read is of use to nobody any more.
-        self.call_back_coming(lane.reads_free().max(1), |_| false);
+        self.call_back_coming(handle.reads_free().max(1), |_| false);
     }
 
-    /// The turn ends: calls back whose read was taken in meanwhile.
-    pub(super) fn call_back_landed_since(&mut self, lane: &mut Lane) {
+    /// The iteration ends: calls back whose read was taken in meanwhile.
+    pub(super) fn call_back_landed_since(&mut self, handle: &mut ThreadHandle) {
         if !self.coming.is_empty() {
-            self.call_back_read(lane);
+            self.call_back_read(handle);
         }
     }
 
-    fn call_back_read(&mut self, lane: &mut Lane) {
+    fn call_back_read(&mut self, handle: &mut ThreadHandle) {
         let mut landed = std::mem::take(&mut self.coming.landed);
-        lane.take_landed(&mut landed);
+        handle.take_landed(&mut landed);
         if !landed.is_empty() {
             self.call_back_coming(0, |hash| landed.contains(&hash));
         }

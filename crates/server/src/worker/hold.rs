@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The rules are those of [`crate::buffers`]. Each list has a session once at most, so none is longer than the table. A
-//! session that no longer belongs to a list is dropped from it when its turn comes.
+//! session that no longer belongs to a list is dropped from it when it is served.
 
 use super::Core;
 use crate::buffers::{CLASSES, Class, Input, LENT_NS_MAX, READER_GRACE_NS};
@@ -19,9 +19,9 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::time::Duration;
 
-/// Sessions that one turn sets aside because their time is over, and entries that one search looks at.
+/// Sessions that one iteration sets aside because their time is over, and entries that one search looks at.
 const LOOKS_MAX: usize = 32;
-/// Bytes that one turn copies because the time of their sessions is over.
+/// Bytes that one iteration copies because the time of their sessions is over.
 const BYTES_A_TURN: usize = 256 << 10;
 /// After a time in which nothing more could be set aside, how long until it is tried again.
 const RETRY_NS: u64 = 25_000_000;

@@ -1,7 +1,7 @@
 //! A hand-over: connections leave this worker and go on elsewhere, without their clients being told.
 //!
 //! ```text
-//!   requested ──> each turn: connections between two requests leave with their sockets
+//!   requested ──> each iteration: connections between two requests leave with their sockets
 //!                 the others are served until they are between two requests: those that wait for
 //!                 their peer for GRACE_NS, those whose request is all here for LONG_GRACE_NS
 //!             ──> then the rest is closed, and the worker ends
@@ -19,7 +19,7 @@ use crate::handover::{Carried, Early, Moved};
 use crate::session::{Phase, Place, Session};
 use crate::shared::Drain;
 use io::{Backend, Detached};
-use segment::{Store, Turn};
+use segment::{Guard, Store};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
@@ -115,10 +115,10 @@ impl<B: Backend> Core<B> {
 
     /// Sets up the connections that were taken over.
     #[cold]
-    pub(super) fn set_up_taken_over(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn set_up_taken_over(&mut self, guard: &mut Guard<'_>) {
         for (index, carried) in std::mem::take(&mut self.taken_over) {
             if self.sessions.peek(index as usize).is_some_and(|session| session.phase == Phase::Open) {
-                self.go_on_with(index, &carried, turn);
+                self.go_on_with(index, &carried, guard);
             }
             // The acceptor waits for this count before it hands over connections that could publish.
             self.ctx.counters().connections_total.add(1);
@@ -126,7 +126,7 @@ impl<B: Backend> Core<B> {
     }
 
     /// Takes in what a connection was elsewhere.
-    fn go_on_with(&mut self, index: u32, carried: &Arc<Carried>, turn: &mut Turn<'_>) {
+    fn go_on_with(&mut self, index: u32, carried: &Arc<Carried>, guard: &mut Guard<'_>) {
         if !carried.is_welcome(&self.ctx.shared) {
             return self.kill(index);
         }
@@ -141,7 +141,7 @@ impl<B: Backend> Core<B> {
             });
         }
         self.ctx.watch.connection = index;
-        if !self.sessions.at(index).state.take_up(carried, turn, &mut self.ctx) {
+        if !self.sessions.at(index).state.take_up(carried, guard, &mut self.ctx) {
             tracing::warn!("cannot restore the subscriptions or transaction of a connection: no memory; closing it");
             return self.kill(index);
         }

@@ -1,10 +1,10 @@
 //! A worker: one thread, its connections from first byte to last, and its way into the store.
 //!
 //! ```text
-//!   turn:   wait ──> admit new connections, note who is ready, call back who was parked or waited for a buffer
+//!   iteration:   wait ──> admit new connections, note who is ready, call back who was parked or waited for a buffer
 //!           batch (again until the iteration's share of work is done, or no session is ready):        pace.rs
 //!               gather   up to 64 ready sessions: lend buffers, one receive each           batch.rs
-//!               serve    inside one store turn: at most 64 operations a session            batch.rs
+//!               serve    inside one guard: at most 64 operations a session            batch.rs
 //!               settle   one send each; who has more to do goes to the end of the queue    output.rs
 //!           long: one visit each to sessions that used their share of the last one, at least one an iteration
 //!           mail: what sessions are told unasked, also after each batch that told any       mail.rs
@@ -14,7 +14,7 @@
 //!
 //! Invariants: a session is noted in one list at most; no list, queue or buffer grows after start but the
 //! list of sessions with an answer that is kept for them, which has each at most once; nothing but `Backend::wait`
-//! waits (`poll.rs`); the store turn holds no system call. Between two waits at most 500 us of work are
+//! waits (`poll.rs`); the guard holds no system call. Between two waits at most 500 us of work are
 //! done ([`crate::pace`]): a session whose request takes many visits waits in a list of its own, behind every new
 //! request.
 
@@ -46,7 +46,7 @@ use base::clock::UnixMillis;
 use coming::Coming;
 use hold::Holders;
 use io::{Backend, Event};
-use segment::{Lane, Namespace};
+use segment::{Namespace, ThreadHandle};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -59,15 +59,15 @@ pub const BATCH_SESSIONS_MAX: usize = 64;
 const BATCH_LONG_MAX: usize = 16;
 /// Operations after which a batch takes no further session.
 pub const BATCH_OPS_MAX: usize = 256;
-/// Bytes parsed after which a turn ends.
+/// Bytes parsed after which an iteration ends.
 pub const TURN_BYTES_MAX: usize = 256 << 10;
-/// What a session costs a turn at least, in bytes parsed: so many visits, too, end it.
+/// What a session costs an iteration at least, in bytes parsed: so many visits, too, end it.
 const VISIT_BYTES: usize = 64;
 /// Events that one wait reports.
 pub const EVENTS_MAX: usize = 512;
-/// How long a parked operation waits for its next turn.
+/// How long a parked operation waits for its next iteration.
 const PARKED_WAIT: Duration = Duration::from_millis(1);
-/// Turns in a row that begin without a sleep since something waits for other workers' turns.
+/// Turns in a row that begin without a sleep since something waits for other workers' iterations.
 const HURRIED_MAX: u32 = 64;
 /// How long a worker with connections sleeps at most: what its timeouts are checked by.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
@@ -92,7 +92,7 @@ pub struct WorkerParts<B: Backend> {
     /// Its reactor, which reports at most [`EVENTS_MAX`] events at once.
     pub io: B,
     /// Its way into the store.
-    pub lane: Lane,
+    pub handle: ThreadHandle,
     /// What it shares with the others.
     pub shared: Arc<Shared>,
     /// Its number.
@@ -107,11 +107,11 @@ pub struct WorkerParts<B: Backend> {
 
 /// A worker.
 pub struct Worker<B: Backend> {
-    lane: Lane,
+    handle: ThreadHandle,
     core: Core<B>,
 }
 
-/// All of a worker but its way into the store, so that a store turn can be open while a session is changed.
+/// All of a worker but its way into the store, so that a guard can be open while a session is changed.
 struct Core<B: Backend> {
     io: B,
     ctx: WorkerContext,
@@ -130,11 +130,11 @@ struct Core<B: Backend> {
     batch: Vec<u32>,
     /// Sessions of the batch that were visited; the others are the first of the next one.
     served: usize,
-    /// Dead sessions whose state is to be given back in the next store turn.
+    /// Dead sessions whose state is to be given back in the next guard.
     graves: VecDeque<u32>,
     born: Ticks,
     unix: Follower,
-    /// This turn's instant, in ticks and in ns of the worker's life.
+    /// This iteration's instant, in ticks and in ns of the worker's life.
     turn_ticks: Ticks,
     now_ns: u64,
     swept_ns: u64,
@@ -153,7 +153,7 @@ struct Core<B: Backend> {
     /// Connections with mail: those that are served next, and those that could not be given all of it.
     mail: VecDeque<u32>,
     again: Vec<u32>,
-    /// Some of the former were not visited in this turn, or changes of keys are left to be published.
+    /// Some of the former were not visited in this iteration, or changes of keys are left to be published.
     mail_left: bool,
     /// Turns in a row that began at once since something hurried.
     hurried: u32,
@@ -166,7 +166,7 @@ struct Core<B: Backend> {
     drain_round: u64,
 }
 
-/// What a worker's commands have in common, before its first turn.
+/// What a worker's commands have in common, before its first iteration.
 fn context(shared: Arc<Shared>, worker: usize, clock: Clock, request_bytes_max: usize) -> WorkerContext {
     let op_begun = clock.ticks();
     WorkerContext {
@@ -205,9 +205,9 @@ fn context(shared: Arc<Shared>, worker: usize, clock: Clock, request_bytes_max: 
 impl<B: Backend> Worker<B> {
     /// A worker without connections. All that it will ever allocate is allocated here.
     pub fn new(mut parts: WorkerParts<B>) -> Self {
-        let turn = parts.lane.turn(parts.clock.unix());
-        let piece_bytes_max = (turn.large_threshold() as usize).max(turn.large_piece_max());
-        drop(turn);
+        let guard = parts.handle.guard(parts.clock.unix());
+        let piece_bytes_max = (guard.large_threshold() as usize).max(guard.large_piece_max());
+        drop(guard);
         let sizes = Sizes::new(parts.sessions_max, piece_bytes_max);
         let buffers = Buffers::of_worker(sizes, &parts.shared, parts.number);
         let (born, unix) = (parts.clock.ticks(), Follower::new(&parts.clock));
@@ -251,12 +251,12 @@ impl<B: Backend> Worker<B> {
             output_left: leave::OUTPUTS_BYTES_MAX,
             drain_round: 0,
         };
-        Self { lane: parts.lane, core }
+        Self { handle: parts.handle, core }
     }
 
     /// Turns until a stop has been asked for and is done. Tells the connections that left, if it was a hand-over.
     pub fn run(mut self) -> Vec<Moved<B::Stream>> {
-        while self.turn() {}
+        while self.iterate() {}
         self.take_moved()
     }
 
@@ -280,40 +280,40 @@ impl<B: Backend> Worker<B> {
         self.core.buffers.lent()
     }
 
-    /// One turn. False once a stop is done: no connection is left and none will come.
-    pub fn turn(&mut self) -> bool {
+    /// One iteration. False once a stop is done: no connection is left and none will come.
+    pub fn iterate(&mut self) -> bool {
         let core = &mut self.core;
         let timeout = core.sleep();
         core.wait(timeout);
         core.begin_turn();
         if !core.taken_over.is_empty() {
-            core.set_up_taken_over(&mut self.lane.turn(core.ctx.now));
+            core.set_up_taken_over(&mut self.handle.guard(core.ctx.now));
         }
-        core.call_back_landed(&mut self.lane);
+        core.call_back_landed(&mut self.handle);
         let mut bytes = 0;
         while bytes < TURN_BYTES_MAX && !core.ready.is_empty() && !core.is_over() {
-            bytes += Self::batch(&mut self.lane, core, Queue::Ready);
+            bytes += Self::batch(&mut self.handle, core, Queue::Ready);
         }
         for batch in 0..core.long.len().div_ceil(BATCH_LONG_MAX) {
             // New requests come first, but can never keep a long one from its end.
             if batch > 0 && core.is_over() {
                 break;
             }
-            Self::batch(&mut self.lane, core, Queue::Long);
+            Self::batch(&mut self.handle, core, Queue::Long);
         }
         core.serve_mail();
         core.upkeep();
         if core.arrivals_due() {
-            core.relieve_arrivals(&mut self.lane.turn(core.ctx.now));
+            core.relieve_arrivals(&mut self.handle.guard(core.ctx.now));
         }
         if !core.graves.is_empty() {
-            core.release(&mut self.lane.turn(core.ctx.now));
+            core.release(&mut self.handle.guard(core.ctx.now));
         }
         if core.now_ns - core.tidied_ns >= TIDY_NS {
             core.tidied_ns = core.now_ns;
-            self.lane.tidy(core.ctx.now);
+            self.handle.tidy(core.ctx.now);
         }
-        core.call_back_landed_since(&mut self.lane);
+        core.call_back_landed_since(&mut self.handle);
         let shared = &core.ctx.shared;
         if !core.parked.is_empty() || shared.store.needs_background() {
             shared.wake_background();
@@ -323,19 +323,19 @@ impl<B: Backend> Worker<B> {
     }
 
     /// One batch; returns the bytes it parsed, each session counted as at least [`VISIT_BYTES`].
-    fn batch(lane: &mut Lane, core: &mut Core<B>, queue: Queue) -> usize {
+    fn batch(handle: &mut ThreadHandle, core: &mut Core<B>, queue: Queue) -> usize {
         let discarded = core.gather(queue);
         let visits = core.batch.len().max(1);
-        let mut turn = lane.turn(core.ctx.now);
-        let served = if !core.ctx.is_behind_publishing() && core.flush_if_due(&mut turn) {
-            core.serve(&mut turn, queue)
+        let mut guard = handle.guard(core.ctx.now);
+        let served = if !core.ctx.is_behind_publishing() && core.flush_if_due(&mut guard) {
+            core.serve(&mut guard, queue)
         } else {
             core.hold();
             core.served = core.batch.len();
             0
         };
         let bytes = served + core.arrivals.take_bytes() + std::mem::take(&mut core.ctx.work_bytes);
-        drop(turn);
+        drop(guard);
         core.settle(queue);
         if core.has_mail() {
             core.serve_mail();
@@ -362,7 +362,7 @@ impl<B: Backend> Drop for Worker<B> {
                 break;
             }
             core.ctx.pace.begin_iteration(core.ctx.clock.ticks());
-            core.release(&mut self.lane.turn(core.ctx.now));
+            core.release(&mut self.handle.guard(core.ctx.now));
         }
     }
 }
@@ -381,7 +381,7 @@ impl<B: Backend> Core<B> {
             || !self.mail.is_empty()
             || !self.graves.is_empty()
         {
-            // What a turn left undone because it had done enough goes on at once.
+            // What an iteration left undone because it had done enough goes on at once.
             let left = self.mail_left || self.graves.len() > upkeep::GRAVES_A_TURN;
             if left { Duration::ZERO } else { PARKED_WAIT }
         } else if !self.pinners.sessions.is_empty() || !self.keepers.is_empty() {
@@ -405,7 +405,7 @@ impl<B: Backend> Core<B> {
         self.ctx.pace.begin_iteration(self.turn_ticks);
         self.hurried = if self.ctx.hurries { self.hurried + 1 } else { 0 };
         self.ctx.hurries = false;
-        self.ctx.counters().turns.add(1);
+        self.ctx.counters().iterations.add(1);
         self.admit_new();
         for number in 0..self.events.len() {
             self.note(self.events[number]);

@@ -6,8 +6,8 @@ use crate::session::{Pause, Phase, Place};
 use io::{Backend, Received, Sent};
 use std::io::IoSlice;
 
-/// Bytes of one session that are sent before others have their turn: a socket whose peer reads all the time would take
-/// a long value in one.
+/// Bytes of one session that are sent before others have their iteration: a socket whose peer reads all the time would
+/// take a long value in one.
 const SEND_BYTES_MAX: usize = 256 << 10;
 /// Receives that throw away what a finished session still gets, for each visit.
 const LINGER_RECEIVES: usize = 16;
@@ -26,7 +26,7 @@ impl<B: Backend> Core<B> {
             let index = self.batch[number];
             let session = self.sessions.at(index);
             session.place = Place::Idle;
-            // A session that goes on in this turn collects its replies for one send, while there is room for them.
+            // A session that goes on in this iteration collects its replies for one send, while there is room for them.
             let goes_on = session.has_work() && session.pause == Pause::None;
             if !(goes_on && session.out.as_ref().is_some_and(|out| out.has_batch_room())) {
                 self.send(index);

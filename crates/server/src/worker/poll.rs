@@ -4,7 +4,8 @@ use super::Core;
 use io::Backend;
 use std::time::Duration;
 
-/// Connections that a turn takes in: some 2 us each, so that a storm of them delays no request by more than one does.
+/// Connections that an iteration takes in: some 2 us each, so that a storm of them delays no request by more than one
+/// does.
 const ADMITTED_A_TURN: usize = 64;
 /// Time that a worker sleeps after a failed wait for its sockets.
 const WAIT_FAILED_REST: Duration = Duration::from_millis(10);

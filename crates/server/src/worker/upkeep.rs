@@ -7,13 +7,13 @@ use crate::buffers::Input;
 use crate::clock::Ticks;
 use crate::session::{Phase, Place, Table};
 use io::Backend;
-use segment::Turn;
+use segment::Guard;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// The whole table is looked at once in this time, a slice a turn.
+/// The whole table is looked at once in this time, a slice an iteration.
 const SWEEP_NS: u64 = 1_000_000_000;
-/// Ended connections whose state one turn gives back, and those of them that are not done with after a step.
+/// Ended connections whose state one iteration gives back, and those of them that are not done with after a step.
 pub(super) const GRAVES_A_TURN: usize = 64;
 const UNFINISHED_A_TURN: usize = 2;
 /// How long a reader may keep pinned values while others wait for memory to pin.
@@ -39,7 +39,7 @@ impl Pinners {
 }
 
 impl<B: Backend> Core<B> {
-    /// The end of a turn.
+    /// The end of an iteration.
     pub(super) fn upkeep(&mut self) {
         if self.ctx.shared.drain.is_on() {
             self.report_arriving();
@@ -229,8 +229,8 @@ impl<B: Backend> Core<B> {
     }
 
     /// Gives back to the store what ended connections held: of [`GRAVES_A_TURN`], and of few of those that hold much. A
-    /// connection that is not done with is asked again in the next turn, behind the others.
-    pub(super) fn release(&mut self, turn: &mut Turn<'_>) {
+    /// connection that is not done with is asked again in the next iteration, behind the others.
+    pub(super) fn release(&mut self, guard: &mut Guard<'_>) {
         let mut unfinished = 0;
         for number in 0..self.graves.len().min(GRAVES_A_TURN) {
             if number > 0 && self.is_over() {
@@ -238,8 +238,8 @@ impl<B: Backend> Core<B> {
             }
             let Some(index) = self.graves.pop_front() else { break };
             let session = self.sessions.at(index);
-            turn.serve(session.token.0, COPIED_BYTES_MAX);
-            if !session.state.release(turn, &mut self.ctx) {
+            guard.serve(session.token.0, COPIED_BYTES_MAX);
+            if !session.state.release(guard, &mut self.ctx) {
                 self.graves.push_back(index);
                 unfinished += 1;
                 if unfinished == UNFINISHED_A_TURN {

@@ -32,11 +32,11 @@ pub fn replies(bytes: &[u8], cuts: &[usize]) -> Vec<u8> {
     let (shared, mut background) = assemble(config, now).expect("a store");
     let io = Sim::new(1, Faults::NONE, Arc::clone(&clock_ns), EVENTS_MAX);
     let (dialler, (intake, receiver)) = (io.dialler(), sync_channel(4));
-    let lane = shared.store.lane().expect("the first lane");
+    let handle = shared.store.handle().expect("the first lane");
     let clock = Clock::Simulated(Arc::clone(&clock_ns));
     let mut worker = Worker::new(WorkerParts {
         io,
-        lane,
+        handle,
         shared: Arc::clone(&shared),
         number: 0,
         intake: receiver,
@@ -46,10 +46,10 @@ pub fn replies(bytes: &[u8], cuts: &[usize]) -> Vec<u8> {
     let (client, stream) = dialler.connect();
     intake.send((stream, Protocol::Resp.into()).into()).expect("room in the intake");
     let mut got = Vec::new();
-    let mut turns = |least: usize| {
+    let mut iterations = |least: usize| {
         let (mut silent, mut done) = (0, 0);
         while silent < SILENT_TURNS || done < least {
-            if !worker.turn() {
+            if !worker.iterate() {
                 break;
             }
             background.slice(now, &mut || false);
@@ -63,18 +63,18 @@ pub fn replies(bytes: &[u8], cuts: &[usize]) -> Vec<u8> {
     let mut from = 0;
     for &cut in cuts {
         client.send(&bytes[from..cut]);
-        turns(0);
+        iterations(0);
         from = cut;
     }
     client.send(&bytes[from..]);
-    turns(bytes.len() / 1000);
+    iterations(bytes.len() / 1000);
     client.close_send();
-    assert_eq!(turns(0), (0, 0), "sessions and buffers are given back");
+    assert_eq!(iterations(0), (0, 0), "sessions and buffers are given back");
     assert_eq!((shared.pins.used(), shared.store.stats().pins), (0, 0), "pins and places are given back");
     got
 }
 
-/// Whether the answers depend on nothing but the requests: not on the moment, nor on how many turns it took.
+/// Whether the answers depend on nothing but the requests: not on the moment, nor on how many iterations it took.
 pub fn is_timeless(bytes: &[u8]) -> bool {
     let text = bytes.to_ascii_lowercase();
     let says = |word: &str| text.windows(word.len()).any(|window| window == word.as_bytes());

@@ -120,9 +120,9 @@ fn large_values_of_every_awkward_length_come_back_as_they_went() {
     let running = start(settings);
     let mut client = Client::connect(tcp(&running));
     let piece = {
-        let mut lane = running.shared().store.lane().expect("a spare lane");
-        let turn = lane.turn(base::clock::UnixMillis::now());
-        turn.large_piece_max()
+        let mut handle = running.shared().store.handle().expect("a spare lane");
+        let guard = handle.guard(base::clock::UnixMillis::now());
+        guard.large_piece_max()
     };
     for len in [piece - 1, piece, piece + 1, 2 * piece - 1, 2 * piece, 2 * piece + 1, 5 * piece + 3, 3 << 20] {
         let bytes = pattern(len);

@@ -105,9 +105,9 @@ fn a_worker_that_polls_serves_takes_in_and_stops_as_one_that_sleeps() {
     assert!(counters.turns_polled.value() > 100, "{} turns", counters.turns_polled.value());
     // Nothing to do for longer than that: it sleeps.
     std::thread::sleep(Duration::from_millis(300));
-    let (turns, polled) = (counters.turns.value(), counters.turns_polled.value());
+    let (iterations, polled) = (counters.iterations.value(), counters.turns_polled.value());
     std::thread::sleep(Duration::from_millis(500));
-    assert!(counters.turns.value() - turns <= 20 && counters.turns_polled.value() == polled);
+    assert!(counters.iterations.value() - iterations <= 20 && counters.turns_polled.value() == polled);
     let begun = Instant::now();
     drop(client);
     running.stop();
@@ -238,14 +238,14 @@ fn a_clock_that_was_set_back_before_a_start_freezes_no_time_to_live() {
     let ahead = UnixMillis::now().plus_ms(50 * 60 * 1000);
     {
         let (shared, mut background) = assemble(config.clone(), ahead).expect("a store");
-        let mut lane = shared.store.lane().expect("a lane");
-        let mut turn = lane.turn(ahead);
+        let mut handle = shared.store.handle().expect("a lane");
+        let mut guard = handle.guard(ahead);
         for (name, ms) in [(&b"ended"[..], 1000), (b"old", 3000)] {
             let expire = Expire::At(ahead.plus_ms(ms));
-            let stored = turn.put(&turn.key(Namespace::DEFAULT, name), &Put { expire, ..Put::set(b"v") });
+            let stored = guard.put(&guard.key(Namespace::DEFAULT, name), &Put { expire, ..Put::set(b"v") });
             assert!(stored.is_ok());
         }
-        drop(turn);
+        drop(guard);
         background.slice(ahead.plus_ms(1500), &mut || false);
     }
     let running = start(config);

@@ -240,7 +240,7 @@ fn requests_for_many_keys_that_outrun_the_output_are_answered_whole_and_counted_
     }
     let keys: Vec<String> = (0..60).map(|i| format!("key:{i}")).collect();
     let words: Vec<&[u8]> = [&b"MGET"[..]].into_iter().chain(keys.iter().map(String::as_bytes)).collect();
-    // Together they are several times as long as an output, and more operations than a turn gives to one client.
+    // Together they are several times as long as an output, and more operations than an iteration gives to one client.
     redis.client.send(&request(&words).repeat(20));
     let one =
         [b"*60\r\n".to_vec(), format!("$200\r\n{value}\r\n").into_bytes().repeat(50), b"$-1\r\n".repeat(10)].concat();

@@ -21,7 +21,7 @@ impl World {
             if got.len() >= bytes {
                 break;
             }
-            self.turn();
+            self.guard();
         }
         got
     }
@@ -282,12 +282,12 @@ fn a_stream_that_is_cut_anywhere_is_the_same_stream() {
     for cut in cuts {
         let client = world.connect(Protocol::Resp);
         client.send(&bytes[..cut]);
-        world.turns(3);
+        world.iterations(3);
         client.send(&bytes[cut..]);
         let got = world.read(&client, expected.len());
         assert!(got == expected, "cut at {cut}: {} of {} bytes", got.len(), expected.len());
         client.close_send();
-        world.turns(3);
+        world.iterations(3);
     }
     assert_eq!((world.shared.pins.used(), world.worker.buffers_lent()), (0, 0));
 }
@@ -304,12 +304,12 @@ fn a_drip_of_single_bytes_arrives_whole() {
             // Within the value one byte is as good as another.
             client.send(&bytes[at..at + 1]);
             if at % 400 == 0 {
-                world.turns(1);
+                world.iterations(1);
             }
             continue;
         }
         client.send(std::slice::from_ref(byte));
-        world.turns(1);
+        world.iterations(1);
     }
     assert_eq!(world.read(&client, 5), b"$-1\r\n");
     client.send(&request(&[b"GET", b"drip"]));
@@ -324,13 +324,13 @@ fn who_announces_a_value_and_sends_nothing_holds_next_to_nothing() {
     for (number, client) in announcers.iter().enumerate() {
         client.send(format!("*3\r\n$3\r\nSET\r\n$4\r\nk{number:03}\r\n$536000000\r\n").as_bytes());
     }
-    world.turns(30);
+    world.iterations(30);
     let piece_bytes = 128 << 10;
     let used = world.shared.pins.used();
     assert!(used <= 64 * piece_bytes, "{used} bytes of the store are reserved for what is announced");
     // After a second nothing is kept but the head of each.
     world.clock_ns.fetch_add(2_000_000_000, Relaxed);
-    world.turns(30);
+    world.iterations(30);
     assert_eq!((world.shared.pins.used(), world.worker.buffers_lent()), (0, 0));
     // They may go on, and others too.
     let quick = world.connect(Protocol::Resp);
@@ -338,10 +338,10 @@ fn who_announces_a_value_and_sends_nothing_holds_next_to_nothing() {
     assert_eq!(world.read(&quick, 5), b"+OK\r\n");
     let items = world.shared.store.stats().items;
     announcers[7].send(&pattern(3_000_000));
-    world.turns(60);
+    world.iterations(60);
     assert!(world.shared.store.stats().items > items + 20, "it goes on where it was left");
     announcers.iter().for_each(SimClient::close_send);
-    world.turns(60);
+    world.iterations(60);
     assert_eq!((world.shared.pins.used(), world.worker.buffers_lent()), (0, 0));
     assert_eq!(world.shared.store.stats().items, items, "what was not whole is gone");
 }

@@ -122,7 +122,7 @@ impl Watcher {
         client.send(b"watch fetchers mutations evictions\r\n");
         let mut got = Vec::new();
         while got.len() < b"OK\r\n".len() {
-            world.turn();
+            world.guard();
             got.extend(client.take(1));
         }
         assert_eq!(got, b"OK\r\n");
@@ -134,7 +134,7 @@ impl Watcher {
         for _ in 0..200 {
             let before = self.got.len();
             while {
-                world.turns(20);
+                world.iterations(20);
                 let taken = self.client.take(usize::MAX);
                 self.got.extend(&taken);
                 !taken.is_empty()
@@ -217,8 +217,8 @@ fn run(seed: u64, reached: &mut Reached) {
             }
             script.listen(&mut prng, seed);
         }
-        let turns = prng.below(4) as usize;
-        world.turns(turns);
+        let iterations = prng.below(4) as usize;
+        world.iterations(iterations);
     }
     for script in scripts.iter().filter(|script| !script.over) {
         script.client.close_send();
@@ -230,7 +230,7 @@ fn run(seed: u64, reached: &mut Reached) {
     while world.worker.sessions() > watchers.len() {
         patience -= 1;
         assert!(patience > 0, "GANNET_SIM_SEED={seed}: {} sessions never end", world.worker.sessions());
-        world.turn();
+        world.guard();
         for script in scripts.iter_mut().filter(|script| !script.over) {
             script.got.extend(script.client.take(usize::MAX));
         }
@@ -241,7 +241,7 @@ fn run(seed: u64, reached: &mut Reached) {
     while world.worker.sessions() > 0 {
         patience -= 1;
         assert!(patience > 0, "GANNET_SIM_SEED={seed}: {} watchers never end", world.worker.sessions());
-        world.turn();
+        world.guard();
     }
     assert_eq!(world.shared.watch.watchers(), 0, "GANNET_SIM_SEED={seed}: a watcher is left");
     let mut cut_off = Vec::new();
@@ -293,21 +293,21 @@ fn half_requests_for_long_buffers_hold_none_of_them_and_go_on_when_the_rest_come
         request.splice(..3, *b"add");
         holder.send(&request[..50_000]);
     }
-    world.turns(40);
+    world.iterations(40);
     assert_eq!((world.worker.buffers_lent(), world.shared.workers[0].aside.inputs()), (0, 40));
     let quick = world.connect(Protocol::Memcache);
     quick.send(&[set("small", b"1"), b"get small\r\n".to_vec()].concat());
-    world.turns(20);
+    world.iterations(20);
     assert_eq!(quick.take(100), [b"STORED\r\n".to_vec(), value("small", b"1")].concat(), "short requests go on");
     world.clock_ns.fetch_add(31_000_000_000, Relaxed);
-    world.turns(2000);
+    world.iterations(2000);
     assert_eq!(world.shared.workers[0].counters.slow_senders_dropped.value(), 0, "nobody needs what they hold");
     for (number, holder) in holders.iter().enumerate() {
         let mut request = set(&format!("h{number}"), &pattern(100_000));
         request.splice(..3, *b"add");
         holder.send(&request[50_000..]);
     }
-    world.turns(100);
+    world.iterations(100);
     assert!(holders.iter().all(|holder| holder.take(100) == b"STORED\r\n"));
     assert_eq!((world.worker.buffers_lent(), world.shared.workers[0].aside.bytes()), (0, 0));
 }
@@ -319,25 +319,25 @@ fn a_value_whose_sender_is_slow_leaves_its_place_after_a_second_and_arrives_whol
     let requests = [set("whole", &pattern(100_000)), set("large", &pattern(300_000))];
     for (request, key) in requests.iter().zip(["whole", "large"]) {
         slow.send(&request[..20_000]);
-        world.turns(3);
+        world.iterations(3);
         assert!(world.shared.pins.used() > 0, "{key} is received into the store");
         let begun_ns = world.clock_ns.load(Relaxed);
         while world.shared.pins.used() > 0 {
-            world.turn();
+            world.guard();
         }
         let after_ms = (world.clock_ns.load(Relaxed) - begun_ns) / 1_000_000;
         assert!((700..=1300).contains(&after_ms), "{key} kept its place for {after_ms} ms");
         // Nothing keeps the segment that it was in.
         for round in 0..1500 {
             other.send(&set(&format!("churn{}", round % 600), &vec![b'x'; 100_000]));
-            world.turns(3);
+            world.iterations(3);
             other.take(usize::MAX);
         }
         slow.send(&request[20_000..]);
-        world.turns(40);
+        world.iterations(40);
         assert_eq!(slow.take(100), b"STORED\r\n");
         slow.send(format!("get {key}\r\n").as_bytes());
-        world.turns(20);
+        world.iterations(20);
         let len = if key == "whole" { 100_000 } else { 300_000 };
         assert!(take_all(&mut world, &slow) == value(key, &pattern(len)), "{key} is what was sent");
     }
@@ -354,12 +354,12 @@ fn slow_senders_give_the_store_its_space_back_after_a_second_and_the_first_go_wh
     let shared = Arc::clone(&world.shared);
     let mut used_most = 0;
     for _ in 0..500 {
-        world.turn();
+        world.guard();
         used_most = used_most.max(shared.pins.used());
     }
     assert!(used_most > 2_000_000 && used_most <= shared.config.memory_bytes / 20, "{used_most} bytes are reserved");
     world.clock_ns.fetch_add(2_000_000_000, Relaxed);
-    world.turns(2000);
+    world.iterations(2000);
     assert_eq!(shared.pins.used(), 0);
     let dropped = shared.workers[0].counters.slow_senders_dropped.value();
     let aside = &shared.workers[0].aside;
@@ -367,7 +367,7 @@ fn slow_senders_give_the_store_its_space_back_after_a_second_and_the_first_go_wh
     assert!(aside.bytes() <= aside_bytes_max(shared.config.memory_bytes, 1), "{} bytes", aside.bytes());
     let quick = world.connect(Protocol::Memcache);
     quick.send(&set("quick", &pattern(100_000)));
-    world.turns(20);
+    world.iterations(20);
     assert_eq!(quick.take(100), b"STORED\r\n");
 }
 
@@ -376,27 +376,30 @@ fn a_storm_of_connections_is_taken_in_turn_by_turn_and_holds_no_request_up() {
     let mut world = World::new(9, Faults::NONE, config(600));
     let client = world.connect(Protocol::Memcache);
     client.send(&set("k", b"v"));
-    world.turns(5);
+    world.iterations(5);
     assert_eq!(client.take(100), b"STORED\r\n");
     let storm: Vec<SimClient> = (0..500).map(|_| world.connect(Protocol::Memcache)).collect();
     storm.iter().for_each(|guest| guest.send(b"get k\r\n"));
     client.send(b"get k\r\n");
-    let (mut turns, begun_ns) = (0, world.clock_ns.load(Relaxed));
+    let (mut iterations, begun_ns) = (0, world.clock_ns.load(Relaxed));
     let mut answered_after = None;
     while world.worker.sessions() < 501 {
         let before = world.worker.sessions();
-        world.turn();
-        turns += 1;
+        world.guard();
+        iterations += 1;
         assert!(world.worker.sessions() - before <= 64, "{} at once", world.worker.sessions() - before);
         if answered_after.is_none() && client.take(100) == value("k", b"v") {
-            answered_after = Some(turns);
+            answered_after = Some(iterations);
         }
-        assert!(turns < 100, "{} of 501 were taken in", world.worker.sessions());
+        assert!(iterations < 100, "{} of 501 were taken in", world.worker.sessions());
     }
-    assert!(turns >= 8 && answered_after.is_some_and(|turns| turns <= 2), "{turns} turns, {answered_after:?}");
+    assert!(
+        iterations >= 8 && answered_after.is_some_and(|iterations| iterations <= 2),
+        "{iterations} iterations, {answered_after:?}"
+    );
     let waited_ms = (world.clock_ns.load(Relaxed) - begun_ns) / 1_000_000;
     assert!(waited_ms <= 101, "it slept for {waited_ms} ms with connections to take in");
-    world.turns(20);
+    world.iterations(20);
     assert!(storm.iter().all(|guest| guest.take(100) == value("k", b"v")));
 }
 
@@ -414,11 +417,11 @@ fn replies_longer_than_an_output_never_wait_for_each_other() {
     }
     let mut got: Vec<Vec<u8>> = vec![Vec::new(); clients.len()];
     let expected = 2 * (8 + value("k10", &bytes).len());
-    let mut turns = 0;
+    let mut iterations = 0;
     while got.iter().any(|got| got.len() < expected - 2) {
-        turns += 1;
-        assert!(turns < 100_000, "{:?}", got.iter().map(Vec::len).collect::<Vec<_>>());
-        world.turn();
+        iterations += 1;
+        assert!(iterations < 100_000, "{:?}", got.iter().map(Vec::len).collect::<Vec<_>>());
+        world.guard();
         got.iter_mut().zip(&clients).for_each(|(got, client)| got.extend(client.take(1000)));
     }
     assert!(world.shared.workers[0].counters.buffer_waits.value() > 0, "no one had to wait");
@@ -433,7 +436,7 @@ fn world_of_long_values(keys: usize) -> World {
     for number in 0..keys {
         setter.send(&set(&format!("k{number}"), &pattern(100_000 + number)));
     }
-    world.turns(4 * keys);
+    world.iterations(4 * keys);
     assert_eq!(setter.take(usize::MAX), b"STORED\r\n".repeat(keys));
     setter.close_send();
     world
@@ -448,7 +451,7 @@ fn take_all(world: &mut World, client: &SimClient) -> Vec<u8> {
             return got;
         }
         got.extend(taken);
-        world.turns(3);
+        world.iterations(3);
     }
 }
 
@@ -458,11 +461,11 @@ fn a_slow_readers_pins_are_gone_after_a_tenth_of_a_second_and_its_bytes_are_not(
     let (slow, setter) = (world.connect(Protocol::Memcache), world.connect(Protocol::Memcache));
     slow.send(b"get k0 k1\r\nmg k2 v\r\n");
     while world.shared.pins.used() == 0 {
-        world.turn();
+        world.guard();
     }
     let pinned_ns = world.clock_ns.load(Relaxed);
     while world.shared.pins.used() > 0 {
-        world.turn();
+        world.guard();
     }
     let after_ms = (world.clock_ns.load(Relaxed) - pinned_ns) / 1_000_000;
     assert!((100..=150).contains(&after_ms), "the pins were kept for {after_ms} ms");
@@ -472,7 +475,7 @@ fn a_slow_readers_pins_are_gone_after_a_tenth_of_a_second_and_its_bytes_are_not(
     for _ in 0..4000 {
         setter.send(&set("k0", &vec![b'x'; 100_000]));
         setter.send(&set("k1", &vec![b'x'; 100_000]));
-        world.turns(2);
+        world.iterations(2);
         setter.take(usize::MAX);
     }
     let got = take_all(&mut world, &slow);
@@ -488,7 +491,7 @@ fn slow_readers_take_half_of_the_long_blocks_and_lose_nothing_when_they_get_none
     let mut world = world_of_long_values(1);
     let slow: Vec<SimClient> = (0..16).map(|_| world.connect(Protocol::Memcache)).collect();
     slow.iter().for_each(|client| client.send(b"get k0\r\n"));
-    world.turns(200);
+    world.iterations(200);
     let shared = Arc::clone(&world.shared);
     assert_eq!(shared.workers[0].counters.copied_out.value(), 4);
     assert_eq!(shared.store.stats().pins, 12, "the others keep theirs until someone needs the room");
@@ -512,10 +515,10 @@ fn a_stranger_in_a_batch_of_known_clients_is_told_nothing() {
     for known in clients.iter().step_by(2) {
         known.send(b"set auth 0 0 11\r\nuser secret\r\nset key 0 0 5\r\nvalue\r\n");
     }
-    world.turns(4);
+    world.iterations(4);
     clients.iter().for_each(|client| drop(client.take(usize::MAX)));
     clients.iter().for_each(|client| client.send(b"get key\r\n"));
-    world.turns(4);
+    world.iterations(4);
     for (number, client) in clients.iter().enumerate() {
         let expected =
             if number % 2 == 0 { value("key", b"value") } else { b"CLIENT_ERROR unauthenticated\r\n".to_vec() };
@@ -528,11 +531,11 @@ fn a_delayed_flush_comes_before_the_operations_of_the_first_turn_past_it() {
     let mut world = World::new(3, Faults::NONE, config(4));
     let client = world.connect(Protocol::Memcache);
     client.send(&[set("k", b"1"), b"flush_all 5\r\nget k\r\n".to_vec()].concat());
-    world.turns(10);
+    world.iterations(10);
     assert_eq!(client.take(100), [b"STORED\r\nOK\r\n".to_vec(), value("k", b"1")].concat());
     world.clock_ns.fetch_add(6_000_000_000, Relaxed);
     client.send(b"get k\r\n");
-    world.turns(10);
+    world.iterations(10);
     assert_eq!(client.take(100), b"END\r\n");
 }
 
@@ -541,13 +544,13 @@ fn nothing_is_read_past_a_delayed_flush_that_meets_the_background_at_work() {
     let mut world = World::new(3, Faults::NONE, config(4));
     let client = world.connect(Protocol::Memcache);
     client.send(&[set("k", &pattern(100)), b"flush_all 1000\r\n".to_vec()].concat());
-    world.turns(10);
+    world.iterations(10);
     assert_eq!(client.take(100), b"STORED\r\nOK\r\n");
     // Segments whose items have ended are work for the background, which looks at its time every few items.
     for batch in 0..60 {
         let set = |number| format!("set short{batch}-{number} 0 1 500\r\n{}\r\n", "x".repeat(500));
         client.send((0..50).map(set).collect::<String>().as_bytes());
-        (0..4).for_each(|_| assert!(world.worker.turn()));
+        (0..4).for_each(|_| assert!(world.worker.iterate()));
     }
     assert_eq!(client.take(100_000).len(), 3000 * b"STORED\r\n".len());
     world.clock_ns.fetch_add(3_600_000_000_000, Relaxed);
@@ -557,7 +560,7 @@ fn nothing_is_read_past_a_delayed_flush_that_meets_the_background_at_work() {
         background.slice(UnixMillis(START_NS / 1_000_000 + 3_600_000), &mut || {
             if !std::mem::replace(&mut met, true) {
                 client.send(b"get k\r\nset later 0 0 1\r\nx\r\n");
-                (0..3).for_each(|_| assert!(worker.turn()));
+                (0..3).for_each(|_| assert!(worker.iterate()));
                 assert_eq!(client.take(1000), b"", "an answer before the flush");
             }
             false
@@ -565,7 +568,7 @@ fn nothing_is_read_past_a_delayed_flush_that_meets_the_background_at_work() {
     }
     assert!(met && shared.workers[0].counters.parked.value() > parked, "the background was at work");
     client.send(b"get later\r\n");
-    world.turns(10);
+    world.iterations(10);
     assert_eq!(client.take(1000), [b"END\r\nSTORED\r\n".to_vec(), value("later", b"x")].concat());
 }
 
@@ -586,15 +589,15 @@ fn a_store_without_free_segments_delays_writes_and_loses_none() {
     };
     for _ in 0..1000 {
         // The background has not been given any time.
-        assert!(world.worker.turn());
+        assert!(world.worker.iterate());
         listen(&mut got);
     }
     assert!(counters(&world) > 0 && stored(&got) < 4000, "{} parked, {} stored", counters(&world), stored(&got));
-    let mut turns = 0;
+    let mut iterations = 0;
     while stored(&got) < 4000 {
-        turns += 1;
-        assert!(turns < 100_000, "{} stored", stored(&got));
-        world.turn();
+        iterations += 1;
+        assert!(iterations < 100_000, "{} stored", stored(&got));
+        world.guard();
         listen(&mut got);
     }
     assert!(got.iter().all(|got| *got == b"STORED\r\n".repeat(1000)), "a reply is not STORED");
@@ -619,13 +622,13 @@ fn a_flooded_namespace_takes_neither_memory_nor_turns_from_a_quiet_one() {
     let bytes = pattern(1000);
     for number in 0..2000 {
         quiet.send(&set(&format!("key-{number}"), &bytes));
-        world.turns(2);
+        world.iterations(2);
         assert_eq!(quiet.take(100), b"STORED\r\n");
     }
     let (mut waited_most, mut stored) = (0, 0usize);
     for round in 0..3000usize {
         for (who, client) in flood.iter().enumerate() {
-            // Always more than it is served in a turn.
+            // Always more than it is served in an iteration.
             for number in 0..16 {
                 client.send(&set(&format!("{who}-{round}-{number}"), &bytes));
             }
@@ -635,7 +638,7 @@ fn a_flooded_namespace_takes_neither_memory_nor_turns_from_a_quiet_one() {
         quiet.send(format!("get {key}\r\n").as_bytes());
         let (expected, mut got, mut waited) = (value(&key, &bytes), Vec::new(), 0);
         while got.len() < expected.len() && waited < 1000 {
-            world.turn();
+            world.guard();
             waited += 1;
             got.extend(quiet.take(1 << 20));
         }
@@ -655,7 +658,7 @@ fn a_step_of_the_wall_clock_moves_no_time_to_live_and_instants_of_clients_are_by
         let (memcached, resp) = (world.connect(Protocol::Memcache), world.connect(Protocol::Resp));
         let answer = |world: &mut World, client: &SimClient, request: &str| {
             client.send(request.as_bytes());
-            world.turns(6);
+            world.iterations(6);
             String::from_utf8(client.take(4096)).expect("text")
         };
         let ask = |world: &mut World, client: &SimClient, request: &str, reply: &str| {

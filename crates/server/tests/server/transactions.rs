@@ -189,7 +189,7 @@ fn no_reader_sees_half_a_transaction_or_half_a_command() {
     });
     assert!(looks > 100, "{looks} looks");
     assert_eq!(setup.ask(&[b"GET", b"b"]), b"$4\r\n7300\r\n");
-    assert_eq!(running.shared().store.claims_in_flight(), 0);
+    assert_eq!(running.shared().store.key_locks_in_flight(), 0);
     running.stop();
 }
 
@@ -207,7 +207,7 @@ fn a_client_that_does_not_read_holds_no_keys() {
     slow.client.send(&request(&[b"EXEC"]));
     wait_until("the transaction", || other.ask(&[b"GET", b"done"]) == b"$1\r\n1\r\n");
     assert_eq!(other.ask(&[b"SET", b"long", b"short"]), b"+OK\r\n");
-    assert_eq!(running.shared().store.claims_in_flight(), 0);
+    assert_eq!(running.shared().store.key_locks_in_flight(), 0);
     (0..202).for_each(|_| assert!(slow.next().starts_with(b"+")));
     let answer = slow.next();
     assert!(answer.starts_with(b"*201\r\n$100000\r\nxxx") && answer.ends_with(b"xxx\r\n+OK\r\n"));
@@ -273,7 +273,7 @@ fn a_command_over_more_keys_than_one_visit_takes_is_one_all_the_same() {
     assert!(client.ask(&[b"KEYS", b"key:1?"]).starts_with(b"*10\r\n"));
     assert_eq!(client.ask(&named(b"DEL")), b":3000\r\n");
     assert_eq!(client.ask(&[b"KEYS", b"*"]), b"*0\r\n");
-    assert_eq!(running.shared().store.claims_in_flight(), 0);
+    assert_eq!(running.shared().store.key_locks_in_flight(), 0);
     running.stop();
 }
 

@@ -32,10 +32,10 @@ impl World {
         let (shared, background) = assemble(config, UnixMillis(START_NS / 1_000_000)).expect("a store");
         let io = Sim::new(seed, faults, Arc::clone(&clock_ns), EVENTS_MAX);
         let (dialler, (intake, receiver)) = (io.dialler(), sync_channel(sessions_max));
-        let lane = shared.store.lane().expect("the first lane");
+        let handle = shared.store.handle().expect("the first lane");
         let clock = Clock::Simulated(Arc::clone(&clock_ns));
         let parts =
-            WorkerParts { io, lane, shared: Arc::clone(&shared), number: 0, intake: receiver, clock, sessions_max };
+            WorkerParts { io, handle, shared: Arc::clone(&shared), number: 0, intake: receiver, clock, sessions_max };
         Self { worker: Worker::new(parts), background, shared, dialler, intake, clock_ns }
     }
 
@@ -52,9 +52,9 @@ impl World {
         self.dialler.received_bytes()
     }
 
-    /// A turn of the worker, and a short slice of the background.
-    pub fn turn(&mut self) {
-        assert!(self.worker.turn(), "the worker does not stop by itself");
+    /// An iteration of the worker, and a short slice of the background.
+    pub fn guard(&mut self) {
+        assert!(self.worker.iterate(), "the worker does not stop by itself");
         let mut steps = 0;
         let now = UnixMillis(self.clock_ns.load(Relaxed) / 1_000_000);
         self.background.slice(now, &mut || {
@@ -63,7 +63,7 @@ impl World {
         });
     }
 
-    pub fn turns(&mut self, count: usize) {
-        (0..count).for_each(|_| self.turn());
+    pub fn iterations(&mut self, count: usize) {
+        (0..count).for_each(|_| self.guard());
     }
 }

@@ -108,11 +108,18 @@ impl World {
         let (shared, background) = assemble(config, now).ok()?;
         let io = Sim::new(1, Faults::NONE, Arc::clone(&clock_ns), EVENTS_MAX);
         let (dialler, (intake, receiver)) = (io.dialler(), sync_channel(sessions_max));
-        let lane = shared.store.lane().expect("the first lane");
+        let handle = shared.store.handle().expect("the first lane");
         let clock = Clock::Simulated(Arc::clone(&clock_ns));
         let shared_too = Arc::clone(&shared);
-        let worker =
-            Worker::new(WorkerParts { io, lane, shared: shared_too, number: 0, intake: receiver, clock, sessions_max });
+        let worker = Worker::new(WorkerParts {
+            io,
+            handle,
+            shared: shared_too,
+            number: 0,
+            intake: receiver,
+            clock,
+            sessions_max,
+        });
         let mut world = Self { worker, background, shared, dialler, intake, clock_ns, clients: Vec::new(), reached };
         (0..CLIENTS).for_each(|_| [Protocol::Resp, Protocol::Memcache].into_iter().for_each(|p| world.connect(p)));
         Some(world)
@@ -124,9 +131,9 @@ impl World {
         self.clients.push(Client { end, protocol, is_slow: false, taken: None });
     }
 
-    /// A turn of the worker and a slice of the background. Gives how many bytes the clients have read.
-    fn turn(&mut self) -> usize {
-        assert!(self.worker.turn(), "the worker does not stop by itself");
+    /// An iteration of the worker and a slice of the background. Gives how many bytes the clients have read.
+    fn guard(&mut self) -> usize {
+        assert!(self.worker.iterate(), "the worker does not stop by itself");
         let mut steps = 0;
         let now = UnixMillis(self.clock_ns.load(Relaxed) / 1_000_000);
         self.background.slice(now, &mut || {
@@ -151,7 +158,7 @@ impl World {
         let mut silent = 0;
         while silent < SILENT_TURNS {
             // A long request says nothing in most of its slices.
-            silent = if self.turn() == 0 && !self.worker.is_busy() { silent + 1 } else { 0 };
+            silent = if self.guard() == 0 && !self.worker.is_busy() { silent + 1 } else { 0 };
         }
     }
 
@@ -311,7 +318,7 @@ fn step(world: &mut World, kind: u64, choices: &mut Choices<'_>) -> Option<()> {
         _ => world.settle(),
     }
     for _ in 0..choices.below(4)? {
-        world.turn();
+        world.guard();
     }
     Some(())
 }

@@ -33,14 +33,14 @@
 //!   its first item ([`crate::core::open::OpenTable::seal_begun`]); and the background seals its own before it moves
 //!   anything that was stored since.
 //! - A change of several keys as one stores a new copy of all that it changes, and changes nothing in place
-//!   ([`crate::core::lane::Turn::copies_all`]). So nothing is served of one that is made since.
+//!   ([`crate::core::handle::Guard::copies_all`]). So nothing is served of one that is made since.
 //! - Sequences and object numbers go on behind all that can have been given, so bytes of a life that was lost never
 //!   pass for ones of a later life. Until all that is on the disk, the superblock says the run of the machine that was
 //!   lost.
 //! - A superblock that says that the file is in use is on the disk before anything is changed, one that says that it
 //!   was left in order after all else.
 //! - No client has a token of a number that changes in place: one whose token is asked for is copied first
-//!   ([`crate::core::lane::Turn::gets`]). So none fits a number that is back as it was.
+//!   ([`crate::core::handle::Guard::gets`]). So none fits a number that is back as it was.
 //! - After a sync that failed the kernel may have let go of what it could not write. Segments from before are in no
 //!   later checkpoint, and the file is not left in order.
 //! - Nothing that a second tier holds in the file is believed ([`crate::tier::room`]). It is synced only when a store
@@ -110,8 +110,9 @@ struct Begun {
 }
 
 impl Checkpointer {
-    /// Makes every thread seal what it has open, when the thread next looks at that: in [`crate::Lane::tidy`], or in a
-    /// slice of the background. Returns false during an index rebuild: items that hide older ones may not be found yet.
+    /// Makes every thread seal what it has open, when the thread next looks at that: in [`crate::ThreadHandle::tidy`],
+    /// or in a slice of the background. Returns false during an index rebuild: items that hide older ones may not be
+    /// found yet.
     pub fn begin(&mut self, now: UnixMillis) -> bool {
         if self.store.is_rebuilding() {
             return false;

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use base::clock::UnixMillis;
 
 use crate::background::Background;
-use crate::core::lane::{Lane, LaneError, Turn};
+use crate::core::handle::{Guard, HandleError, ThreadHandle};
 use crate::core::op::{Item, OpError, Put, Value};
 use crate::core::store::Store;
 use crate::items::walk::Stride;
@@ -35,22 +35,22 @@ pub struct Copied {
     pub refused: u64,
 }
 
-/// Turns of the background before an item is given up.
+/// Guards of the background before an item is given up.
 const TRIES: usize = 10_000;
 
 /// Copies all live items of `from` at `now`, its notes and its pending flushes. `background` is that of `to`, and no
 /// other caller uses it.
 ///
 /// # Errors
-/// If one of the stores has no lane left.
+/// If one of the stores has no handle left.
 pub fn copy_store(
     from: &Arc<Store>,
     to: &Arc<Store>,
     background: &mut Background,
     now: UnixMillis,
-) -> Result<Copied, LaneError> {
+) -> Result<Copied, HandleError> {
     go_on_behind(from, to);
-    let (mut source, mut target) = (from.lane()?, to.lane()?);
+    let (mut source, mut target) = (from.handle()?, to.handle()?);
     let mut copied = Copied::default();
     let mut notes = Vec::new();
     from.each_note(&mut |note| notes.push(note.to_vec()));
@@ -63,13 +63,13 @@ pub fn copy_store(
         to.keep_flush_at(namespace, from.kept_flush_at(namespace));
         let mut cursor = Some(0);
         while let Some(at) = cursor {
-            let turn = source.turn(now);
+            let guard = source.guard(now);
             let mut keys = Vec::new();
-            cursor = turn.scan(namespace, at, &mut |item| keys.push(item.key.to_vec()));
+            cursor = guard.scan(namespace, at, &mut |item| keys.push(item.key.to_vec()));
             for bytes in &keys {
-                let key = turn.key(namespace, bytes);
-                let Some(item) = turn.peek(&key) else { continue };
-                match whole(&turn, &key, &item) {
+                let key = guard.key(namespace, bytes);
+                let Some(item) = guard.peek(&key) else { continue };
+                match whole(&guard, &key, &item) {
                     None => copied.lost += 1,
                     Some(whole) => match store(&mut target, background, namespace, &item, &whole, now) {
                         Ok(()) => copied.items += 1,
@@ -86,26 +86,26 @@ pub fn copy_store(
 /// nothing. `work` has the reads done that the walk has asked for; else as [`copy_store`].
 ///
 /// # Errors
-/// When `to` has no lane left.
+/// When `to` has no handle left.
 pub fn copy_flash(
-    source: &mut Lane,
+    source: &mut ThreadHandle,
     to: &Arc<Store>,
     background: &mut Background,
     now: UnixMillis,
     work: &mut dyn FnMut(),
-) -> Result<Copied, LaneError> {
-    let (mut target, mut copied) = (to.lane()?, Copied::default());
+) -> Result<Copied, HandleError> {
+    let (mut target, mut copied) = (to.handle()?, Copied::default());
     to.keep_all();
     let (mut cursor, mut stride) = (Some(0), Stride::default());
     while let Some(at) = cursor {
-        let turn = source.turn(now);
-        let stepped = turn.walk_all(at, &mut stride, &mut |namespace, item, on_flash| {
-            let key = turn.key(namespace, item.key);
+        let guard = source.guard(now);
+        let stepped = guard.walk_all(at, &mut stride, &mut |namespace, item, on_flash| {
+            let key = guard.key(namespace, item.key);
             // A walk may report an item twice.
-            if on_flash.is_none() || target.turn(now).peek(&key).is_some() {
+            if on_flash.is_none() || target.guard(now).peek(&key).is_some() {
                 return;
             }
-            let Some(whole) = whole(&turn, &key, item) else {
+            let Some(whole) = whole(&guard, &key, item) else {
                 copied.lost += 1;
                 return;
             };
@@ -116,7 +116,7 @@ pub fn copy_flash(
                 Some(Err(_)) | None => copied.refused += 1,
             }
         });
-        drop(turn);
+        drop(guard);
         match stepped {
             Ok(next) => cursor = next,
             // What is on flash was asked for.
@@ -130,15 +130,15 @@ pub fn copy_flash(
 /// take that.
 ///
 /// # Errors
-/// When it has no lane left.
-pub fn longest_item(store: &Arc<Store>, now: UnixMillis) -> Result<u64, LaneError> {
-    let mut lane = store.lane()?;
+/// When it has no handle left.
+pub fn longest_item(store: &Arc<Store>, now: UnixMillis) -> Result<u64, HandleError> {
+    let mut handle = store.handle()?;
     let mut longest = 0;
     for number in 0..Namespace::MAX as u8 {
         let mut cursor = Some(0);
         while let Some(at) = cursor {
             let see = &mut |item: &Item<'_>| longest = longest.max(item.key.len() as u64 + item.value_len());
-            cursor = lane.turn(now).scan(Namespace(number), at, see);
+            cursor = handle.guard(now).scan(Namespace(number), at, see);
         }
     }
     Ok(longest)
@@ -159,10 +159,10 @@ struct Whole {
 }
 
 /// `None`: a part of it is lost.
-fn whole(turn: &Turn<'_>, key: &Key<'_>, item: &Item<'_>) -> Option<Whole> {
+fn whole(guard: &Guard<'_>, key: &Key<'_>, item: &Item<'_>) -> Option<Whole> {
     let mut whole = Whole::default();
     let Value::Typed { kind, bytes } = item.value else {
-        let read = turn.copy_range(key, item.value, 0..item.value_len(), &mut |part| whole.bytes.extend(part));
+        let read = guard.copy_range(key, item.value, 0..item.value_len(), &mut |part| whole.bytes.extend(part));
         return read.then_some(whole);
     };
     whole.bytes.extend(bytes);
@@ -170,12 +170,12 @@ fn whole(turn: &Turn<'_>, key: &Key<'_>, item: &Item<'_>) -> Option<Whole> {
         let value = [&[kind][..], bytes].concat();
         let head = Head::of(&value)?;
         let mut numbers = Vec::new();
-        let all = turn.store.each_part(key.namespace, head, &mut |number| {
+        let all = guard.store.each_part(key.namespace, head, &mut |number| {
             numbers.push(number);
             true
         });
         for number in numbers.iter().filter(|_| all) {
-            let bytes = turn.store.part_bytes(key.namespace, head.object, *number)?;
+            let bytes = guard.store.part_bytes(key.namespace, head.object, *number)?;
             let from = whole.parts.len();
             whole.parts.extend(bytes);
             whole.places.push((*number, from..whole.parts.len()));
@@ -187,7 +187,7 @@ fn whole(turn: &Turn<'_>, key: &Key<'_>, item: &Item<'_>) -> Option<Whole> {
 
 /// Stores one item, with the background's help.
 fn store(
-    lane: &mut Lane,
+    handle: &mut ThreadHandle,
     background: &mut Background,
     namespace: Namespace,
     item: &Item<'_>,
@@ -195,16 +195,16 @@ fn store(
     now: UnixMillis,
 ) -> Result<(), OpError> {
     for _ in 0..TRIES {
-        let mut turn = lane.turn(now);
-        let key = turn.key(namespace, item.key);
+        let mut guard = handle.guard(now);
+        let key = guard.key(namespace, item.key);
         let stored = match item.value {
-            Value::Typed { kind, .. } => put_typed(&mut turn, &key, item, kind, whole),
+            Value::Typed { kind, .. } => put_typed(&mut guard, &key, item, kind, whole),
             _ => {
                 let put = Put { client_flags: item.client_flags, expire: item.expire, ..Put::set(&whole.bytes) };
-                turn.put(&key, &put).map(drop)
+                guard.put(&key, &put).map(drop)
             }
         };
-        drop(turn);
+        drop(guard);
         match stored {
             Err(OpError::Parked) => while background.slice(now, &mut || false).more {},
             stored => return stored,
@@ -213,8 +213,8 @@ fn store(
     Err(OpError::Parked)
 }
 
-fn put_typed(turn: &mut Turn<'_>, key: &Key<'_>, item: &Item<'_>, kind: u8, whole: &Whole) -> Result<(), OpError> {
-    turn.change_parts(key, &mut |_, _, scratch, parts: &mut Parts| {
+fn put_typed(guard: &mut Guard<'_>, key: &Key<'_>, item: &Item<'_>, kind: u8, whole: &Whole) -> Result<(), OpError> {
+    guard.change_parts(key, &mut |_, _, scratch, parts: &mut Parts| {
         scratch.extend_from_slice(&whole.bytes);
         parts.bytes.extend_from_slice(&whole.parts);
         parts.new.extend(whole.places.iter().cloned());

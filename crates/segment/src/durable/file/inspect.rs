@@ -89,7 +89,7 @@ struct Inspected {
     believed: Option<Vec<u64>>,
 }
 
-/// Returns the configuration to open a store in the file with, for one lane; the sizes are those of the file.
+/// Returns the configuration to open a store in the file with, for one handle; the sizes are those of the file.
 ///
 /// # Errors
 /// If the file cannot be opened.
@@ -170,7 +170,7 @@ fn config_of(block: &Superblock) -> StoreConfig {
         memory_bytes_max: 0,
         segment_bytes: Some(block.segment_bytes as u32),
         item_bytes_max: 1,
-        lanes_max: 1,
+        handles_max: 1,
         hash_seed: block.hash_seed,
         huge_pages: false,
     }

@@ -52,7 +52,7 @@ impl Store {
         self.unname(&locked, &there, Slot::EMPTY);
         let orphan = self.kill(counters, there.address, &there.layout);
         drop(locked);
-        self.bury_unless(counters, orphan, Some(object));
+        self.free_unless(counters, orphan, Some(object));
         true
     }
 

@@ -25,7 +25,7 @@
 //!   found then and is live still. So the segments since that rebuild began are walked before any request is served
 //!   ([`Store::find_latest`]): they are as many as were written meanwhile.
 //! - DEAD in the file is the truth. Every path that takes an item's slot has marked the item first. A new item is
-//!   marked live before it has a slot ([`crate::items::draft`]).
+//!   marked live before it has a slot ([`crate::items::unpublished`]).
 //! - A rebuild that is cut at any instant is begun again and comes to the same result.
 //!
 //! Bounds: 24 bytes a segment; [`BATCH`] items a thread; [`REBUILDERS_MAX`] threads beside the background.
@@ -45,15 +45,15 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use base::clock::UnixMillis;
 
 use crate::core::counters::Counters;
-use crate::core::lane::Tokens;
+use crate::core::handle::Tokens;
 use crate::core::store::{Seen, Store};
 use crate::heap::segments::SegmentId;
 use crate::index::{Hash, Locked};
-use crate::items::draft::Orphan;
+use crate::items::unpublished::Orphan;
 use crate::layout::header::SegmentHeader;
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, DEAD, EXPIRY, Kind, Layout, META};
 use crate::layout::slot::Slot;
-use crate::values::free_queue::Grave;
+use crate::values::free_queue::DeferredFree;
 
 /// Items whose index buckets are asked for before the first of them is entered.
 const BATCH: usize = 32;
@@ -122,7 +122,7 @@ impl Hand {
         let Some(rebuild) = &store.rebuild else { return RebuildStep::Whole };
         loop {
             if self.walk.is_none() {
-                let Some((entry, round)) = rebuild.claim() else {
+                let Some((entry, round)) = rebuild.take_segment() else {
                     return if rebuild.is_whole() { RebuildStep::Whole } else { RebuildStep::Waits };
                 };
                 self.walk = Some(Walk { entry, round, id: rebuild.entries[entry].id, at: 0, has_heads: false });
@@ -180,7 +180,7 @@ impl Hand {
             }
             if let Some(later) = rebuild.later_than(hash, address, layout.is(Kind::Piece), header) {
                 store.mark_dead(address);
-                store.bury_unless(counters, store.orphan_at(address, &layout), later.object);
+                store.free_unless(counters, store.orphan_at(address, &layout), later.object);
                 continue;
             }
             if rebuild.lost {
@@ -284,7 +284,7 @@ impl Store {
     pub fn rebuilder(self: &Arc<Self>) -> Option<Rebuilder> {
         let rebuild = self.rebuild.as_ref().filter(|_| self.is_finding())?;
         let number = rebuild.helpers.fetch_add(1, Relaxed);
-        let (store, counters) = (Arc::clone(self), self.geometry.lanes_max + number);
+        let (store, counters) = (Arc::clone(self), self.geometry.handles_max + number);
         (number < REBUILDERS_MAX).then(|| Rebuilder { store, counters, hand: Hand::default() })
     }
 
@@ -327,7 +327,7 @@ impl Store {
         };
         drop(locked);
         let stays = if wins { self.object_of(*address, layout) } else { self.object_at(&there) };
-        self.bury_unless(counters, orphan, stays);
+        self.free_unless(counters, orphan, stays);
         Some(wins)
     }
 
@@ -378,9 +378,9 @@ impl Store {
     }
 
     /// Removes what an older version named, unless the version that stays names it too.
-    pub(super) fn bury_unless(&self, counters: &Counters, orphan: Option<Orphan>, stays: Option<u64>) {
+    pub(super) fn free_unless(&self, counters: &Counters, orphan: Option<Orphan>, stays: Option<u64>) {
         if let Some(orphan) = orphan.filter(|orphan| stays.is_none() || orphan.object(self) != stays) {
-            self.bury_grave(counters, Grave::of(self, orphan));
+            self.free_deferred(counters, DeferredFree::of(self, orphan));
         }
     }
 }

@@ -170,7 +170,7 @@ impl Rebuild {
     }
 
     /// Takes a segment of this round that no thread has, and returns it with the round.
-    pub(super) fn claim(&self) -> Option<(usize, u32)> {
+    pub(super) fn take_segment(&self) -> Option<(usize, u32)> {
         let round = self.round.load(Acquire);
         let wants = match round {
             ROUND_ITEMS => WAITING,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   a header says the record's sequence, and Sealed or Draining     its items are found, if their sums say so
-//!   Withheld                                                        as it is
+//!   Decommitted                                                        as it is
 //!   anything else                                                   Free: it was used since, or is torn
 //! ```
 //!
@@ -30,12 +30,12 @@ impl Store {
         for (at, told) in record.sequences.iter().enumerate() {
             let id = SegmentId(at as u32);
             let header = self.segments.header(id);
-            let is_withheld = header.has_state() && header.state() == State::Withheld && *told == 0;
-            if !self.is_of_checkpoint(header, *told) && !is_withheld && !is_untouched(header) {
+            let is_decommitted = header.has_state() && header.state() == State::Decommitted && *told == 0;
+            if !self.is_of_checkpoint(header, *told) && !is_decommitted && !is_untouched(header) {
                 report.segments_emptied += u64::from(*told != 0);
                 header.empty();
             }
-            if at < end && !is_withheld {
+            if at < end && !is_decommitted {
                 // Its space may have been given back since, or given back and not be had again.
                 self.segments.heap.map().allocate(self.segments.start(id), each)?;
             }

@@ -4,10 +4,10 @@
 //! ```text
 //!   1  stripes     groups of held stripes: one of two equal slots goes; tokens of an older build are renewed; let go
 //!   2  growth      the group at the cursor: what was copied is cleared, then its split or merge is run to its end
-//!   3  undo        keys that were changed for a claim that was not let go: their slots are what they were
+//!   3  undo        keys that were changed for a key lock set that was not let go: their slots are what they were
 //!   4  segments    open and received into: walked; the slot decides who lives; counted; Sealed
-//!                  Draining -> Sealed, Limbo -> Free; no pins, no arrivals
-//!   5  lists       free, sealed, withheld; what each namespace has; totals
+//!                  Draining -> Sealed, Quarantine -> Free; no pins, no arrivals
+//!   5  lists       free, sealed, decommitted; what each namespace has; totals
 //!   6  tier        slots of items on a device that is gone are cleared
 //! ```
 //!

@@ -2,10 +2,10 @@
 //! found later ([`crate::durable::rebuild`]).
 //!
 //! ```text
-//!   1  undo        what was under the keys of claims that were not let go is live again, as it was
-//!   2  segments    Open, Draining -> Sealed, Limbo -> Free; one that was flushed -> Free; nothing is counted yet
+//!   1  undo        what was under the keys of key lock sets that were not let go is live again, as it was
+//!   2  segments    Open, Draining -> Sealed, Quarantine -> Free; one that was flushed -> Free; nothing is counted yet
 //!   3  moves       of an item that was going from memory to flash or back one copy stays
-//!   4  lists       free, sealed, withheld; what each namespace has
+//!   4  lists       free, sealed, decommitted; what each namespace has
 //! ```
 
 use std::collections::HashMap;
@@ -76,7 +76,7 @@ impl Store {
         header.reopen();
         if header.state() == State::Sealed && header.sequence() < self.flushed_before(header.namespace()) {
             header.go(State::Draining);
-            header.go(State::Limbo);
+            header.go(State::Quarantine);
             header.free();
         }
     }

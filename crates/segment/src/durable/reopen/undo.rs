@@ -81,7 +81,7 @@ impl Store {
     pub(super) fn is_kept(&self, slot: Slot) -> bool {
         let Some(header) = self.segments.named(slot) else { return false };
         header.has_state()
-            && matches!(header.state(), State::Open | State::Sealed | State::Draining | State::Limbo)
+            && matches!(header.state(), State::Open | State::Sealed | State::Draining | State::Quarantine)
             && self.item_in(header, slot.address()).is_some()
     }
 

@@ -1,10 +1,10 @@
 //! incr and decr.
 
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::{Arith, ArithOutcome, Expire, OpError};
 use crate::core::snap::Snap;
 use crate::core::store::Seen;
-use crate::items::draft::{Content, Plan};
+use crate::items::unpublished::{Content, Plan};
 use crate::items::write::put::Expect;
 use crate::items::write::rewrite::{Rewrite, TokenRule};
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, Kind, NUM};
@@ -32,17 +32,17 @@ fn apply(arith: &Arith, number: u64) -> u64 {
     if arith.decrement { number.saturating_sub(arith.delta) } else { number.wrapping_add(arith.delta) }
 }
 
-impl Turn<'_> {
+impl Guard<'_> {
     /// Adds to or takes from a number.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: nothing was changed, again in a later turn.
+    /// [`OpError::Parked`]: nothing was changed, again in a later iteration.
     pub fn arith(&mut self, key: &Key<'_>, arith: &Arith) -> Result<ArithOutcome, OpError> {
         // The reply has to report the new expiry as it is.
         let ruled = |expire| self.store.spaces.expire(key.namespace, expire, self.now);
         let (expire, vivify) = (arith.expire.map(ruled), arith.vivify.map(|(number, expire)| (number, ruled(expire))));
         let arith = Arith { expire, vivify, ..*arith };
-        self.retry(|turn| turn.try_arith(key, &arith))
+        self.retry(|guard| guard.try_arith(key, &arith))
     }
 
     fn try_arith(&mut self, key: &Key<'_>, arith: &Arith) -> Result<Option<ArithOutcome>, OpError> {

@@ -13,11 +13,11 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::{Expire, Item, OpError, Put};
 use crate::core::snap::Snap;
 use crate::core::store::{Seen, large_value};
-use crate::items::draft::{Content, Plan};
+use crate::items::unpublished::{Content, Plan};
 use crate::items::write::put::{Expect, decimal};
 use crate::items::write::rewrite::{Rewrite, TokenRule};
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, Kind, NUM};
@@ -31,7 +31,7 @@ use crate::values::writer::LargeWriter;
 pub struct Parts {
     /// The bytes of all new parts.
     pub bytes: Vec<u8>,
-    /// Each with its number, from [`Turn::part_number`], and its place in the bytes.
+    /// Each with its number, from [`Guard::part_number`], and its place in the bytes.
     pub new: Vec<(u64, Range<usize>)>,
     /// Parts that go.
     pub gone: Vec<u64>,
@@ -68,7 +68,7 @@ pub enum Change<T> {
 }
 
 /// A callback that decides when what would be stored is there already. It returns `None` if it cannot decide now.
-pub type DecideAlone<'d, T> = dyn FnMut(&Turn<'_>, Option<&Item<'_>>) -> Option<Change<T>> + 'd;
+pub type DecideAlone<'d, T> = dyn FnMut(&Guard<'_>, Option<&Item<'_>>) -> Option<Change<T>> + 'd;
 
 impl<T> Change<T> {
     /// Returns the same change with another answer.
@@ -83,7 +83,7 @@ impl<T> Change<T> {
     }
 }
 
-/// The result of [`Turn::add`].
+/// The result of [`Guard::add`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddOutcome {
     /// The number is now this.
@@ -96,21 +96,21 @@ pub enum AddOutcome {
     WrongType,
 }
 
-/// Decides from the item what is to become of it; the turn is there to read its value by ([`Turn::copy_range`]).
-pub type Decide<'d, T> = dyn FnMut(&Turn<'_>, Option<&Item<'_>>, &mut Vec<u8>) -> Change<T> + 'd;
+/// Decides from the item what is to become of it; the guard is there to read its value by ([`Guard::copy_range`]).
+pub type Decide<'d, T> = dyn FnMut(&Guard<'_>, Option<&Item<'_>>, &mut Vec<u8>) -> Change<T> + 'd;
 
-impl Turn<'_> {
+impl Guard<'_> {
     /// Does what `decide` says of the live item. What it wants stored it writes into the scratch, which it gets empty;
     /// room beyond that for an item in one piece is given back afterwards. Counts as an access.
     ///
     /// # Errors
-    /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::TooLarge`],
+    /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::TooLarge`],
     /// [`OpError::OutOfMemory`].
     pub fn change<T>(&mut self, key: &Key<'_>, decide: &mut Decide<'_, T>) -> Result<T, OpError> {
         self.change_with(key, None, decide)
     }
 
-    /// Does what `decide` says, as [`Turn::change`] does. `parts`: where `decide` puts those of a value in parts.
+    /// Does what `decide` says, as [`Guard::change`] does. `parts`: where `decide` puts those of a value in parts.
     pub(crate) fn change_with<T>(
         &mut self,
         key: &Key<'_>,
@@ -119,7 +119,7 @@ impl Turn<'_> {
     ) -> Result<T, OpError> {
         self.sample(key, crate::heap::samples::Asked::Store);
         let mut scratch = std::mem::take(&mut self.own.change);
-        let changed = self.retry(|turn| turn.try_change(key, decide, &mut scratch, parts, None));
+        let changed = self.retry(|guard| guard.try_change(key, decide, &mut scratch, parts, None));
         let changed = changed.map(|(answer, _)| answer);
         scratch.clear();
         scratch.shrink_to(self.store.geometry.piece_bytes);
@@ -127,11 +127,11 @@ impl Turn<'_> {
         changed
     }
 
-    /// As [`Turn::change`], but what is stored is the large value that was written, not what is in the scratch. If
+    /// As [`Guard::change`], but what is stored is the large value that was written, not what is in the scratch. If
     /// `decide` wants nothing stored, its pieces are removed; if it cannot decide, by `None`, all is parked.
     ///
     /// # Errors
-    /// The writer comes back with the error: on [`OpError::Parked`] call again in a later turn.
+    /// The writer comes back with the error: on [`OpError::Parked`] call again in a later iteration.
     pub fn change_to_large<T>(
         &mut self,
         key: &Key<'_>,
@@ -140,11 +140,11 @@ impl Turn<'_> {
     ) -> Result<T, (LargeWriter, OpError)> {
         self.sample(key, crate::heap::samples::Asked::Store);
         let head = large_value(writer.whole());
-        let mut decide = |turn: &Turn<'_>, item: Option<&Item<'_>>, _: &mut Vec<u8>| match decide(turn, item) {
+        let mut decide = |guard: &Guard<'_>, item: Option<&Item<'_>>, _: &mut Vec<u8>| match decide(guard, item) {
             None => Change::Keep(None),
             Some(change) => change.map(Some),
         };
-        match self.retry(|turn| turn.try_change(key, &mut decide, &mut Vec::new(), None, Some(&head))) {
+        match self.retry(|guard| guard.try_change(key, &mut decide, &mut Vec::new(), None, Some(&head))) {
             Ok((Some(answer), stored)) => {
                 if !stored {
                     self.large_abort(writer);
@@ -225,7 +225,7 @@ impl Turn<'_> {
         store.unname(&locked, &there, Slot::EMPTY);
         let orphan = store.kill(counters, there.address, &there.layout);
         drop(locked);
-        self.bury(orphan, None);
+        self.free_orphan(orphan, None);
         Ok(true)
     }
 
@@ -254,11 +254,11 @@ impl Turn<'_> {
     /// Adds to a signed number; where nothing is, to 0. Its expiry stays.
     ///
     /// # Errors
-    /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::OutOfMemory`];
+    /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::OutOfMemory`];
     /// [`OpError::TooLarge`]: nothing is there, and the key is longer than one may be.
     pub fn add(&mut self, key: &Key<'_>, delta: i64) -> Result<AddOutcome, OpError> {
         self.sample(key, crate::heap::samples::Asked::Store);
-        self.retry(|turn| turn.try_add(key, delta))
+        self.retry(|guard| guard.try_add(key, delta))
     }
 
     fn try_add(&mut self, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {

@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use base::clock::UnixMillis;
 
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::{Delete, DeleteOutcome, Expire, OpError};
 use crate::core::snap::Snap;
 use crate::core::store::{Seen, Store};
-use crate::items::draft::{Content, Plan};
+use crate::items::unpublished::{Content, Plan};
 use crate::items::write::put::Expect;
 use crate::items::write::rewrite::{Rewrite, TokenRule};
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, Kind, META, META_STALE, META_WON};
@@ -18,17 +18,17 @@ use crate::layout::slot::Slot;
 /// The end of an item that never lives.
 const ENDED: Expire = Expire::At(UnixMillis(0));
 
-impl Turn<'_> {
+impl Guard<'_> {
     /// Removes the item, or marks it stale, or drops its value.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: nothing was changed, again in a later turn.
+    /// [`OpError::Parked`]: nothing was changed, again in a later iteration.
     pub fn delete(&mut self, key: &Key<'_>, delete: &Delete) -> Result<DeleteOutcome, OpError> {
         if delete.mark_stale || delete.drop_value {
-            return self.retry(|turn| turn.try_mark(key, delete));
+            return self.retry(|guard| guard.try_mark(key, delete));
         }
         if self.store.is_finding() {
-            return self.retry(|turn| turn.try_end_for_good(key, delete.compare));
+            return self.retry(|guard| guard.try_end_for_good(key, delete.compare));
         }
         let (store, counters) = (self.store, self.counters());
         let locked = self.lock(key)?;
@@ -44,7 +44,7 @@ impl Turn<'_> {
         store.unname(&locked, &there, Slot::EMPTY);
         let orphan = store.kill(counters, there.address, &there.layout);
         drop(locked);
-        self.bury(orphan, None);
+        self.free_orphan(orphan, None);
         Ok(if live.is_some() { DeleteOutcome::Deleted } else { DeleteOutcome::NotFound })
     }
 

@@ -8,12 +8,12 @@
 
 use base::clock::UnixMillis;
 
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::{Expire, Fetch, Fetched, Item, Lease, OpError, Value};
 use crate::core::snap::Snap;
 use crate::core::store::Seen;
 use crate::heap::samples::Asked;
-use crate::items::draft::{Content, Plan};
+use crate::items::unpublished::{Content, Plan};
 use crate::items::write::put::Expect;
 use crate::items::write::touch::Alter;
 use crate::layout::item::{Kind, META_STALE, META_WON, meta_word};
@@ -30,17 +30,17 @@ struct Before {
     last_access: UnixMillis,
 }
 
-impl<'l> Turn<'l> {
+impl<'l> Guard<'l> {
     /// Reads an item with the side effects asked for.
     ///
     /// # Errors
-    /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::OutOfMemory`].
+    /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::OutOfMemory`].
     pub fn fetch<'t>(&'t mut self, key: &Key<'t>, fetch: &Fetch) -> Result<Option<Fetched<'t>>, OpError> {
         if !fetch.no_bump {
             self.sample(key, Asked::Read);
         }
         let mut before = None;
-        self.retry(|turn| turn.try_fetch(key, fetch, &mut before))
+        self.retry(|guard| guard.try_fetch(key, fetch, &mut before))
     }
 
     fn try_fetch<'t>(

@@ -8,7 +8,7 @@
 //! decides from the snapshot of that item, proves it under the lock, and reports the snapshot and its own change. It
 //! never looks the key up again to build its reply: by then the item may be another client's.
 //!
-//! **A token that is given out** belongs to the very item that was marked CAS_TAKEN ([`Turn::take`]): the mark is
+//! **A token that is given out** belongs to the very item that was marked CAS_TAKEN ([`Guard::take`]): the mark is
 //! set and the token read as one, under the lock. From then on every change of that item's value gives it another one.
 //!
 //! **While the index is rebuilt** ([`crate::durable::rebuild`]) a removal leaves an item that has ended, so that no
@@ -19,7 +19,7 @@
 //! token first. So a token that was given out never goes with an older value than it was made for. After a crash
 //! between the two the old token must not go with the new value. So in a file, a token that no client has is stored
 //! before the value. Therefore an opening renews no token, and the token of an item that was not changed stays. If
-//! checkpoints are made, a claim changes nothing in place ([`Turn::copies_all`]).
+//! checkpoints are made, a key lock set changes nothing in place ([`Guard::copies_all`]).
 
 mod arith;
 pub(crate) mod change;
@@ -34,13 +34,13 @@ use crate::core::snap::Snap;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::fence;
 
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::OpError;
 use crate::core::store::{Seen, Store};
-use crate::items::draft::Orphan;
+use crate::items::unpublished::Orphan;
 use crate::layout::item::{CAS_FIELD, META_FETCHED, META_STALE, META_WON};
 use crate::layout::key::{Key, Namespace};
-use crate::values::free_queue::Grave;
+use crate::values::free_queue::DeferredFree;
 
 /// Number of times that an operation starts over when the item changes under it, before it parks.
 pub(crate) const RETRIES: usize = 4;
@@ -77,9 +77,9 @@ impl Store {
     }
 }
 
-impl<'l> Turn<'l> {
-    /// Returns true if every change is made to a copy and never in place: for a claim, if checkpoints are made. After a
-    /// loss of power the page with one change may be there without those of the others.
+impl<'l> Guard<'l> {
+    /// Returns true if every change is made to a copy and never in place: for a key lock set, if checkpoints are made.
+    /// After a loss of power the page with one change may be there without those of the others.
     #[inline(always)]
     pub(crate) fn copies_all(&self) -> bool {
         self.acting != 0 && self.store.checkpoints.are_made()
@@ -142,16 +142,16 @@ impl<'l> Turn<'l> {
 
     /// Removes the pieces or parts of a value that has no head any more; `kept` is the object that still has one. Many
     /// go later, in the background.
-    pub(crate) fn bury(&mut self, orphan: Option<Orphan>, kept: Option<u64>) {
+    pub(crate) fn free_orphan(&mut self, orphan: Option<Orphan>, kept: Option<u64>) {
         if let Some(orphan) = orphan.filter(|o| kept.is_none() || o.object(self.store) != kept) {
-            self.bury_grave(Grave::of(self.store, orphan));
+            self.free_deferred(DeferredFree::of(self.store, orphan));
         }
     }
 
-    /// Removes the rest of a value, given as a grave.
-    pub(crate) fn bury_grave(&mut self, grave: Grave) {
-        if let Some(grave) = self.keep_grave(grave) {
-            self.store.bury_grave(self.counters(), grave);
+    /// Removes the rest of a value, given as a deferred free.
+    pub(crate) fn free_deferred(&mut self, deferred: DeferredFree) {
+        if let Some(deferred) = self.keep_deferred(deferred) {
+            self.store.free_deferred(self.counters(), deferred);
         }
     }
 

@@ -1,11 +1,11 @@
 //! set, add, replace, append, prepend, and their compared forms.
 
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::{OpError, Put, PutMode, PutOutcome};
 use crate::core::snap::Snap;
 use crate::core::store::{Seen, Store, large_ref};
 use crate::heap::samples::Asked;
-use crate::items::draft::{Content, Plan};
+use crate::items::unpublished::{Content, Plan};
 use crate::layout::item::{KEY_BYTES_MAX, Kind, META_STALE, NUM, meta_word};
 use crate::layout::key::Key;
 use crate::values::source::Source;
@@ -78,11 +78,11 @@ impl Body<'_> {
     }
 }
 
-impl Turn<'_> {
+impl Guard<'_> {
     /// Stores a value.
     ///
     /// # Errors
-    /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::TooLarge`],
+    /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::TooLarge`],
     /// [`OpError::OutOfMemory`].
     #[inline]
     pub fn put(&mut self, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, OpError> {
@@ -116,7 +116,7 @@ impl Turn<'_> {
         if put.mode == PutMode::Set && put.compare.is_none() {
             return self.store_plan(key, put, body, false, None)?.ok_or_else(|| self.parked());
         }
-        self.retry(|turn| turn.try_put(key, put, body))
+        self.retry(|guard| guard.try_put(key, put, body))
     }
 
     fn try_put(&mut self, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) -> Result<Option<PutOutcome>, OpError> {
@@ -174,11 +174,12 @@ impl Turn<'_> {
             ruled = Some(Plan { expire: store.spaces.expire(key.namespace, plan.expire, self.now), ..*plan });
         }
         let plan = ruled.as_ref().unwrap_or(plan);
-        let draft = store.draft(&mut self.own.open, key, plan, self.now).inspect_err(|_| counters.parked.add(1))?;
-        let token = plan.token.unwrap_or_else(|| store.place_token(draft.address()));
+        let unpublished =
+            store.unpublished(&mut self.own.open, key, plan, self.now).inspect_err(|_| counters.parked.add(1))?;
+        let token = plan.token.unwrap_or_else(|| store.place_token(unpublished.address()));
         let locked = if expect.is_none() { self.lock_over(key) } else { self.lock(key) };
         let Ok(locked) = locked else {
-            self.own.open.give_back(store, draft.reserved);
+            self.own.open.give_back(store, unpublished.reserved);
             return Err(OpError::Parked);
         };
         let old = store.find_locked(&locked, key);
@@ -189,29 +190,29 @@ impl Turn<'_> {
                 (Some(a), Some(b)) => a.same(b),
                 _ => false,
             };
-            // A flush that comes after the draft was made ends the draft too.
+            // A flush that comes after the unpublished item was made ends the unpublished item too.
             let flushed = flushed_before.is_some_and(|before| before != store.flushed_before(key.namespace));
             if !same || flushed {
                 drop(locked);
-                self.own.open.give_back(store, draft.reserved);
+                self.own.open.give_back(store, unpublished.reserved);
                 return Ok(None);
             }
         }
         let revived = store.note_ended(counters, old.as_ref(), self.now);
-        let published = store.publish(&locked, counters, key, draft, old.as_ref(), None);
+        let published = store.publish(&locked, counters, key, unpublished, old.as_ref(), None);
         if revived && published.is_ok() {
             locked.note_birth();
         }
         drop(locked);
         let orphan = match published {
             Ok(orphan) => orphan,
-            Err(draft) => {
-                self.own.open.give_back(store, draft.reserved);
+            Err(unpublished) => {
+                self.own.open.give_back(store, unpublished.reserved);
                 return Err(if store.no_place(key.namespace) { OpError::OutOfMemory } else { self.parked() });
             }
         };
         if orphan.is_some() {
-            self.bury(orphan, plan.object().or(expect.and_then(|expect| expect.kept)));
+            self.free_orphan(orphan, plan.object().or(expect.and_then(|expect| expect.kept)));
         }
         Ok(Some(token))
     }

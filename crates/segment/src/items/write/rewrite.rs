@@ -1,10 +1,10 @@
 //! Copying an item with something changed: what cannot be done in place.
 
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::{Expire, OpError};
 use crate::core::snap::Snap;
 use crate::core::store::{Seen, Store};
-use crate::items::draft::{Content, Plan};
+use crate::items::unpublished::{Content, Plan};
 use crate::items::write::put::Expect;
 use crate::layout::header::Queue;
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, NUM};
@@ -76,7 +76,7 @@ impl Store {
     }
 }
 
-impl Turn<'_> {
+impl Guard<'_> {
     /// Puts a changed copy in the item's place. `None`: the item changed meanwhile, and nothing was done.
     pub(crate) fn rewrite(
         &mut self,

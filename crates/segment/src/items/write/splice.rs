@@ -7,34 +7,34 @@
 //! ```
 //!
 //! The new value is written beside the old one and published in its place: it takes the time of a copy, within one
-//! turn.
+//! guard.
 
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::{Expire, OpError, Put};
-use crate::items::draft::{Content, Plan};
+use crate::items::unpublished::{Content, Plan};
 use crate::items::write::put::Expect;
 use crate::layout::item::Kind;
 use crate::layout::key::Key;
 use crate::values::source::Source;
 use crate::values::writer::LargeWriter;
 
-impl Turn<'_> {
+impl Guard<'_> {
     /// Puts `part`, which is not empty, at `offset` bytes into the key's value, or into none; says how long that is
     /// then, or `None` where a typed value is.
     ///
     /// # Errors
-    /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::TooLarge`],
+    /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::TooLarge`],
     /// [`OpError::OutOfMemory`].
     pub fn splice(&mut self, key: &Key<'_>, offset: u64, part: &[u8]) -> Result<Option<u64>, OpError> {
         self.sample(key, crate::heap::samples::Asked::Store);
-        self.retry(|turn| turn.try_splice(key, offset, Source::Bytes(part)))
+        self.retry(|guard| guard.try_splice(key, offset, Source::Bytes(part)))
     }
 
-    /// Puts a large value that was written into the key's value, as [`Turn::splice`] does, and removes its pieces.
+    /// Puts a large value that was written into the key's value, as [`Guard::splice`] does, and removes its pieces.
     ///
     /// # Errors
     /// If the writer cannot be spliced; it comes back with the error. On [`OpError::Parked`] call again in a later
-    /// turn.
+    /// guard.
     pub fn splice_large(
         &mut self,
         key: &Key<'_>,
@@ -43,7 +43,7 @@ impl Turn<'_> {
     ) -> Result<Option<u64>, (LargeWriter, OpError)> {
         self.sample(key, crate::heap::samples::Asked::Store);
         let part = Source::Part(writer.whole());
-        match self.retry(|turn| turn.try_splice(key, offset, part)) {
+        match self.retry(|guard| guard.try_splice(key, offset, part)) {
             Ok(len) => {
                 self.large_abort(writer);
                 Ok(len)

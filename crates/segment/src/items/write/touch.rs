@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Release;
 
 use base::clock::UnixMillis;
 
-use crate::core::lane::Turn;
+use crate::core::handle::Guard;
 use crate::core::op::{Expire, Item, OpError};
 use crate::core::snap::Snap;
 use crate::core::store::{Seen, Store};
@@ -61,11 +61,11 @@ pub(crate) struct Altered {
     pub(crate) expire: Expire,
 }
 
-impl<'l> Turn<'l> {
+impl<'l> Guard<'l> {
     /// Gives the item a new expiry, and shows it, for the last time if that is past. Counts as an access.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: nothing was changed, again in a later turn.
+    /// [`OpError::Parked`]: nothing was changed, again in a later iteration.
     #[inline]
     pub fn touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'_>>, OpError> {
         self.touch_with(key, expire, false)
@@ -74,7 +74,7 @@ impl<'l> Turn<'l> {
     /// Gives the item a new expiry, and shows it with a CAS token that is exact from now on. Counts as an access.
     ///
     /// # Errors
-    /// Those of [`Turn::gets`].
+    /// Those of [`Guard::gets`].
     pub fn touch_gets(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'_>>, OpError> {
         self.touch_with(key, expire, true)
     }
@@ -145,8 +145,8 @@ impl<'l> Turn<'l> {
         if let Some(past) =
             touch.filter(|to| matches!(to, Expire::At(at) if *at <= self.now) && layout.kind() == Kind::Head)
         {
-            // At once, head first: giving its pieces that time may take several turns, and the one that shows the value
-            // for the last time would find it broken.
+            // At once, head first: giving its pieces that time may take several iterations, and the one that shows the
+            // value for the last time would find it broken.
             let ended = Altered { token: snap.token(), expire: past };
             return Ok(self.remove_same(key, snap)?.then_some(ended));
         }

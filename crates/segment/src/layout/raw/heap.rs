@@ -120,7 +120,7 @@ impl Heap {
 
 /// The right to write one range of an open segment that no other thread can name yet.
 ///
-/// Made only by the open-segment table of one lane, for a range past everything that it handed out before, and by the
+/// Made only by the open-segment table of one handle, for a range past everything that it handed out before, and by the
 /// notes, for a range past those that count; it is not `Clone`, so rule 2 of the module holds by ownership.
 #[derive(Debug)]
 pub(crate) struct Reserved {

@@ -5,11 +5,11 @@
 //!
 //! 1. **Words** (item header, expiry, META, CAS field, integer, index slot) are only ever read and written as
 //!    atomics of one width, through [`Word32`] and [`Word64`].
-//! 2. **Bytes** (key and value) are written once, through a [`Reserved`] that its lane alone holds, before the index
+//! 2. **Bytes** (key and value) are written once, through a [`Reserved`] that its handle alone holds, before the index
 //!    slot that names the item is stored with `Release`. After that they are frozen. A segment is not drained while a
-//!    reservation in it outlives its turn (`SegmentHeader::arrivals`).
+//!    reservation in it outlives its guard (`SegmentHeader::arrivals`).
 //! 3. A reader loads a slot with `Acquire` inside an epoch, and lets go of every byte slice when the epoch ends (the
-//!    `Turn`'s lifetime) or holds a pin on the segment.
+//!    `Guard`'s lifetime) or holds a pin on the segment.
 //! 4. A segment becomes `Free`, hence writable again, only after every slot that named it was cleared, two epochs
 //!    have passed and its pins are gone.
 

@@ -6,8 +6,8 @@
 //!                               ──runs──> [app1:x app1:y] [z] [app2:w] END       a run is in one namespace
 //! ```
 //!
-//! Each request turns its session to the namespace of its key, or for one without a key to that of its listener. Of a
-//! retrieval the keys that follow one another in one namespace are a run, as if the others did not fit, so that
+//! Each request iterations its session to the namespace of its key, or for one without a key to that of its listener.
+//! Of a retrieval the keys that follow one another in one namespace are a run, as if the others did not fit, so that
 //! everything else about a request knows of one namespace only.
 //!
 //! Invariant: a session that is between requests and away from its listener's namespace is guarded, so its next

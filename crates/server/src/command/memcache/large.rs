@@ -23,8 +23,8 @@ impl Call<'_, '_> {
             // The process that takes over begins it.
             return Err(State::Parked);
         }
-        let name = self.turn.key(self.session.namespace, key);
-        match self.turn.large_begin(&name, value_len.into(), plan.pieces_end()) {
+        let name = self.guard.key(self.session.namespace, key);
+        match self.guard.large_begin(&name, value_len.into(), plan.pieces_end()) {
             Ok(writer) => {
                 self.at += consumed;
                 let large = LargeSet::pieces(writer, key, self.ctx).expect("a short key is always kept");
@@ -49,14 +49,14 @@ impl Call<'_, '_> {
         }
         let Some(mut large) = LargeSet::whole(value_len as usize, key, self.ctx) else { return false };
         let rest = &self.buf[self.at + consumed..];
-        match large.begin_arrival(self.turn, self.ctx, rest, &plan.put(b"")) {
+        match large.begin_arrival(self.guard, self.ctx, rest, &plan.put(b"")) {
             Some(taken) => {
                 self.at += consumed + taken;
                 self.session.large = Some(Storing { large, plan: *plan });
                 true
             }
             None => {
-                large.end(self.turn, self.ctx);
+                large.end(self.guard, self.ctx);
                 false
             }
         }
@@ -66,7 +66,7 @@ impl Call<'_, '_> {
     pub(super) fn large_go_on(&mut self) -> Step {
         let Some(mut storing) = self.session.large.take() else { return Ok(()) };
         let rest = self.rest();
-        match storing.large.go_on(self.turn, self.ctx, rest, &storing.plan.put(b"")) {
+        match storing.large.go_on(self.guard, self.ctx, rest, &storing.plan.put(b"")) {
             Advance::Wait { consumed, want } => {
                 self.at += consumed;
                 self.session.large = Some(storing);
@@ -79,7 +79,7 @@ impl Call<'_, '_> {
             }
             Advance::Unended { consumed } => {
                 self.at += consumed;
-                storing.large.end(self.turn, self.ctx);
+                storing.large.end(self.guard, self.ctx);
                 self.refuse(&storing.plan, Error::BadDataChunk);
                 Ok(())
             }
@@ -92,13 +92,13 @@ impl Call<'_, '_> {
     fn large_store(&mut self, mut storing: Storing, held: usize) -> Step {
         let Storing { large, plan } = &mut storing;
         let (rest, bytes) = (self.rest(), large.bytes());
-        let before = self.seen(&self.turn.key(self.session.namespace, large.key()));
-        match large.store(self.turn, self.ctx, rest, &plan.put(b"")) {
+        let before = self.seen(&self.guard.key(self.session.namespace, large.key()));
+        match large.store(self.guard, self.ctx, rest, &plan.put(b"")) {
             Ok(outcome) => {
                 self.stored(plan, large.key(), before, outcome, bytes);
                 self.at += held;
                 self.done(plan.command);
-                storing.large.end(self.turn, self.ctx);
+                storing.large.end(self.guard, self.ctx);
                 Ok(())
             }
             Err(error) => self.large_failed(storing, error),
@@ -112,7 +112,7 @@ impl Call<'_, '_> {
             return Err(state);
         }
         self.session.swallow = storing.large.unread();
-        storing.large.end(self.turn, self.ctx);
+        storing.large.end(self.guard, self.ctx);
         self.done(storing.plan.command);
         Ok(())
     }

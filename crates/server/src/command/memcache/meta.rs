@@ -60,14 +60,14 @@ impl<'c> Call<'c, '_> {
     /// the item has a lease.
     fn meta_read(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
         let mut scratch = KeyScratch::default();
-        let key = self.turn.key(self.session.namespace, meta.key.bytes(&mut scratch));
+        let key = self.guard.key(self.session.namespace, meta.key.bytes(&mut scratch));
         let mark = self.out.mark();
-        if self.turn.is_claimed_by_other(&key) {
+        if self.guard.is_locked_by_other(&key) {
             self.ctx.hurries = true;
             return Err(State::Parked);
         }
-        let found = match self.turn.read(&key, Ahead::default()) {
-            None if self.turn.is_tiered() => match self.read_from_flash(meta, &key)? {
+        let found = match self.guard.read(&key, Ahead::default()) {
+            None if self.guard.is_tiered() => match self.read_from_flash(meta, &key)? {
                 true => Found::Hit,
                 false => Found::Miss,
             },
@@ -85,7 +85,7 @@ impl<'c> Call<'c, '_> {
     #[inline(never)]
     fn read_from_flash(&mut self, meta: &Meta<'c>, key: &Key<'_>) -> Result<bool, State> {
         let (out, ctx) = (&mut *self.out, &*self.ctx);
-        flash::tell(self.turn, key, |value, client_flags| {
+        flash::tell(self.guard, key, |value, client_flags| {
             write_read(out, ctx, meta, Hit { value, client_flags, is_leased: false }).map(|_| ())
         })
     }
@@ -123,14 +123,14 @@ impl<'c> Call<'c, '_> {
             no_bump: meta.has(b'u'),
         };
         let mut scratch = KeyScratch::default();
-        let key = self.turn.key(self.session.namespace, meta.key.bytes(&mut scratch));
+        let key = self.guard.key(self.session.namespace, meta.key.bytes(&mut scratch));
         // Flags act in their order: `t` before `T` or `N` returns the earlier time.
         let asks_before = meta.has(b't') && (meta.has(b'T') || meta.has(b'N')) && stands_first(meta, b't', b"TN");
         let mark = self.out.mark();
         let watched = self.watched();
         let mut seen = watched.then_some(Seen::MISS);
         let mut ending = None;
-        let found = match self.turn.fetch(&key, &fetch) {
+        let found = match self.guard.fetch(&key, &fetch) {
             Ok(None) => Found::Miss,
             Ok(Some(mut fetched)) => {
                 let ended = asks_before.then_some(fetched.expire_before);
@@ -190,9 +190,9 @@ impl<'c> Call<'c, '_> {
             token: meta.token(),
         };
         let mut scratch = KeyScratch::default();
-        let key = self.turn.key(self.session.namespace, meta.key.bytes(&mut scratch));
+        let key = self.guard.key(self.session.namespace, meta.key.bytes(&mut scratch));
         let seen = self.seen(&key);
-        match self.turn.delete(&key, &delete) {
+        match self.guard.delete(&key, &delete) {
             Ok(outcome) => {
                 self.tell_get(key.bytes(), seen, outcome != DeleteOutcome::NotFound);
                 if outcome == DeleteOutcome::Deleted && !mark_stale && !delete.drop_value {
@@ -241,9 +241,9 @@ impl<'c> Call<'c, '_> {
             want_token: meta.has(b'c'),
         };
         let mut scratch = KeyScratch::default();
-        let key = self.turn.key(self.session.namespace, meta.key.bytes(&mut scratch));
+        let key = self.guard.key(self.session.namespace, meta.key.bytes(&mut scratch));
         let seen = self.seen(&key);
-        match self.turn.arith(&key, &arith) {
+        match self.guard.arith(&key, &arith) {
             Ok(outcome) => {
                 self.tell_arith(&key, seen, outcome);
                 self.tell_added(key.bytes(), outcome);

@@ -40,7 +40,7 @@ use protocol::memcache::request::Dump;
 use protocol::memcache::{Error, KeyScratch, Parsed, Request, lone_get, parse, reply};
 use run::Retrieval;
 pub(super) use run::{head_key, head_set_key};
-use segment::{Namespace, Turn};
+use segment::{Guard, Namespace};
 
 use super::ahead::{Head, NextSet};
 use super::counters::CommandCounters;
@@ -96,9 +96,9 @@ impl SessionState {
 
     /// Releases what the connection holds in the store and among the watchers. The caller calls it once, when the
     /// connection ends.
-    pub fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) {
+    pub fn release(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
         if let Some(storing) = self.large.take() {
-            storing.large.end(turn, ctx);
+            storing.large.end(guard, ctx);
         }
         self.watching = None;
     }
@@ -179,9 +179,9 @@ impl SessionState {
 }
 
 /// Executes what `buf` begins with, at most [`OPS_A_BATCH`] operations of it, and says how far it came. `head` was made
-/// of the same bytes and session, in the same store turn.
+/// of the same bytes and session, in the same guard.
 pub(crate) fn serve(
-    turn: &mut Turn<'_>,
+    guard: &mut Guard<'_>,
     buf: &[u8],
     head: Option<Head<'_>>,
     out: &mut OutBuffer,
@@ -193,7 +193,7 @@ pub(crate) fn serve(
     ctx.namespace = session.namespace;
     let guarded = ctx.guards & session.guards != 0;
     let mut call = Call {
-        turn,
+        guard,
         buf,
         at: 0,
         line_at: 0,
@@ -226,7 +226,7 @@ pub(crate) fn serve(
 
 /// One call of [`serve`]. Its steps end with the state that keeps the next one from being made.
 struct Call<'c, 'l> {
-    turn: &'c mut Turn<'l>,
+    guard: &'c mut Guard<'l>,
     buf: &'c [u8],
     /// Bytes of `buf` consumed.
     at: usize,
@@ -357,7 +357,7 @@ impl<'c> Call<'c, '_> {
     #[inline(never)]
     fn sample_key(&mut self, key: &[u8], is_read: bool) {
         if self.ctx.sampler.next(0, 1).is_some() {
-            self.ctx.sample(self.turn, &self.turn.key(self.session.namespace, key), is_read);
+            self.ctx.sample(self.guard, &self.guard.key(self.session.namespace, key), is_read);
         }
     }
 

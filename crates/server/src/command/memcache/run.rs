@@ -102,7 +102,7 @@ impl<'c> Call<'c, '_> {
     #[inline]
     pub(super) fn lone_run(&mut self, key: &'c [u8], consumed: usize) -> Step {
         let mut run = Run::new();
-        self.add_lone(&mut run, self.at, self.turn.key(self.session.namespace, key));
+        self.add_lone(&mut run, self.at, self.guard.key(self.session.namespace, key));
         self.follow(&mut run, self.at + consumed);
         self.answer_run(&run, Ahead::default())
     }
@@ -164,8 +164,8 @@ impl<'c> Call<'c, '_> {
             if run.len() == self.run_max() {
                 return false;
             }
-            let key = self.turn.key(self.session.namespace, bytes);
-            self.turn.prefetch(&key);
+            let key = self.guard.key(self.session.namespace, bytes);
+            self.guard.prefetch(&key);
             let read_behind = keys_end - keys.rest().len();
             next = keys.next();
             let ends = next.is_none();
@@ -190,8 +190,8 @@ impl<'c> Call<'c, '_> {
         while run.len() < run_max {
             let rest = &self.buf[at..];
             if let Some((bytes, consumed)) = lone_get(rest) {
-                let key = self.turn.key(self.session.namespace, bytes);
-                self.turn.prefetch(&key);
+                let key = self.guard.key(self.session.namespace, bytes);
+                self.guard.prefetch(&key);
                 self.add_lone(run, at, key);
                 at += consumed;
                 continue;
@@ -211,7 +211,7 @@ impl<'c> Call<'c, '_> {
     fn answer_run(&mut self, run: &Run<'c>, first: Ahead<'_>) -> Step {
         let mut ahead = ArrayVec::<Ahead<'_>, PROBES_MAX>::new();
         ahead.push(first);
-        ahead.extend(run[1..].iter().map(|probe| self.turn.look_ahead(probe.key.key_hash())));
+        ahead.extend(run[1..].iter().map(|probe| self.guard.look_ahead(probe.key.key_hash())));
         let watched = self.watched();
         let mut tally = Tally::default();
         let mut end = Ok(());
@@ -219,12 +219,12 @@ impl<'c> Call<'c, '_> {
             let plain = !(watched || probe.with_cas());
             let answered = match !plain {
                 // A plain read looks on flash itself, if it has to.
-                _ if plain && self.turn.is_claimed_by_other(&probe.key) => {
+                _ if plain && self.guard.is_locked_by_other(&probe.key) => {
                     self.ctx.hurries = true;
                     Err(State::Parked)
                 }
-                true if self.turn.is_kept_away(&probe.key) => {
-                    self.ctx.hurries |= self.turn.is_contended();
+                true if self.guard.is_kept_away(&probe.key) => {
+                    self.ctx.hurries |= self.guard.is_contended();
                     Err(State::Parked)
                 }
                 false => self.answer_plain(probe, ahead[number]),
@@ -237,8 +237,8 @@ impl<'c> Call<'c, '_> {
             match answered {
                 Ok(hit) => tally.key(hit),
                 Err(state) => {
-                    if state == State::Parked && self.turn.is_tiered() {
-                        run[number + 1..].iter().for_each(|probe| self.turn.ask_flash(&probe.key));
+                    if state == State::Parked && self.guard.is_tiered() {
+                        run[number + 1..].iter().for_each(|probe| self.guard.ask_flash(&probe.key));
                     }
                     self.session.retrieval = Some(self.remembered(probe, probe.from));
                     end = Err(state);
@@ -272,7 +272,7 @@ impl<'c> Call<'c, '_> {
     fn sample_run(&mut self, run: &Run<'c>, keys: u32) {
         let mut from = 0;
         while let Some(place) = self.ctx.sampler.next(from, keys) {
-            self.ctx.sample(self.turn, &run[place as usize].key, true);
+            self.ctx.sample(self.guard, &run[place as usize].key, true);
             from = place + 1;
         }
     }
@@ -311,7 +311,7 @@ impl<'c> Call<'c, '_> {
     #[inline(always)]
     fn answer_plain(&mut self, probe: &Probe<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
         let key = probe.key.bytes();
-        match self.turn.read(&probe.key, ahead) {
+        match self.guard.read(&probe.key, ahead) {
             Some(Hit { value: Value::Bytes(bytes), client_flags, .. }) if bytes.len() < PINNED_BYTES_MIN => {
                 let want = LINE_ROOM + bytes.len();
                 if self.out.room() < want {
@@ -321,7 +321,7 @@ impl<'c> Call<'c, '_> {
                 self.out.advance(written);
                 Ok(true)
             }
-            None if self.turn.is_tiered() => self.answer_from_flash(probe),
+            None if self.guard.is_tiered() => self.answer_from_flash(probe),
             None => self.answer_miss(probe),
             Some(Hit { value, client_flags, .. }) => {
                 if self.out.room() < LINE_ROOM {
@@ -351,7 +351,7 @@ impl<'c> Call<'c, '_> {
     #[inline(never)]
     fn answer_from_flash(&mut self, probe: &Probe<'_>) -> Result<bool, State> {
         let out = &mut *self.out;
-        let told = flash::tell(self.turn, &probe.key, |value, client_flags| {
+        let told = flash::tell(self.guard, &probe.key, |value, client_flags| {
             let mut digits = None;
             let bytes = flash::text(value, &mut digits);
             let want = LINE_ROOM + bytes.len();
@@ -370,12 +370,12 @@ impl<'c> Call<'c, '_> {
     fn look_up(&mut self, probe: &Probe<'_>, watched: bool) -> Result<bool, State> {
         self.room(LINE_ROOM)?;
         let item = if probe.with_cas() {
-            match self.turn.gets(&probe.key) {
+            match self.guard.gets(&probe.key) {
                 Ok(item) => item,
                 Err(error) => return self.retrieval_failed(error).map(|()| false),
             }
         } else {
-            self.turn.get(&probe.key)
+            self.guard.get(&probe.key)
         };
         let mark = self.out.mark();
         let seen = watched.then(|| Seen::of(item.as_ref()));

@@ -14,9 +14,9 @@ use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, ResizeError};
 impl<'c> Call<'c, '_> {
     pub(super) fn delete(&mut self, key: &[u8], noreply: bool, consumed: usize) -> Step {
         self.sample(key, false);
-        let key = self.turn.key(self.session.namespace, key);
+        let key = self.guard.key(self.session.namespace, key);
         let seen = self.seen(&key);
-        match self.turn.delete(&key, &Delete::default()) {
+        match self.guard.delete(&key, &Delete::default()) {
             Ok(outcome) => {
                 self.count_prefix(key.bytes(), Count::Delete);
                 let deleted = outcome == DeleteOutcome::Deleted;
@@ -44,11 +44,11 @@ impl<'c> Call<'c, '_> {
     pub(super) fn arith(&mut self, request: ArithRequest<'_>, consumed: usize) -> Step {
         let ArithRequest { key, delta, decrement, noreply } = request;
         self.sample(key, false);
-        let key = self.turn.key(self.session.namespace, key);
+        let key = self.guard.key(self.session.namespace, key);
         let arith =
             Arith { delta, decrement, vivify: None, expire: None, compare: None, token: None, want_token: false };
         let seen = self.seen(&key);
-        match self.turn.arith(&key, &arith) {
+        match self.guard.arith(&key, &arith) {
             Ok(outcome) => {
                 self.tell_get(key.bytes(), seen, outcome != ArithOutcome::NotFound);
                 self.tell_added(key.bytes(), outcome);
@@ -89,11 +89,11 @@ impl<'c> Call<'c, '_> {
 
     pub(super) fn touch(&mut self, key: &[u8], exptime: i64, noreply: bool, consumed: usize) -> Step {
         self.sample(key, false);
-        let key = self.turn.key(self.session.namespace, key);
+        let key = self.guard.key(self.session.namespace, key);
         let expire = exptime::expire(exptime, self.ctx.moment());
         let seen = self.seen(&key);
         // An item that the touch itself ends was there all the same.
-        match self.turn.touch(&key, expire).map(|item| item.is_some()) {
+        match self.guard.touch(&key, expire).map(|item| item.is_some()) {
             Ok(touched) => {
                 self.tell_get(key.bytes(), seen, touched);
                 if touched {
@@ -118,8 +118,8 @@ impl<'c> Call<'c, '_> {
     }
 
     /// Ends what this connection can see: its listener's namespace, and those that keys lead to from there. A delay
-    /// that is not past yet is kept where every worker looks before its next turn; any other flushes now and takes the
-    /// place of a delayed one.
+    /// that is not past yet is kept where every worker looks before its next iteration; any other flushes now and takes
+    /// the place of a delayed one.
     pub(super) fn flush_all(&mut self, delay: i64, noreply: bool, consumed: usize) -> Step {
         let now = self.ctx.now;
         match exptime::expire(delay, self.ctx.moment()) {
@@ -128,7 +128,7 @@ impl<'c> Call<'c, '_> {
             }
             Expire::At(_) | Expire::Never => {
                 for namespace in self.namespaces_seen() {
-                    if self.turn.flush(namespace).is_err() {
+                    if self.guard.flush(namespace).is_err() {
                         self.ctx.shared.delayed_flush.note_refused();
                         return Err(State::Parked);
                     }
@@ -147,13 +147,13 @@ impl<'c> Call<'c, '_> {
 
     pub(super) fn meta_debug(&mut self, token: MetaKey<'c>, consumed: usize) -> Step {
         let mut scratch = KeyScratch::default();
-        let key = self.turn.key(self.session.namespace, token.bytes(&mut scratch));
-        if self.turn.is_kept_away(&key) {
+        let key = self.guard.key(self.session.namespace, token.bytes(&mut scratch));
+        if self.guard.is_kept_away(&key) {
             return Err(State::Parked);
         }
         let seen = self.seen(&key);
         // A client may store by the token that it is shown here.
-        match self.turn.peek_gets(&key) {
+        match self.guard.peek_gets(&key) {
             Err(error) => self.op_error(error, false)?,
             Ok(None) => self.out.push(reply::META_END),
             Ok(Some(item)) => {

@@ -337,7 +337,7 @@ fn command_lines(lines: &mut Lines<'_>, commands: &CommandTotals) {
 
 /// Writes the figures of the store, which has segments instead of slabs and LRU, under names of its own.
 fn segment_lines(lines: &mut Lines<'_>, store: &segment::StoreStats) {
-    let [free, open, sealed, draining, limbo, withheld] = store.segments;
+    let [free, open, sealed, draining, quarantine, decommitted] = store.segments;
     lines.number("memory_held_bytes", store.held_bytes);
     lines.number("memory_bytes_max", store.memory_bytes_max);
     lines.number("segment_bytes", store.segment_bytes);
@@ -346,8 +346,8 @@ fn segment_lines(lines: &mut Lines<'_>, store: &segment::StoreStats) {
         ("segments_open", open),
         ("segments_sealed", sealed),
         ("segments_draining", draining),
-        ("segments_limbo", limbo),
-        ("segments_withheld", withheld),
+        ("segments_quarantine", quarantine),
+        ("segments_decommitted", decommitted),
     ] {
         lines.number(name, count);
     }

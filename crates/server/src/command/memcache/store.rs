@@ -211,7 +211,7 @@ impl<'c> Call<'c, '_> {
         if let Err(error) = self.ctx.check_room(value_len.into()) {
             return self.store_full(&plan, key, value_len, consumed, error);
         }
-        if u64::from(value_len) > self.turn.large_threshold() {
+        if u64::from(value_len) > self.guard.large_threshold() {
             return self.large_begin(plan, key, value_len, consumed);
         }
         let whole = consumed + value_len as usize + 2;
@@ -227,11 +227,11 @@ impl<'c> Call<'c, '_> {
                 return Ok(());
             }
         };
-        let known = self.next_set.take().and_then(|set| set.key(self.turn, self.at, key));
-        let key = known.unwrap_or_else(|| self.turn.key(self.session.namespace, key));
+        let known = self.next_set.take().and_then(|set| set.key(self.guard, self.at, key));
+        let key = known.unwrap_or_else(|| self.guard.key(self.session.namespace, key));
         self.ask_ahead(self.at + whole);
         let before = self.seen(&key);
-        match self.turn.put(&key, &plan.put(value)) {
+        match self.guard.put(&key, &plan.put(value)) {
             Ok(outcome) => self.stored(&plan, key.bytes(), before, outcome, value_len.into()),
             Err(error) => self.not_stored(&plan, key.bytes(), error)?,
         }
@@ -243,10 +243,10 @@ impl<'c> Call<'c, '_> {
     /// Asks for what the `set` at a place of the input is to change, if there is one, while the one before it is done.
     #[inline]
     fn ask_ahead(&mut self, at: usize) {
-        // Whose key leads to another namespace is known only in its turn.
+        // Whose key leads to another namespace is known only in its iteration.
         if !self.guarded {
             let next = set_key(&self.buf[at..]);
-            self.next_set = next.map(|key| NextSet::ask(self.turn, self.session.namespace, at, key));
+            self.next_set = next.map(|key| NextSet::ask(self.guard, self.session.namespace, at, key));
         }
     }
 
@@ -265,9 +265,9 @@ impl<'c> Call<'c, '_> {
         if error != OpError::Parked {
             let mut before = None;
             if plan.replaces() {
-                let key = self.turn.key(self.session.namespace, key);
+                let key = self.guard.key(self.session.namespace, key);
                 before = self.seen(&key);
-                if self.turn.delete(&key, &Delete::default()) == Err(OpError::Parked) {
+                if self.guard.delete(&key, &Delete::default()) == Err(OpError::Parked) {
                     return Err(State::Parked);
                 }
             }

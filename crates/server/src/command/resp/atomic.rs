@@ -1,24 +1,25 @@
-//! Several keys as one: a transaction, or one command over several keys, from its claim of the keys to its last answer.
+//! Several keys as one: a transaction, or one command over several keys, from its key lock set of the keys to its last
+//! answer.
 //!
 //! ```text
 //!   EXEC, or a command over several keys that cannot be done at once
-//!     obtain   the claim of all keys (park until it is had)                            segment::Claim
+//!     obtain   the key lock set of all keys (park until it is had)                            segment::Claim
 //!     run      the queued requests, in order, over as many visits as they take; answers go into a buffer of its own
-//!     tell     the claim is let go; the answers go out as the client takes them
+//!     tell     the key lock set is let go; the answers go out as the client takes them
 //! ```
 //!
-//! A command that only reads at most [`KEYS_UNCLAIMED_MAX`] keys needs no claim: it reads, and is done if no other
-//! client changed one of them meanwhile (segment::Snapshot).
+//! A command that only reads at most [`KEYS_UNCLAIMED_MAX`] keys needs no key lock set: it reads, and is done if no
+//! other client changed one of them meanwhile (segment::Snapshot).
 //!
 //! A queued command is sent to clients that monitor, counted and timed when it is run, command by command; `EXEC`
 //! follows, with the time of all.
 //!
 //! Invariants:
-//! - No claim is held while a client is waited for: neither for its bytes, which are all there before, nor for its
-//!   taking of answers, which begins after.
+//! - No key lock set is held while a client is waited for: neither for its bytes, which are all there before, nor for
+//!   its taking of answers, which begins after.
 //! - What was begun is done: a connection that ends meanwhile keeps its slot until its requests are run.
 //! - What is queued and what is answered is client memory ([`crate::budget`]), reserved before it is allocated. Other
-//!   bounds: see [`QUEUE_BYTES_MAX`], [`ANSWER_BYTES_MAX`], [`KEYS_AS_ONE_MAX`] and [`segment::CLAIMS_MAX`].
+//!   bounds: see [`QUEUE_BYTES_MAX`], [`ANSWER_BYTES_MAX`], [`KEYS_AS_ONE_MAX`] and [`segment::KEY_LOCKS_MAX`].
 
 use super::error::Fault;
 use super::transaction::{Current, Stage, Transaction};
@@ -31,11 +32,11 @@ use crate::out::{OutBuffer, Spot};
 use crate::start::ServerConfig;
 use arrayvec::ArrayVec;
 use protocol::resp::{Args, Limits, Parsed, Parser};
-use segment::{KeyHash, Turn};
+use segment::{Guard, KeyHash};
 
 /// Keys that one command outside a transaction reads or changes as one. With more it does so one after another.
 pub const KEYS_AS_ONE_MAX: usize = 4096;
-/// Keys of a command that reads them as one without a claim.
+/// Keys of a command that reads them as one without a key lock set.
 const KEYS_UNCLAIMED_MAX: usize = 64;
 /// Bytes of requests that one connection queues.
 pub const QUEUE_BYTES_MAX: usize = 64 << 20;
@@ -62,10 +63,10 @@ impl<'c> Call<'c, '_> {
         keys > KEYS_AS_ONE_MAX && entry.name != "watch"
     }
 
-    /// Another's claim keeps this call away from a key of the command.
+    /// Another's key lock set keeps this call away from a key of the command.
     #[cold]
     pub(super) fn is_kept_away(&mut self, entry: &table::Entry, args: Args<'c>) -> bool {
-        let away = entry.keys_of(args).any(|key| self.turn.is_claimed_by_other(&self.key(key)));
+        let away = entry.keys_of(args).any(|key| self.guard.is_locked_by_other(&self.key(key)));
         self.ctx.hurries |= away;
         away
     }
@@ -78,26 +79,27 @@ impl<'c> Call<'c, '_> {
             return false;
         }
         // All are asked for, and not one after another.
-        let away = |waits, key| self.turn.is_on_flash(&self.key(key)) | waits;
+        let away = |waits, key| self.guard.is_on_flash(&self.key(key)) | waits;
         entry.keys_of(args).fold(false, away)
     }
 
     /// Runs a command that only reads several keys, if no other client changes one of them meanwhile: that costs two
-    /// looks at each key's stripe, and a claim much more. Returns `None`, without a reply, if a client did or may have.
+    /// looks at each key's stripe, and a key lock set much more. Returns `None`, without a reply, if a client did or
+    /// may have.
     pub(super) fn run_unchanged(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Option<Run> {
         if !entry.has(table::Flag::ReadOnly) || entry.key_count(args) > KEYS_UNCLAIMED_MAX {
             return None;
         }
         let mut keys = ArrayVec::<KeyHash, KEYS_UNCLAIMED_MAX>::new();
         entry.keys_of(args).for_each(|key| keys.push(self.key(key).key_hash()));
-        let snapshot = self.turn.snapshot(&keys)?;
+        let snapshot = self.guard.snapshot(&keys)?;
         let mark = self.out.mark();
         self.copies = true;
         // An item that goes to flash or comes from there changes its stripe.
         let ran = (entry.run)(self, args);
         self.copies = false;
         let (reads, hits) = std::mem::take(&mut self.reads);
-        if !matches!(ran, Err(Stop::State(_))) && self.turn.holds(&keys, snapshot) {
+        if !matches!(ran, Err(Stop::State(_))) && self.guard.holds(&keys, snapshot) {
             self.note_reads(reads, hits);
             return Some(ran);
         }
@@ -117,20 +119,20 @@ impl<'c> Call<'c, '_> {
     pub(super) fn spare_transaction(&mut self) -> Box<Transaction> {
         let spare = self.ctx.spares.0.pop();
         let shared = &self.ctx.shared;
-        spare.unwrap_or_else(|| Box::new(Transaction::new(shared.store.claim(), &shared.budget)))
+        spare.unwrap_or_else(|| Box::new(Transaction::new(shared.store.key_locks(), &shared.budget)))
     }
 
     /// Runs a command over several keys as one: at once if that can be, else as a transaction of its own.
     pub(super) fn run_as_one(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Run {
         let mut one = self.spare_transaction();
-        entry.keys_of(args).for_each(|key| one.claim.add(&self.turn.key(self.session.namespace, key)));
+        entry.keys_of(args).for_each(|key| one.key_locks.add(&self.guard.key(self.session.namespace, key)));
         let mark = self.out.mark();
-        let ran = match self.turn.obtain(&mut one.claim) {
+        let ran = match self.guard.obtain(&mut one.key_locks) {
             Ok(()) => {
                 one.stage = Stage::Running;
-                self.turn.act_for(&mut one.claim);
+                self.guard.act_for(&mut one.key_locks);
                 let ran = (entry.run)(self, args);
-                self.turn.act_for_none(&mut one.claim);
+                self.guard.act_for_none(&mut one.key_locks);
                 ran
             }
             Err(error) => {
@@ -206,15 +208,15 @@ impl<'c> Call<'c, '_> {
 
     fn come_further(&mut self, transaction: &mut Transaction) -> Step {
         if transaction.stage == Stage::Obtaining {
-            if self.turn.obtain(&mut transaction.claim).is_err() {
+            if self.guard.obtain(&mut transaction.key_locks).is_err() {
                 self.ctx.hurries = true;
                 return Err(State::Parked);
             }
             // The part that was given up to start over may have taken it.
             transaction.out.force_room(LINE_ROOM);
-            self.turn.act_for(&mut transaction.claim);
-            let changed = transaction.is_watched_changed(self.turn, &mut self.ops);
-            self.turn.act_for_none(&mut transaction.claim);
+            self.guard.act_for(&mut transaction.key_locks);
+            let changed = transaction.is_watched_changed(self.guard, &mut self.ops);
+            self.guard.act_for_none(&mut transaction.key_locks);
             let changed = changed?;
             transaction.stage = Stage::Running;
             transaction.begun = self.ctx.clock.ticks();
@@ -229,15 +231,15 @@ impl<'c> Call<'c, '_> {
             }
         }
         if transaction.stage == Stage::Running {
-            let ran = run(self.turn, transaction, self.session, self.ctx, &mut self.ops);
-            if std::mem::take(&mut self.session.wants_claim) {
+            let ran = run(self.guard, transaction, self.session, self.ctx, &mut self.ops);
+            if std::mem::take(&mut self.session.wants_key_locks) {
                 // It starts over with its keys claimed.
                 transaction.begin_anew();
                 self.session.end_request();
                 return Err(State::Yield);
             }
             ran?;
-            self.ctx.shared.store.let_go(&mut transaction.claim);
+            self.ctx.shared.store.let_go(&mut transaction.key_locks);
             transaction.stage = Stage::Telling;
         }
         self.tell_answers(transaction)
@@ -280,20 +282,20 @@ pub(super) fn answers_bytes_max(config: &ServerConfig) -> usize {
     ANSWER_BYTES_MAX.max(config.item_bytes_max as usize + 2 * LINE_ROOM)
 }
 
-/// Runs what is queued and not done. The claim is had.
+/// Runs what is queued and not done. The key lock set is had.
 pub(super) fn run(
-    turn: &mut Turn<'_>,
+    guard: &mut Guard<'_>,
     transaction: &mut Transaction,
     session: &mut SessionState,
     ctx: &mut WorkerContext,
     ops: &mut usize,
 ) -> Step {
     let answer_bytes_max = answers_bytes_max(&ctx.shared.config);
-    let Transaction { queue, claim, out, at, current, answer_at, is_cut, is_lone, ready, .. } = transaction;
+    let Transaction { queue, key_locks, out, at, current, answer_at, is_cut, is_lone, ready, .. } = transaction;
     let from = (!*is_lone).then_some(*ready);
     ctx.op_begun = ctx.clock.ticks();
-    if claim.is_begun() {
-        turn.act_for(claim);
+    if key_locks.is_begun() {
+        guard.act_for(key_locks);
     }
     let ran = loop {
         if *at == queue.len() {
@@ -305,7 +307,7 @@ pub(super) fn run(
         let Current { first, args, end, moment } = *current.get_or_insert_with(|| read(queue, *at, ctx.moment()));
         let args = Args::resumed(&queue[first..end], args);
         session.moment = moment;
-        match run_one(turn, (&queue[*at..end], from, *answer_at), args, out, session, ctx, ops) {
+        match run_one(guard, (&queue[*at..end], from, *answer_at), args, out, session, ctx, ops) {
             Ok(()) => {
                 (*at, *current, *answer_at) = (end, None, out.spot());
                 session.end_request();
@@ -330,7 +332,7 @@ pub(super) fn run(
             Err(state) => break Err(state),
         }
     };
-    turn.act_for_none(claim);
+    guard.act_for_none(key_locks);
     ran
 }
 
@@ -397,7 +399,7 @@ fn make_room(out: &mut OutBuffer, answer_at: Spot, want: usize, bytes_max: usize
 /// Runs one request, its answer behind the others. `buf` begins with it; beside it stands when its `EXEC` had come,
 /// if it was queued, and where its answer begins.
 fn run_one<'c>(
-    turn: &'c mut Turn<'_>,
+    guard: &'c mut Guard<'_>,
     (buf, queued, answer_at): (&'c [u8], Option<Ticks>, Spot),
     mut args: Args<'c>,
     out: &'c mut OutBuffer,
@@ -407,14 +409,14 @@ fn run_one<'c>(
 ) -> Step {
     let name = args.next().unwrap_or_default();
     let entry = table::find(name).expect("it was found when it was queued");
-    let mut call = Call { turn, buf, at: 0, out, session, ctx, ops: *ops, beside: true, copies: false, reads: (0, 0) };
+    let mut call = Call { guard, buf, at: 0, out, session, ctx, ops: *ops, beside: true, copies: false, reads: (0, 0) };
     let ran = call.room(0).map_err(Stop::State).and_then(|()| match queued {
         Some(_) if call.session.done == 0 => call.permit_queued(entry, args).map_err(Stop::Fault),
         _ => Ok(()),
     });
     let ran = match ran {
-        Ok(()) if call.turn.is_tiered() && call.awaits_flash(entry, args) => Err(State::Parked.into()),
-        Ok(()) if call.turn.is_tiered() => call.run_settled(entry, args),
+        Ok(()) if call.guard.is_tiered() && call.awaits_flash(entry, args) => Err(State::Parked.into()),
+        Ok(()) if call.guard.is_tiered() => call.run_settled(entry, args),
         Ok(()) => (entry.run)(&mut call, args),
         refused => refused,
     };
@@ -426,7 +428,7 @@ fn run_one<'c>(
             Ok(())
         }
         Err(Stop::UnderWay | Stop::Queued) => unreachable!("what acts for a claim begins no other"),
-        Err(Stop::Fault(Fault::Damaged)) if call.turn.takes_lost() => {
+        Err(Stop::Fault(Fault::Damaged)) if call.guard.takes_lost() => {
             if !call.session.is_answered_in_part() {
                 call.out.cut_to_spot(answer_at);
             }
@@ -466,7 +468,7 @@ impl Call<'_, '_> {
 }
 
 impl Transaction {
-    /// Starts the transaction over: none of it is done, and its claim is to be obtained.
+    /// Starts the transaction over: none of it is done, and its key lock set is to be obtained.
     fn begin_anew(&mut self) {
         (self.stage, self.at, self.current) = (Stage::Obtaining, 0, None);
         self.answer_at = Spot::default();
@@ -490,9 +492,9 @@ impl Transaction {
         true
     }
 
-    /// It is done with: gives its claim back, and itself to who comes next.
+    /// It is done with: gives its key lock set back, and itself to who comes next.
     pub(super) fn put_away(mut self: Box<Self>, ctx: &mut WorkerContext) {
-        ctx.shared.store.let_go(&mut self.claim);
+        ctx.shared.store.let_go(&mut self.key_locks);
         if ctx.spares.0.len() < SPARE_MAX {
             self.forget(ANSWER_BYTES, &ctx.shared.budget);
             ctx.spares.0.push(self);
@@ -500,10 +502,10 @@ impl Transaction {
     }
 
     /// The connection ends: runs what was begun, a slice at a time, and gives the rest up. `Some` if it has to be asked
-    /// again, in a later turn.
+    /// again, in a later iteration.
     pub(super) fn end(
         mut self: Box<Self>,
-        turn: &mut Turn<'_>,
+        guard: &mut Guard<'_>,
         session: &mut SessionState,
         ctx: &mut WorkerContext,
     ) -> Option<Box<Self>> {
@@ -512,9 +514,9 @@ impl Transaction {
             ctx.op_begun = ctx.clock.ticks();
             ctx.pace.begin_visit(ctx.op_begun, true);
             let mut ops = 0;
-            let ran = run(turn, &mut self, session, ctx, &mut ops);
+            let ran = run(guard, &mut self, session, ctx, &mut ops);
             ctx.pace.charge(ops);
-            session.wants_claim = false;
+            session.wants_key_locks = false;
             if let Err(state) = ran {
                 ctx.hurries |= state == State::Yield;
                 return Some(self);

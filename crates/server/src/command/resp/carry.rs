@@ -9,7 +9,7 @@ use crate::mail::Subscriber;
 use crate::out::OutBuffer;
 use crate::shared::Shared;
 use protocol::resp::Version;
-use segment::Turn;
+use segment::Guard;
 
 impl SessionState {
     /// Returns the state that moves to another process, with `input`. `None`: a request is half done.
@@ -65,7 +65,7 @@ impl SessionState {
     pub(in crate::command) fn take_up(
         &mut self,
         carried: &Carried,
-        turn: &mut Turn<'_>,
+        guard: &mut Guard<'_>,
         ctx: &mut WorkerContext,
     ) -> bool {
         // The answers to queued requests were sent before the move.
@@ -75,7 +75,7 @@ impl SessionState {
         let buf = transaction.map_or(&[][..], |transaction| &transaction.queue);
         let out = &mut out;
         let mut call =
-            Call { turn, buf, at: 0, out, session: self, ctx, ops: 0, beside: true, copies: false, reads: (0, 0) };
+            Call { guard, buf, at: 0, out, session: self, ctx, ops: 0, beside: true, copies: false, reads: (0, 0) };
         let is_subscribed = call.resubscribe(&carried.subscriptions, carried.monitors);
         is_subscribed && transaction.is_none_or(|transaction| call.requeue(transaction))
     }

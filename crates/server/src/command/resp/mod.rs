@@ -71,7 +71,7 @@ use error::Fault;
 use long::Long;
 use protocol::resp::{Args, Limits, Parsed, Parser, Version, reply};
 pub(super) use run::head_key;
-use segment::{Key, Namespace, OpError, Turn};
+use segment::{Guard, Key, Namespace, OpError};
 use told::Identity;
 
 /// The version of Redis whose commands these are. Clients and tools compare the three numbers.
@@ -120,7 +120,7 @@ pub struct SessionState {
     /// All that the request at hand is to store was looked at, and none of it is too long.
     fits: bool,
     /// True if the value being read changes so often that its key is to be claimed.
-    wants_claim: bool,
+    wants_key_locks: bool,
     /// The user that its client acts as.
     who: acl::Who,
     /// Count of changes to the users at the last check of `who`.
@@ -159,10 +159,10 @@ impl SessionState {
         Self { namespace, home: namespace, ..Self::default() }
     }
 
-    /// Releases what the connection holds. Returns false if the caller has to call it again in a later turn.
-    pub(super) fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) -> bool {
-        self.end_long(turn, ctx);
-        self.end_some_subscriptions() && self.end_transaction(turn, ctx)
+    /// Releases what the connection holds. Returns false if the caller has to call it again in a later iteration.
+    pub(super) fn release(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
+        self.end_long(guard, ctx);
+        self.end_some_subscriptions() && self.end_transaction(guard, ctx)
     }
 
     /// Resets the state of the current request: it is answered.
@@ -197,9 +197,9 @@ impl SessionState {
 }
 
 /// Executes what `buf` begins with, at most [`OPS_A_BATCH`] operations of it, and says how far it came. `head` was made
-/// of the same bytes and session, in the same store turn.
+/// of the same bytes and session, in the same guard.
 pub(crate) fn serve(
-    turn: &mut Turn<'_>,
+    guard: &mut Guard<'_>,
     buf: &[u8],
     head: Option<Head<'_>>,
     out: &mut OutBuffer,
@@ -209,7 +209,7 @@ pub(crate) fn serve(
     // Operations that this session is not to have in one visit count as done.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
     ctx.turn_to(session.namespace);
-    let mut call = Call { turn, buf, at: 0, out, session, ctx, ops, beside: false, copies: false, reads: (0, 0) };
+    let mut call = Call { guard, buf, at: 0, out, session, ctx, ops, beside: false, copies: false, reads: (0, 0) };
     let mut step = match (call.go_on(), head) {
         (Ok(()), Some(Head::Read(head))) if call.runs_plain() && call.out.room() >= LINE_ROOM => call.head_run(head),
         (step, _) => step,
@@ -226,7 +226,7 @@ pub(crate) fn serve(
 
 /// One call of [`serve`]. Its steps end with the state that keeps the next one from being made.
 struct Call<'c, 'l> {
-    turn: &'c mut Turn<'l>,
+    guard: &'c mut Guard<'l>,
     buf: &'c [u8],
     /// Bytes of `buf` consumed.
     at: usize,
@@ -387,7 +387,7 @@ impl<'c> Call<'c, '_> {
             unreachable!("a rewritten command is a request");
         };
         let mut call = Call {
-            turn: &mut *self.turn,
+            guard: &mut *self.guard,
             buf: text.as_slice(),
             at: 0,
             out: &mut *self.out,
@@ -414,7 +414,7 @@ impl<'c> Call<'c, '_> {
         for bytes in keys {
             let key = self.key(bytes);
             // One whose lock is not had is looked at again with the request.
-            let _ = self.turn.end_broken(&key);
+            let _ = self.guard.end_broken(&key);
         }
         self.ctx.hurries = true;
         State::Parked
@@ -456,7 +456,7 @@ impl<'c> Call<'c, '_> {
                 }
                 return Err(state);
             }
-            Err(Stop::Fault(Fault::Damaged)) if self.turn.takes_lost() => {
+            Err(Stop::Fault(Fault::Damaged)) if self.guard.takes_lost() => {
                 let keys = entry.map(|entry| entry.keys_of(args));
                 if self.session.done == 0 {
                     self.out.truncate(mark);
@@ -498,7 +498,7 @@ impl<'c> Call<'c, '_> {
         if self.ctx.sampler.takes(1) {
             self.sample(entry, args);
         }
-        if self.turn.is_tiered() && self.awaits_flash(entry, args) {
+        if self.guard.is_tiered() && self.awaits_flash(entry, args) {
             return Err(State::Parked.into());
         }
         if entry.keys.0 != entry.keys.1 && self.session.done == 0 && entry.key_count(args) > 1 {
@@ -513,10 +513,10 @@ impl<'c> Call<'c, '_> {
                 return self.run_unchanged(entry, args).unwrap_or_else(|| self.run_as_one(entry, args));
             }
         }
-        if self.turn.is_contended() && self.is_kept_away(entry, args) {
+        if self.guard.is_contended() && self.is_kept_away(entry, args) {
             return Err(State::Parked.into());
         }
-        if self.turn.is_tiered() { self.run_settled(entry, args) } else { (entry.run)(self, args) }
+        if self.guard.is_tiered() { self.run_settled(entry, args) } else { (entry.run)(self, args) }
     }
 
     /// Runs a command of a store with flash. An item may move between memory and flash while a command reads. If a
@@ -524,10 +524,10 @@ impl<'c> Call<'c, '_> {
     #[cold]
     pub(super) fn run_settled(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Run {
         let may_start_over = self.session.done == 0 && entry.has(table::Flag::ReadOnly);
-        let _ = self.turn.takes_unsettled();
+        let _ = self.guard.takes_unsettled();
         let ran = (entry.run)(self, args);
         let is_answered = matches!(ran, Ok(()) | Err(Stop::Fault(_)));
-        if may_start_over && is_answered && self.turn.takes_unsettled() {
+        if may_start_over && is_answered && self.guard.takes_unsettled() {
             self.session.end_request();
             return Err(State::Parked.into());
         }
@@ -544,7 +544,7 @@ impl<'c> Call<'c, '_> {
         }
         for bytes in entry.keys_of(args).take(OPS_A_BATCH) {
             let key = self.key(bytes);
-            self.ctx.sample(self.turn, &key, entry.has(table::Flag::ReadOnly));
+            self.ctx.sample(self.guard, &key, entry.has(table::Flag::ReadOnly));
         }
     }
 
@@ -609,7 +609,7 @@ impl<'c> Call<'c, '_> {
 
     #[inline(always)]
     fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
-        self.turn.key(self.session.namespace, bytes)
+        self.guard.key(self.session.namespace, bytes)
     }
 
     fn null(&mut self) {

@@ -105,7 +105,7 @@ impl<'c> Call<'c, '_> {
         if self.session.done == 0 {
             let (mut keys, mut bytes) = (args, 0);
             while let (Some(key), Some(value)) = (keys.next(), keys.next()) {
-                self.turn.check_fits(&self.key(key), value.len() as u64)?;
+                self.guard.check_fits(&self.key(key), value.len() as u64)?;
                 bytes += value.len() as u64;
             }
             self.ctx.check_room(bytes)?;
@@ -142,8 +142,8 @@ impl<'c> Call<'c, '_> {
         }
         let (key, new) = (self.key(from), self.key(to));
         match self.session.done {
-            MOVED => drop(self.turn.part_with(&key, &new)?),
-            _ => drop(self.turn.delete(&key, &Delete::default())?),
+            MOVED => drop(self.guard.part_with(&key, &new)?),
+            _ => drop(self.guard.delete(&key, &Delete::default())?),
         }
         self.changed(Event::RENAME_FROM, from);
         self.changed(Event::RENAME_TO, to);
@@ -177,7 +177,7 @@ impl<'c> Call<'c, '_> {
         if let Some(ended) = self.is_refused(from, to, target) {
             return Ok(ended);
         }
-        if self.turn.adopt(&self.key(from), &self.key(to))? {
+        if self.guard.adopt(&self.key(from), &self.key(to))? {
             return Ok(Copied::Moved);
         }
         self.copy_whole(from, to, target)
@@ -185,13 +185,13 @@ impl<'c> Call<'c, '_> {
 
     /// Why nothing is copied, if so.
     fn is_refused(&self, from: &[u8], to: &[u8], target: Target) -> Option<Copied> {
-        let is_there = |key: &[u8]| live(self.turn.peek(&self.key(key)), self.ctx.view()).is_some();
+        let is_there = |key: &[u8]| live(self.guard.peek(&self.key(key)), self.ctx.view()).is_some();
         if !is_there(from) {
             return Some(Copied::NoSource);
         }
         let is_kept = target == Target::Kept && is_there(to);
         // What a rename that goes on has put there is no target.
-        (is_kept && !self.turn.shares(&self.key(from), &self.key(to))).then_some(Copied::TargetKept)
+        (is_kept && !self.guard.shares(&self.key(from), &self.key(to))).then_some(Copied::TargetKept)
     }
 
     /// The same for a value that both have from then on. One in many parts is copied over many visits.
@@ -200,21 +200,21 @@ impl<'c> Call<'c, '_> {
             Value::Typed { kind, .. } => kind & segment::KIND_IN_PARTS != 0,
             _ => false,
         };
-        if self.session.copy.is_none() && !self.turn.peek(&self.key(from)).is_some_and(in_parts) {
+        if self.session.copy.is_none() && !self.guard.peek(&self.key(from)).is_some_and(in_parts) {
             return self.store_under(to, &mut |call| call.copy_whole(from, to, target));
         }
         if self.session.copy.is_none() {
             if let Some(ended) = self.is_refused(from, to, target) {
                 return Ok(ended);
             }
-            self.session.copy = self.turn.begin_copy(&self.key(from)).map(Box::new);
+            self.session.copy = self.guard.begin_copy(&self.key(from)).map(Box::new);
         }
         let Some(mut copy) = self.session.copy.take() else { return Ok(Copied::NoSource) };
         let copied = self.copy_on(from, to, &mut copy);
         match &copied {
             Ok(Copied::Done) => {}
             Err(Stop::State(_)) => self.session.copy = Some(copy),
-            _ => self.turn.abandon_copy(&self.key(to), &copy),
+            _ => self.guard.abandon_copy(&self.key(to), &copy),
         }
         copied
     }
@@ -227,7 +227,7 @@ impl<'c> Call<'c, '_> {
                 return Err(State::Yield.into());
             }
             self.ops += 1;
-            match self.turn.copy_part(&keys.0, &keys.1, copy)? {
+            match self.guard.copy_part(&keys.0, &keys.1, copy)? {
                 CopyStep::More => {}
                 // It has lost a part, and counts as missing.
                 CopyStep::Lost => return Ok(Copied::NoSource),
@@ -235,7 +235,7 @@ impl<'c> Call<'c, '_> {
             }
         }
         self.store_under(to, &mut |call| {
-            let is_whole = call.turn.finish_copy(&call.key(from), &call.key(to), copy)?;
+            let is_whole = call.guard.finish_copy(&call.key(from), &call.key(to), copy)?;
             Ok(if is_whole { Copied::Done } else { Copied::NoSource })
         })
     }
@@ -244,19 +244,19 @@ impl<'c> Call<'c, '_> {
     fn copy_whole(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
         let (from, to, view) = (self.key(from), self.key(to), self.ctx.view());
         let is_large = |item: Item<'_>| matches!(item.value, Value::Large(_));
-        if self.turn.peek(&from).is_some_and(is_large) {
-            if target == Target::Kept && live(self.turn.peek(&to), view).is_some() {
+        if self.guard.peek(&from).is_some_and(is_large) {
+            if target == Target::Kept && live(self.guard.peek(&to), view).is_some() {
                 return Ok(Copied::TargetKept);
             }
-            return Ok(self.turn.copy_large(&from, &to)?.map_or(Copied::NoSource, |()| Copied::Done));
+            return Ok(self.guard.copy_large(&from, &to)?.map_or(Copied::NoSource, |()| Copied::Done));
         }
-        Ok(self.turn.change(&to, &mut |turn, there, bytes| {
-            let Some(item) = live(turn.peek(&from), view) else { return Change::Keep(Copied::NoSource) };
+        Ok(self.guard.change(&to, &mut |guard, there, bytes| {
+            let Some(item) = live(guard.peek(&from), view) else { return Change::Keep(Copied::NoSource) };
             if target == Target::Kept && live(there.copied(), view).is_some() {
                 return Change::Keep(Copied::TargetKept);
             }
             bytes.reserve_exact(item.value_len() as usize);
-            if !turn.copy_range(&from, item.value, 0..item.value_len(), &mut |part| bytes.extend_from_slice(part)) {
+            if !guard.copy_range(&from, item.value, 0..item.value_len(), &mut |part| bytes.extend_from_slice(part)) {
                 // It has lost a piece, and counts as missing.
                 return Change::Keep(Copied::NoSource);
             }

@@ -92,7 +92,7 @@ impl<'c> Call<'c, '_> {
         while run.len() < run_max {
             let Some((next, consumed)) = lone(&self.buf[end..], ARRIVING_BYTES_MIN) else { break };
             let key = self.key(next.key());
-            self.turn.prefetch(&key);
+            self.guard.prefetch(&key);
             end += consumed;
             run.push(probe(next, key, end));
         }
@@ -103,12 +103,12 @@ impl<'c> Call<'c, '_> {
     fn answer_run(&mut self, run: &Run<'c>, first: Ahead<'_>) -> Step {
         let mut ahead = ArrayVec::<Ahead<'_>, PROBES_MAX>::new();
         ahead.push(first);
-        ahead.extend(run[1..].iter().map(|probe| self.turn.look_ahead(probe.key.key_hash())));
+        ahead.extend(run[1..].iter().map(|probe| self.guard.look_ahead(probe.key.key_hash())));
         let (mut gets, mut hits, mut tally) = (0, 0, Tally { line_at: self.at, requests: 0, command: Command::Get });
         let mut step = Ok(());
         let mut done = 0;
         for (probe, ahead) in run.iter().zip(ahead) {
-            if self.turn.is_claimed_by_other(&probe.key) {
+            if self.guard.is_locked_by_other(&probe.key) {
                 self.ctx.hurries = true;
                 step = Err(State::Parked);
                 break;
@@ -121,9 +121,9 @@ impl<'c> Call<'c, '_> {
                 Some(value) => self.answer_set(&probe.key, value),
             };
             if let Err(state) = answered {
-                if state == State::Parked && self.turn.is_tiered() {
+                if state == State::Parked && self.guard.is_tiered() {
                     let behind = run[done as usize + 1..].iter().filter(|probe| probe.value.is_none());
-                    behind.for_each(|probe| self.turn.ask_flash(&probe.key));
+                    behind.for_each(|probe| self.guard.ask_flash(&probe.key));
                 }
                 step = Err(state);
                 break;
@@ -154,7 +154,7 @@ impl<'c> Call<'c, '_> {
         let mut from = 0;
         while let Some(place) = self.ctx.sampler.next(from, keys) {
             let probe = &run[place as usize];
-            self.ctx.sample(self.turn, &probe.key, probe.value.is_none());
+            self.ctx.sample(self.guard, &probe.key, probe.value.is_none());
             from = place + 1;
         }
     }
@@ -185,14 +185,14 @@ impl<'c> Call<'c, '_> {
     /// from the store, or none that `GET` reads, and nothing is answered.
     #[inline(always)]
     pub(super) fn answer_short(&mut self, key: &Key<'_>, ahead: Ahead<'_>) -> Result<Option<bool>, State> {
-        match self.turn.read(key, ahead) {
+        match self.guard.read(key, ahead) {
             Some(Hit { value: Value::Bytes(bytes), .. }) if bytes.len() < PINNED_BYTES_MIN => {
                 self.room(bytes.len())?;
                 let written = reply::write_bulk(self.out.spare(), bytes);
                 self.out.advance(written);
                 Ok(Some(true))
             }
-            None if self.turn.is_tiered() => self.short_from_flash(key).map(Some),
+            None if self.guard.is_tiered() => self.short_from_flash(key).map(Some),
             None => {
                 self.room(0)?;
                 self.null();
@@ -213,7 +213,7 @@ impl<'c> Call<'c, '_> {
     #[inline(never)]
     fn short_from_flash(&mut self, key: &Key<'_>) -> Result<bool, State> {
         let out = &mut *self.out;
-        let told = flash::tell(self.turn, key, |value, _| {
+        let told = flash::tell(self.guard, key, |value, _| {
             let mut digits = None;
             let bytes = flash::text(value, &mut digits);
             let want = LINE_ROOM + bytes.len();

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   more than a slice ──> a transaction of its own (`atomic`), which holds the words ──visit, visit ...──> answered
-//!                           a change: its key is claimed, so others see all of it or nothing
-//!                           a read:   its value is the same at each visit, or it begins anew, at last with a claim
+//!                           a change: its key is locked, so others see all of it or nothing
+//!                           a read:   the same value at each visit, or it starts again, at last with a key lock set
 //! ```
 //!
 //! Invariants: a visit costs what it does: the words that are done are never read again ([`Call::words_left`]), and a
@@ -126,7 +126,7 @@ impl<'c> Call<'c, '_> {
 
     /// Looks at names and values before the first of them is stored: where one is too long, none is.
     fn check_pairs(&mut self, words: Args<'c>) -> Run {
-        let most = self.turn.part_bytes_max();
+        let most = self.guard.part_bytes_max();
         let mut left = self.words_left(words);
         while left.len() > 0 && words.wire_bytes() > most {
             let (slice, behind) = left.split(2 * FIELDS_A_SLICE);
@@ -157,7 +157,7 @@ impl<'c> Call<'c, '_> {
     fn run_over(&mut self, name: &'static str, args: Args<'c>, key: &[u8], stage: Stage) -> Run {
         let entry = table::entry(name);
         let mut one = self.spare_transaction();
-        one.claim.add(&self.key(key));
+        one.key_locks.add(&self.key(key));
         if !one.hold(entry, args, false) {
             one.put_away(self.ctx);
             return Err(Fault::ClientMemory.into());
@@ -178,11 +178,11 @@ impl<'c> Call<'c, '_> {
         look: impl FnOnce(&mut OutBuffer, Option<&Record<'_>>, u64) -> Result<T, Stop>,
     ) -> Result<T, Stop> {
         let (key, view) = (self.key(bytes), self.ctx.view());
-        if self.turn.is_claimed_by_other(&key) {
+        if self.guard.is_locked_by_other(&key) {
             return Err(State::Parked.into());
         }
-        let item = self.turn.get(&key);
-        let parts = KeyParts::new(self.turn, key);
+        let item = self.guard.get(&key);
+        let parts = KeyParts::new(self.guard, key);
         let record = record(item.as_ref(), view, &parts)?;
         let identity = record.as_ref().map_or(NOTHING, Record::identity);
         if reading.identity.is_some_and(|before| before != identity) {
@@ -192,12 +192,12 @@ impl<'c> Call<'c, '_> {
         look(self.out, record.as_ref(), view.now_ms)
     }
 
-    /// What is read was changed: begins anew, and with a claim if that was so several times.
+    /// What is read was changed: begins anew, and with a key lock set if that was so several times.
     fn begin_anew(&mut self, reading: &mut Reading) -> Stop {
         self.session.end_request();
         reading.restarts += 1;
         reading.identity = None;
-        self.session.wants_claim = reading.restarts > RESTARTS_MAX && !self.turn.acts();
+        self.session.wants_key_locks = reading.restarts > RESTARTS_MAX && !self.guard.acts();
         State::Yield.into()
     }
 

@@ -12,7 +12,7 @@ use crate::context::State;
 use crate::notify::Event;
 use crate::out::PINNED_BYTES_MIN;
 use protocol::resp::{Args, reply};
-use segment::{AddOutcome, Change, Expire, Item, Key, LargeRef, Put, PutMode, PutOutcome, Turn, Value};
+use segment::{AddOutcome, Change, Expire, Guard, Item, Key, LargeRef, Put, PutMode, PutOutcome, Value};
 
 /// Options of `SET`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,17 +84,17 @@ impl<'c> SetOptions<'c> {
     }
 
     /// Returns whether the value may be stored over this item of `key`.
-    fn allow(&self, turn: &Turn<'_>, key: &Key<'_>, item: Option<&Item<'_>>) -> bool {
+    fn allow(&self, guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>) -> bool {
         match (self.condition, item) {
             (None, _) | (Some(Condition::Absent), None) | (Some(Condition::Present), Some(_)) => true,
-            (Some(Condition::Equal(wanted)), Some(item)) => equals(turn, key, item.value, wanted),
+            (Some(Condition::Equal(wanted)), Some(item)) => equals(guard, key, item.value, wanted),
             _ => false,
         }
     }
 
     /// Returns the change to `item`: none if the value may not be stored over it.
-    fn change(&self, turn: &Turn<'_>, key: &Key<'_>, item: Option<&Item<'_>>, expire: Expire) -> Change<bool> {
-        if !self.allow(turn, key, item) {
+    fn change(&self, guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, expire: Expire) -> Change<bool> {
+        if !self.allow(guard, key, item) {
             return Change::Keep(false);
         }
         let kept = item.filter(|_| self.keep_ttl).map(|item| item.expire);
@@ -103,12 +103,12 @@ impl<'c> SetOptions<'c> {
 }
 
 /// Returns whether the value of `key`, as a client sees it, is `bytes`.
-fn equals(turn: &Turn<'_>, key: &Key<'_>, value: Value<'_>, mut bytes: &[u8]) -> bool {
+fn equals(guard: &Guard<'_>, key: &Key<'_>, value: Value<'_>, mut bytes: &[u8]) -> bool {
     if value.client_bytes() != bytes.len() as u64 || matches!(value, Value::Typed { .. }) {
         return false;
     }
     let mut same = true;
-    let whole = turn.copy_range(key, value, 0..bytes.len() as u64, &mut |part| {
+    let whole = guard.copy_range(key, value, 0..bytes.len() as u64, &mut |part| {
         let (here, behind) = bytes.split_at(part.len());
         same &= here == part;
         bytes = behind;
@@ -186,10 +186,10 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         },
     };
     let key = call.key(bytes);
-    let found = call.turn.peek(&key);
+    let found = call.guard.peek(&key);
     let is_missed = found.is_none();
     if string(found.as_ref())?.is_none() {
-        if is_missed && call.turn.is_elsewhere(&key) {
+        if is_missed && call.guard.is_elsewhere(&key) {
             return Err(State::Parked.into());
         }
         // The time is not looked at. Nor is the key again: a value that is there by now would be shown without its end.
@@ -213,7 +213,7 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 pub(super) fn append<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (bytes, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let put = Put { mode: PutMode::Append, vivify: Some(Expire::Never), ..Put::set(value) };
-    let PutOutcome::Stored { bytes: len, .. } = call.turn.put(&call.key(bytes), &put)? else {
+    let PutOutcome::Stored { bytes: len, .. } = call.guard.put(&call.key(bytes), &put)? else {
         return Err(Fault::WrongType.into());
     };
     call.note_store();
@@ -224,7 +224,7 @@ pub(super) fn append<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 pub(super) fn strlen<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = call.key(args.next().unwrap_or_default());
-    let item = call.turn.get(&key);
+    let item = call.guard.get(&key);
     let len = string(item.as_ref())?.map(|item| item.value_len());
     call.note_read(len.is_some());
     call.int(len.unwrap_or(0) as i64);
@@ -235,7 +235,7 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let (from, to) = (integer(args.next().unwrap_or_default())?, integer(args.next().unwrap_or_default())?);
     let key = call.key(bytes);
-    let Some(item) = call.turn.get(&key) else {
+    let Some(item) = call.guard.get(&key) else {
         copy_on(call.out, call.session, None)?;
         call.note_read(false);
         reply::bulk(call.out, b"");
@@ -265,7 +265,7 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let out = &mut *call.out;
     let mark = out.mark();
     reply::bulk_head(out, bytes);
-    let whole = call.turn.copy_range(&key, value, range, &mut |part| out.push(part));
+    let whole = call.guard.copy_range(&key, value, range, &mut |part| out.push(part));
     if whole {
         out.push(b"\r\n");
     } else {
@@ -295,13 +295,13 @@ pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let offset = u64::try_from(offset).map_err(|_| Fault::Offset)?;
     let key = call.key(bytes);
     if part.is_empty() {
-        let item = call.turn.peek(&key);
+        let item = call.guard.peek(&key);
         let len = string(item.as_ref())?.map_or(0, |item| item.value_len());
         call.int(len as i64);
         return Ok(());
     }
-    string(call.turn.peek(&key).as_ref())?;
-    let len = call.turn.splice(&key, offset, part)?.ok_or(Fault::WrongType)?;
+    string(call.guard.peek(&key).as_ref())?;
+    let len = call.guard.splice(&key, offset, part)?.ok_or(Fault::WrongType)?;
     call.note_store();
     call.changed(Event::SETRANGE, bytes);
     call.int(len as i64);
@@ -309,9 +309,9 @@ pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 }
 
 /// Copies the value of an item, or of none. One that has lost a piece is none.
-fn copy_value(turn: &Turn<'_>, key: &Key<'_>, item: Option<&Item<'_>>, to: &mut Vec<u8>) {
+fn copy_value(guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, to: &mut Vec<u8>) {
     if let Some(item) = item
-        && !turn.copy_range(key, item.value, 0..item.value_len(), &mut |bytes| to.extend_from_slice(bytes))
+        && !guard.copy_range(key, item.value, 0..item.value_len(), &mut |bytes| to.extend_from_slice(bytes))
     {
         to.clear();
     }
@@ -342,16 +342,16 @@ pub(super) fn decrby<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn incrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let key = call.key(bytes);
-    string(call.turn.peek(&key).as_ref())?;
+    string(call.guard.peek(&key).as_ref())?;
     let delta = float(args.next().unwrap_or_default())?;
-    let sum = call.turn.change(&key, &mut |turn, item, text| {
+    let sum = call.guard.change(&key, &mut |guard, item, text| {
         if let Err(fault) = string(item) {
             return Change::Keep(Err(fault));
         }
         if item.is_some_and(|item| item.value_len() > FLOAT_BYTES_MAX as u64) {
             return Change::Keep(Err(Fault::NotFloat));
         }
-        copy_value(turn, &key, item, text);
+        copy_value(guard, &key, item, text);
         let present = if text.is_empty() && item.is_none() { Ok(0.0) } else { float(text) };
         match present.map(|present| present + delta) {
             Err(fault) => Change::Keep(Err(fault)),
@@ -406,7 +406,7 @@ impl<'c> Call<'c, '_> {
         expire: Expire,
     ) -> Result<bool, Stop> {
         self.room_to_store(value.len() as u64)?;
-        let outcome = self.turn.put(key, &Put { mode, expire, ..Put::set(value) })?;
+        let outcome = self.guard.put(key, &Put { mode, expire, ..Put::set(value) })?;
         let stored = matches!(outcome, PutOutcome::Stored { .. });
         if stored {
             self.note_store();
@@ -444,16 +444,16 @@ impl<'c> Call<'c, '_> {
     /// `SET` that depends on what is there, or answers with it.
     fn set_by(&mut self, bytes: &'c [u8], value: &[u8], options: &SetOptions<'_>, expire: Expire) -> Run {
         let key = self.key(bytes);
-        let mut decide = |turn: &Turn<'_>, item: Option<&Item<'_>>, scratch: &mut Vec<u8>| {
+        let mut decide = |guard: &Guard<'_>, item: Option<&Item<'_>>, scratch: &mut Vec<u8>| {
             scratch.extend_from_slice(value);
-            options.change(turn, &key, item, expire)
+            options.change(guard, &key, item, expire)
         };
         let stored = if options.get {
             let (hit, stored) = self.tell_and_change(bytes, decide)?;
             self.note_read(hit);
             stored
         } else {
-            let stored = self.turn.change(&key, &mut decide)?;
+            let stored = self.guard.change(&key, &mut decide)?;
             self.ok_or_null(stored);
             stored
         };
@@ -475,7 +475,7 @@ impl<'c> Call<'c, '_> {
         if !self.out.has_pin_room() || !self.ctx.pin_budget(bytes) {
             return Err(State::OutputFull { want: LINE_ROOM }.into());
         }
-        let pinned = self.turn.pin_large_range(key, large, range);
+        let pinned = self.guard.pin_large_range(key, large, range);
         if !matches!(pinned, Ok(Some(_))) {
             self.ctx.pin_refund(bytes);
         }
@@ -501,8 +501,8 @@ impl<'c> Call<'c, '_> {
     pub(super) fn set_large_by(&mut self, large: &mut LargeSet, options: &SetOptions<'_>, expire: Expire) -> Run {
         let bytes = large.bytes();
         if !options.get {
-            let stored = large.store_by(self.turn, |turn, key, writer| {
-                turn.change_to_large(key, writer, &mut |turn, item| Some(options.change(turn, key, item, expire)))
+            let stored = large.store_by(self.guard, |guard, key, writer| {
+                guard.change_to_large(key, writer, &mut |guard, item| Some(options.change(guard, key, item, expire)))
             })?;
             self.ok_or_null(stored);
             if stored {
@@ -512,13 +512,13 @@ impl<'c> Call<'c, '_> {
             }
             return Ok(());
         }
-        let (key, mark) = (self.turn.key(self.session.namespace, large.key()), self.out.mark());
+        let (key, mark) = (self.guard.key(self.session.namespace, large.key()), self.out.mark());
         let told = self.tell(&key)?;
         let identity = told.as_ref().map(|told| told.identity);
         // The value that was sent is the one that is replaced, or the whole request runs again.
-        let changed = large.store_by(self.turn, |turn, key, writer| {
-            turn.change_to_large(key, writer, &mut |turn, item| {
-                (item.map(Identity::of) == identity).then(|| options.change(turn, key, item, expire))
+        let changed = large.store_by(self.guard, |guard, key, writer| {
+            guard.change_to_large(key, writer, &mut |guard, item| {
+                (item.map(Identity::of) == identity).then(|| options.change(guard, key, item, expire))
             })
         });
         match changed {
@@ -545,7 +545,7 @@ impl<'c> Call<'c, '_> {
         let bytes = args.next().unwrap_or_default();
         let delta = delta(args.next().unwrap_or_default())?;
         let key = self.key(bytes);
-        match self.turn.add(&key, delta)? {
+        match self.guard.add(&key, delta)? {
             AddOutcome::Number(sum) => {
                 self.note_store();
                 // As Redis has it, also for a number that is taken away.

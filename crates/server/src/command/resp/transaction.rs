@@ -19,7 +19,7 @@ use crate::metrics::Command;
 use crate::namespaces::Namespaces;
 use crate::out::{OutBuffer, Spot};
 use protocol::resp::{Args, Limits, Parsed, Parser, reply};
-use segment::{Claim, Key, Namespace, Turn, Version};
+use segment::{Guard, Key, KeyLocks, Namespace, Version};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(super) enum Stage {
     Watching,
     /// Requests are queued.
     Queueing,
-    /// The claim of its keys is not had yet.
+    /// The key lock set of its keys is not had yet.
     Obtaining,
     /// Its requests are run.
     Running,
@@ -101,7 +101,7 @@ pub(super) struct Transaction {
     watched_hashes: HashSet<u64>,
     /// Watched keys that were compared with what they were, and where the next one's bytes begin.
     compared: (usize, usize),
-    pub(super) claim: Claim,
+    pub(super) key_locks: KeyLocks,
     pub(super) out: OutBuffer,
     /// Start of the reply to the current request among those of all.
     pub(super) answer_at: Spot,
@@ -116,7 +116,7 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
-    pub(super) fn new(claim: Claim, budget: &Arc<Budget>) -> Self {
+    pub(super) fn new(key_locks: KeyLocks, budget: &Arc<Budget>) -> Self {
         Self {
             stage: Stage::Watching,
             is_spoilt: false,
@@ -134,7 +134,7 @@ impl Transaction {
             watched_bytes: Vec::new(),
             watched_hashes: HashSet::new(),
             compared: (0, 0),
-            claim,
+            key_locks,
             out: OutBuffer::beside(budget),
             answer_at: Spot::default(),
             told: 0,
@@ -264,18 +264,18 @@ impl Transaction {
         has_room
     }
 
-    /// Returns whether a watched key has changed. The caller has obtained the claim.
+    /// Returns whether a watched key has changed. The caller has obtained the key lock set.
     ///
     /// # Errors
     /// [`State::Yield`] after so many keys as a visit has room for, [`State::Parked`]: again in a later one.
-    pub(super) fn is_watched_changed(&mut self, turn: &mut Turn<'_>, ops: &mut usize) -> Result<bool, State> {
+    pub(super) fn is_watched_changed(&mut self, guard: &mut Guard<'_>, ops: &mut usize) -> Result<bool, State> {
         while let Some(watched) = self.watched.get(self.compared.0) {
             if *ops >= OPS_A_BATCH {
                 return Err(State::Yield);
             }
             *ops += 1;
-            let key = turn.key(watched.namespace, &self.watched_bytes[self.compared.1..watched.end]);
-            if turn.version(&key).map_err(|_| State::Parked)? != watched.version {
+            let key = guard.key(watched.namespace, &self.watched_bytes[self.compared.1..watched.end]);
+            if guard.version(&key).map_err(|_| State::Parked)? != watched.version {
                 return Ok(true);
             }
             self.compared = (self.compared.0 + 1, watched.end);
@@ -316,7 +316,7 @@ impl<'c> Call<'c, '_> {
         transaction.queue.extend_from_slice(&self.buf[self.at..self.at + consumed]);
         transaction.commands += 1;
         if entry.kind == Command::Flush {
-            transaction.claim.add_all();
+            transaction.key_locks.add_all();
         }
         transaction.namespaces |= 1 << self.session.namespace.0;
         if entry.name == "select" {
@@ -327,7 +327,7 @@ impl<'c> Call<'c, '_> {
         for key in entry.keys_of(args) {
             let queued = transaction.namespaces;
             for namespace in Namespaces::numbers().filter(|namespace| queued & 1 << namespace.0 != 0) {
-                transaction.claim.add(&self.turn.key(namespace, key));
+                transaction.key_locks.add(&self.guard.key(namespace, key));
             }
         }
         self.out.push(reply::QUEUED);
@@ -338,11 +338,11 @@ impl<'c> Call<'c, '_> {
     pub(super) fn requeue(&mut self, carried: &CarriedTransaction) -> bool {
         let mut transaction = self.spare_transaction();
         for CarriedWatch { namespace, key, version } in &carried.watched {
-            let key = self.turn.key(*namespace, key);
+            let key = self.guard.key(*namespace, key);
             let version = match version {
                 // Differs from the version of any key.
                 None => Version::Absent(u64::MAX, 0),
-                Some(Version::Absent(..)) => self.turn.absent_at_open(),
+                Some(Version::Absent(..)) => self.guard.absent_at_open(),
                 Some(version) => *version,
             };
             if !transaction.watch(&key, *namespace, version) {
@@ -424,10 +424,10 @@ pub(super) fn exec<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         transaction.put_away(call.ctx);
         return Err(Fault::ClientMemory.into());
     }
-    let Transaction { watched, watched_bytes, claim, stage, .. } = &mut *transaction;
+    let Transaction { watched, watched_bytes, key_locks, stage, .. } = &mut *transaction;
     let mut from = 0;
     for watched in watched {
-        claim.add(&call.turn.key(watched.namespace, &watched_bytes[from..watched.end]));
+        key_locks.add(&call.guard.key(watched.namespace, &watched_bytes[from..watched.end]));
         from = watched.end;
     }
     *stage = Stage::Obtaining;
@@ -464,7 +464,7 @@ fn watch_each<'c>(call: &mut Call<'c, '_>, transaction: &mut Transaction, args: 
         if transaction.watched.len() >= WATCHED_MAX || transaction.watched_bytes.len() + bytes.len() > room {
             return Err(Fault::QueueTooLong.into());
         }
-        let version = call.turn.version(&key)?;
+        let version = call.guard.version(&key)?;
         if transaction.watch(&key, namespace, version) { Ok(()) } else { Err(Fault::ClientMemory.into()) }
     })
 }
@@ -480,10 +480,10 @@ pub(super) fn unwatch<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
 
 impl SessionState {
     /// Gives back what the connection's transaction holds, if it has one; false if that has to be asked again in a
-    /// later turn, since something is half done.
-    pub(super) fn end_transaction(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) -> bool {
+    /// later iteration, since something is half done.
+    pub(super) fn end_transaction(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
         for transaction in [self.transaction.take(), self.under_way.take()].into_iter().flatten() {
-            self.under_way = transaction.end(turn, self, ctx);
+            self.under_way = transaction.end(guard, self, ctx);
         }
         self.under_way.is_none()
     }

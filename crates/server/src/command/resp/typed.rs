@@ -18,7 +18,7 @@ use base::clock::UnixMillis;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
 use record::{Damaged, Digits, Edit, InSet, Kind, Name, Record, Sets, Source};
-use segment::{Change, Expire, Item, Key, OpError, Turn, Value};
+use segment::{Change, Expire, Guard, Item, Key, OpError, Value};
 
 impl From<Damaged> for Fault {
     fn from(_: Damaged) -> Self {
@@ -48,7 +48,7 @@ impl<'v> View<'v> {
 }
 
 impl WorkerContext {
-    /// Values with parts as they are in this turn.
+    /// Values with parts as they are in this iteration.
     #[inline]
     pub(crate) fn view(&self) -> View<'_> {
         View { now_ms: self.now.0, sets: &self.shared.sets, indexes: &self.shared.indexes }
@@ -58,28 +58,28 @@ impl WorkerContext {
 /// Location of the parts of a key's large record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyParts<'t> {
-    turn: &'t Turn<'t>,
+    guard: &'t Guard<'t>,
     key: Key<'t>,
 }
 
 impl<'t> KeyParts<'t> {
-    pub(super) fn new(turn: &'t Turn<'_>, key: Key<'t>) -> Self {
-        Self { turn, key }
+    pub(super) fn new(guard: &'t Guard<'_>, key: Key<'t>) -> Self {
+        Self { guard, key }
     }
 
     /// Returns the place at which a walk meets the key.
     pub(super) fn place(&self) -> u64 {
-        self.turn.walk_place(&self.key)
+        self.guard.walk_place(&self.key)
     }
 }
 
 impl Source for KeyParts<'_> {
     fn part(&self, object: u64, number: u64) -> Option<&[u8]> {
-        self.turn.part(&self.key, object, number)
+        self.guard.part(&self.key, object, number)
     }
 
     fn fresh(&self) -> u64 {
-        self.turn.part_number()
+        self.guard.part_number()
     }
 }
 
@@ -181,8 +181,8 @@ impl<'c> Call<'c, '_> {
         } else {
             None
         };
-        let changed = self.turn.change_parts(&key, &mut |turn, item, scratch, parts| {
-            let there = KeyParts::new(turn, key);
+        let changed = self.guard.change_parts(&key, &mut |guard, item, scratch, parts| {
+            let there = KeyParts::new(guard, key);
             let mut made = record::Parts::default();
             let scene = Scene { view, there: &there, set, goes_on };
             let change = edit(item, scratch, &mut made, scene, moves.as_mut(), decide);
@@ -197,7 +197,7 @@ impl<'c> Call<'c, '_> {
         };
         drop(stripe);
         if !looked.is_empty() {
-            sweep(view.indexes, self.turn, view, looked.into_iter());
+            sweep(view.indexes, self.guard, view, looked.into_iter());
         }
         match changed {
             Ok(answer) => {
@@ -222,8 +222,8 @@ impl<'c> Call<'c, '_> {
         let key = self.key(bytes);
         loop {
             let view = self.ctx.view();
-            let item = self.turn.peek(&key);
-            let there = KeyParts::new(self.turn, key);
+            let item = self.guard.peek(&key);
+            let there = KeyParts::new(self.guard, key);
             if !opened(item.as_ref(), view, &there)?.is_some_and(|record| record.is_due(view.now_ms)) {
                 return Ok(());
             }
@@ -231,8 +231,8 @@ impl<'c> Call<'c, '_> {
                 return Err(State::Yield.into());
             }
             self.ops += SWEPT_LEAVES;
-            let swept = self.turn.change_parts(&key, &mut |turn, item, scratch, parts| {
-                let there = KeyParts::new(turn, key);
+            let swept = self.guard.change_parts(&key, &mut |guard, item, scratch, parts| {
+                let there = KeyParts::new(guard, key);
                 let mut made = record::Parts::default();
                 let change = sweep_some(item, scratch, &mut made, view, &there);
                 (parts.bytes, parts.new, parts.gone) = (made.bytes, made.new, made.gone);
@@ -252,24 +252,24 @@ impl<'c> Call<'c, '_> {
     /// value that has ended itself.
     pub(super) fn is_there(&mut self, key: &Key<'_>) -> Result<bool, Stop> {
         let is_typed = |item: Item<'_>| matches!(item.value, Value::Typed { .. });
-        match self.turn.peek(key).map(is_typed) {
+        match self.guard.peek(key).map(is_typed) {
             None => return Ok(false),
             Some(false) => return Ok(true),
             Some(true) => self.sweep_ended(key.bytes())?,
         }
         let view = self.ctx.view();
-        let Some(item) = self.turn.peek(key) else { return Ok(false) };
+        let Some(item) = self.guard.peek(key) else { return Ok(false) };
         if live(Some(item), view).is_some() {
             return Ok(true);
         }
-        let gone = self.turn.change(key, &mut |_, item, _| match (item, live(item.copied(), view)) {
+        let gone = self.guard.change(key, &mut |_, item, _| match (item, live(item.copied(), view)) {
             (Some(_), None) => Change::Remove(true),
             _ => Change::Keep(false),
         })?;
         if gone {
             self.changed(Event::DEL, key.bytes());
         }
-        Ok(!gone && self.turn.peek(key).is_some())
+        Ok(!gone && self.guard.peek(key).is_some())
     }
 
     /// A command that may make more of what there is goes on only if there is room, where nothing is evicted.

@@ -40,7 +40,7 @@ impl Lab {
     /// An iteration of the worker's event loop. It is never inlined: the gate counts instructions in it, by its name.
     #[inline(never)]
     pub fn worker_iteration(&mut self) {
-        assert!(self.world.worker.turn(), "the worker does not stop by itself");
+        assert!(self.world.worker.iterate(), "the worker does not stop by itself");
     }
 
     /// An iteration of the worker, and a slice of the background.

@@ -94,7 +94,7 @@ impl Lab {
     fn run_alone(&mut self, row: &Entry) {
         let mut bystander = Bystander::new(self);
         let client = self.world.connect(lab::protocol(row));
-        self.world.turns(3);
+        self.world.iterations(3);
         let (after, end) = row.mark();
         client.send(&row.request);
         client.send(&after);
@@ -117,18 +117,18 @@ impl Lab {
         assert!(late <= LATE_MAX && bystander.answers > 0, "{name}: a PING took {late} iterations");
         client.close_send();
         bystander.client.close_send();
-        self.world.turns(5);
+        self.world.iterations(5);
     }
 
     /// A crowd runs it at once, and goes before it is done.
     fn run_in_a_crowd(&mut self, row: &Entry) {
         let mut bystander = Bystander::new(self);
         let crowd: Vec<SimClient> = (0..CROWD).map(|_| self.world.connect(lab::protocol(row))).collect();
-        self.world.turns(8);
+        self.world.iterations(8);
         crowd.iter().for_each(|client| client.send(&row.request));
         // Requests that are long are received in several iterations.
         let received = row.request.len() as u64 * CROWD as u64 / (256 << 10) + 2;
-        self.world.turns(received as usize);
+        self.world.iterations(received as usize);
         for iteration in 0..CROWD_ITERATIONS {
             bystander.ask(iteration);
             self.iterate();
@@ -142,7 +142,7 @@ impl Lab {
         bystander.client.close_send();
         while self.world.worker.sessions() > 0 {
             bystander.client.take(usize::MAX);
-            self.world.turn();
+            self.world.guard();
         }
         let left = self.world.shared.budget.used();
         assert!(left == 0, "{}: {left} bytes of client memory are in use when nobody is there", row.name);
@@ -165,7 +165,7 @@ impl Lab {
 fn a_pipeline_of_unknown_commands_counts_as_more_than_its_requests() {
     let mut lab = lab();
     let client = lab.world.connect(Protocol::Resp);
-    lab.world.turns(3);
+    lab.world.iterations(3);
     let count = 600;
     (0..count).for_each(|_| client.send(&line("NOSUCH a")));
     client.send(&line("ECHO all-answered"));

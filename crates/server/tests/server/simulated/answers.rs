@@ -25,7 +25,7 @@ fn ask(world: &mut World, client: &SimClient, words: &[&[u8]]) -> Vec<u8> {
 fn answer(world: &mut World, client: &SimClient) -> Option<Vec<u8>> {
     let mut got = Vec::new();
     for _ in 0..20_000 {
-        world.turn();
+        world.guard();
         got.extend(client.take(usize::MAX));
         match reply_len(&got) {
             Some(len) => {
@@ -87,10 +87,10 @@ fn a_long_value_that_ends_while_it_is_copied_is_answered_whole_or_not_at_all() {
             ask(&mut world, &client, &[b"SET", b"long", &long, b"PX", b"10000"]);
             let queued = [request(command.words), request(&[b"ECHO", b"marker"])].concat();
             client.send(&[request(&[b"MULTI"]), queued].concat());
-            world.turns(6);
+            world.iterations(6);
             assert_eq!(client.take(1000), b"+OK\r\n+QUEUED\r\n+QUEUED\r\n");
             client.send(&request(&[b"EXEC"]));
-            world.turns(after);
+            world.iterations(after);
             world.clock_ns.fetch_add(11_000_000_000, Relaxed);
             let got = answer(&mut world, &client).expect("an answer");
             let what = format!("{} after {after} turns", command.words[0].escape_ascii());
@@ -110,7 +110,7 @@ fn a_long_value_that_ends_while_it_is_copied_is_answered_whole_or_not_at_all() {
     assert!(whole > 10 && none > 10, "{whole} whole and {none} missing: too few of either to prove anything");
 }
 
-/// Keys without end are read without a claim, so a value among them can be changed while it is copied.
+/// Keys without end are read without a key lock set, so a value among them can be changed while it is copied.
 #[test]
 fn a_long_value_that_is_changed_while_it_is_copied_is_answered_as_one_of_those_that_it_was() {
     let (one, two) = (common::pattern(LONG_BYTES), vec![b'2'; LONG_BYTES - 100_000]);
@@ -131,7 +131,7 @@ fn a_long_value_that_is_changed_while_it_is_copied_is_answered_as_one_of_those_t
             ask(&mut world, &client, &[b"SET", b"long", &one]);
             let mget = [&b"MGET"[..], b"long"].into_iter().chain(names.iter().map(Vec::as_slice));
             client.send(&request(&mget.collect::<Vec<_>>()));
-            world.turns(after);
+            world.iterations(after);
             if change[0] == b"HSET" {
                 ask(&mut world, &other, &[b"DEL", b"long"]);
             }
@@ -207,7 +207,7 @@ fn no_answer_for_which_memory_ends_half_way_ends_the_server_or_leaves_half_a_tra
                 client.send(&[request(&[b"MULTI"]), queued, request(&[b"INCR", b"done"])].concat());
                 let mut told = Vec::new();
                 while told.iter().filter(|byte| **byte == b'\n').count() < before + 4 {
-                    world.turn();
+                    world.guard();
                     told.extend(client.take(usize::MAX));
                 }
                 if told.contains(&b'-') {
@@ -250,15 +250,15 @@ fn all_fields_of_a_request_that_takes_many_visits_end_at_one_instant() {
     };
     let later = |world: &mut World, sent: Vec<u8>| {
         client.send(&sent);
-        let (mut got, mut turns) = (Vec::new(), 0);
+        let (mut got, mut iterations) = (Vec::new(), 0);
         while reply_len(&got).is_none() {
             world.clock_ns.fetch_add(1_000_000, Relaxed);
-            world.turn();
-            turns += 1;
-            assert!(turns < 10_000, "no answer");
+            world.guard();
+            iterations += 1;
+            assert!(iterations < 10_000, "no answer");
             got.extend(client.take(usize::MAX));
         }
-        (got, turns)
+        (got, iterations)
     };
     for command in [
         &[&b"HPEXPIRE"[..], b"h", b"100000", b"FIELDS", b"2000"][..],
@@ -266,8 +266,12 @@ fn all_fields_of_a_request_that_takes_many_visits_end_at_one_instant() {
     ] {
         let value = (command[0] == b"HSETEX").then_some(&b"new"[..]);
         later(&mut world, with(&[b"HSET", b"h"], &names, Some(b"value")));
-        let (answer, turns) = later(&mut world, with(command, &names, value));
-        assert!(!answer.starts_with(b"-") && turns > 10, "{} after {turns} turns", answer.escape_ascii());
+        let (answer, iterations) = later(&mut world, with(command, &names, value));
+        assert!(
+            !answer.starts_with(b"-") && iterations > 10,
+            "{} after {iterations} iterations",
+            answer.escape_ascii()
+        );
         let (ends, _) = later(&mut world, with(&[b"HPEXPIRETIME", b"h", b"FIELDS", b"2000"], &names, None));
         let ends: std::collections::BTreeSet<&[u8]> = ends.split(|byte| *byte == b'\n').skip(1).collect();
         assert_eq!(ends.len(), 2, "one end, and nothing behind the last line: {ends:?}");

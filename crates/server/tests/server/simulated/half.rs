@@ -18,14 +18,14 @@ fn config() -> ServerConfig {
     ServerConfig { connections_max: 2000, ..common::config() }
 }
 
-/// Asks for something over both protocols; the answers come in [`TURNS_MAX`] turns.
+/// Asks for something over both protocols; the answers come in [`TURNS_MAX`] iterations.
 pub fn ask_beside(world: &mut World, bystanders: &[SimClient; 2], what: &str) {
     let get = [&b"get by\r\n"[..], b"*2\r\n$3\r\nGET\r\n$2\r\nby\r\n"];
     let expected = [value("by", b"stander"), b"$7\r\nstander\r\n".to_vec()];
     bystanders.iter().zip(get).for_each(|(client, get)| client.send(get));
     let mut got = [Vec::new(), Vec::new()];
     for _ in 0..TURNS_MAX {
-        world.turn();
+        world.guard();
         got.iter_mut().zip(bystanders).for_each(|(got, client)| got.extend(client.take(1 << 20)));
     }
     assert!(got == expected, "{what}: {:?} in {TURNS_MAX} turns", got.map(|got| got.escape_ascii().to_string()));
@@ -34,7 +34,7 @@ pub fn ask_beside(world: &mut World, bystanders: &[SimClient; 2], what: &str) {
 pub fn bystanders(world: &mut World) -> [SimClient; 2] {
     let clients = [world.connect(Memcache), world.connect(Resp)];
     clients[0].send(&set("by", b"stander"));
-    world.turns(4);
+    world.iterations(4);
     assert_eq!(clients[0].take(100), b"STORED\r\n");
     clients
 }
@@ -82,13 +82,13 @@ fn half_requests_of_more_clients_than_there_are_buffers_hold_nobody_up() {
         let mut world = World::new(number as u64, Faults::NONE, config());
         let bystanders = bystanders(&mut world);
         let halves: Vec<SimClient> = (0..HALVES).map(|_| world.connect(cut.protocol)).collect();
-        world.turns(HALVES / 64 + 1);
+        world.iterations(HALVES / 64 + 1);
         halves.iter().for_each(|client| client.send(&cut.half));
-        world.turns(HALVES / 64 + 1);
+        world.iterations(HALVES / 64 + 1);
         ask_beside(&mut world, &bystanders, &what);
         let begun_ns = world.clock_ns.load(Relaxed);
         while world.worker.buffers_lent() > 0 {
-            world.turn();
+            world.guard();
             let after_ns = world.clock_ns.load(Relaxed) - begun_ns;
             assert!(after_ns < 20_000_000, "{what}: {} lent after {after_ns} ns", world.worker.buffers_lent());
         }
@@ -96,7 +96,7 @@ fn half_requests_of_more_clients_than_there_are_buffers_hold_nobody_up() {
         assert_eq!((worker.aside.inputs(), worker.counters.buffer_waits.value()), (HALVES as u64, 0), "{what}");
         assert!(worker.aside.bytes() < 400 * HALVES as u64, "{what}: {} bytes", worker.aside.bytes());
         halves.iter().for_each(|client| client.send(&cut.rest));
-        world.turns(HALVES / 16);
+        world.iterations(HALVES / 16);
         for (client, half) in halves.iter().enumerate() {
             let got = half.take(1000);
             assert!(got.starts_with(cut.reply), "{what}, client {client}: {:?}", got.escape_ascii().to_string());
@@ -116,18 +116,18 @@ fn half_logins_of_strangers_hold_nobody_up() {
     let known = world.connect(Memcache);
     known.send(login);
     let strangers: Vec<SimClient> = (0..HALVES).map(|_| world.connect(Memcache)).collect();
-    world.turns(HALVES / 64 + 1);
+    world.iterations(HALVES / 64 + 1);
     assert_eq!(known.take(100), b"STORED\r\n");
     // Of all of them each time: who has logged in stores a key of that name.
     for at in [3, 17, 25] {
         let halves = &strangers;
         halves.iter().for_each(|stranger| stranger.send(&login[..at]));
-        world.turns(HALVES / 64 + 1);
+        world.iterations(HALVES / 64 + 1);
         known.send(b"get nothing\r\n");
-        world.turns(TURNS_MAX);
+        world.iterations(TURNS_MAX);
         assert_eq!(known.take(100), b"END\r\n", "halves of {at} bytes");
         halves.iter().for_each(|stranger| stranger.send(&login[at..]));
-        world.turns(HALVES / 16);
+        world.iterations(HALVES / 16);
         assert!(halves.iter().all(|stranger| stranger.take(100) == b"STORED\r\n"), "halves of {at} bytes");
     }
 }
@@ -149,14 +149,14 @@ fn announced_lengths_and_lines_without_end_hold_nobody_up() {
         let bystanders = bystanders(&mut world);
         let clients: Vec<SimClient> = (0..300).map(|_| world.connect(protocol)).collect();
         clients.iter().for_each(|client| client.send(&half));
-        world.turns(200);
+        world.iterations(200);
         ask_beside(&mut world, &bystanders, &format!("half {number}"));
         // Values that were received in their place are moved from there after a second.
         world.clock_ns.fetch_add(1_500_000_000, Relaxed);
-        world.turns(100);
+        world.iterations(100);
         ask_beside(&mut world, &bystanders, &format!("half {number}, later"));
         world.clock_ns.fetch_add(40_000_000_000, Relaxed);
-        world.turns(3000);
+        world.iterations(3000);
         ask_beside(&mut world, &bystanders, &format!("half {number}, after the stall timeout"));
         assert!(clients.iter().filter(|client| client.is_closed()).count() == 0, "half {number}: nobody had to go");
     }
@@ -174,9 +174,9 @@ fn the_oldest_half_request_is_closed_with_an_error_when_no_memory_for_them_is_le
         let mut clients = Vec::new();
         for _ in 0..HALVES {
             let client = world.connect(protocol);
-            world.turn();
+            world.guard();
             client.send(&half);
-            world.turn();
+            world.guard();
             clients.push(client);
         }
         ask_beside(&mut world, &bystanders, "a full budget");
@@ -200,13 +200,13 @@ fn clients_that_do_not_read_hold_up_neither_senders_nor_readers() {
     let bystanders = bystanders(&mut world);
     let setter = world.connect(Memcache);
     setter.send(&set("k", &pattern(6000)));
-    world.turns(10);
+    world.iterations(10);
     assert_eq!(setter.take(100), b"STORED\r\n");
     // Each has an output that is not taken, and behind it requests and half of one.
     let clients: Vec<SimClient> = (0..HALVES / 2).map(|_| world.connect(Memcache)).collect();
     let requests = [&b"get k\r\n".repeat(20)[..], b"set h 0 0 100\r\nxxx"].concat();
     clients.iter().for_each(|client| client.send(&requests));
-    world.turns(60);
+    world.iterations(60);
     ask_beside(&mut world, &bystanders, "slow readers");
     let worker = &world.shared.workers[0];
     assert!(worker.aside.outputs() > 100, "{} outputs are set aside", worker.aside.outputs());
@@ -219,11 +219,11 @@ fn clients_that_do_not_read_hold_up_neither_senders_nor_readers() {
             if got.len() >= reply.len() {
                 break;
             }
-            world.turn();
+            world.guard();
         }
         assert!(got == reply, "client {number}: {} bytes of {}", got.len(), reply.len());
     }
-    world.turns(20);
+    world.iterations(20);
     let aside = &world.shared.workers[0].aside;
     assert_eq!(aside.outputs(), 0, "{} bytes", aside.bytes());
 }
@@ -234,7 +234,7 @@ fn a_wait_for_a_buffer_is_counted_and_timed() {
     let mut world = World::new(5, Faults::NONE, config);
     let clients: Vec<SimClient> = (0..60).map(|_| world.connect(Resp)).collect();
     clients[0].send(&request(&[b"HSET", b"h", b"f", &pattern(100_000)]));
-    world.turns(6);
+    world.iterations(6);
     assert_eq!(clients[0].take(100), b":1\r\n");
     // One batch has more long replies than there are outputs for them: a field's value is copied, and not pinned.
     clients.iter().for_each(|client| client.send(&request(&[b"HGET", b"h", b"f"])));
@@ -244,7 +244,7 @@ fn a_wait_for_a_buffer_is_counted_and_timed() {
     };
     let mut waiters_most = 0;
     for _ in 0..200 {
-        world.turn();
+        world.guard();
         waiters_most = waiters_most.max(counters(&world)[2]);
     }
     let [waits, ns, waiters] = counters(&world);
@@ -253,7 +253,8 @@ fn a_wait_for_a_buffer_is_counted_and_timed() {
     assert!(clients.iter().all(|client| client.take(1 << 20) == reply));
 }
 
-/// What a turn may receive at most of one connection that is not served: its share of the turn, and one receive.
+/// What an iteration may receive at most of one connection that is not served: its share of the iteration, and one
+/// receive.
 const TURN_BYTES: u64 = 512 << 10;
 
 #[test]
@@ -274,7 +275,7 @@ fn who_goes_on_sending_when_nothing_is_served_takes_a_bounded_part_of_each_turn(
         let mut world = World::new(number as u64, Faults::NONE, config());
         let bystanders = bystanders(&mut world);
         let clients: Vec<SimClient> = (0..3).map(|_| world.connect(protocol)).collect();
-        world.turns(3);
+        world.iterations(3);
         for client in &clients {
             client.send(begin);
             client.send(&flood);
@@ -287,7 +288,7 @@ fn who_goes_on_sending_when_nothing_is_served_takes_a_bounded_part_of_each_turn(
         }
         assert!(most > 0 && most <= TURN_BYTES, "flood {number}: {most} bytes in a turn");
         if closes {
-            world.turns(200);
+            world.iterations(200);
             let received = world.received_bytes() - begun;
             assert!(received < 3 * (3 << 20), "flood {number}: {received} bytes of finished connections");
             assert!(clients.iter().all(SimClient::is_closed) && world.worker.sessions() == 2, "flood {number}");
@@ -301,11 +302,11 @@ fn who_sends_a_little_for_ever_after_quit_is_closed_after_a_second() {
     let bystanders = bystanders(&mut world);
     let client = world.connect(Memcache);
     client.send(b"quit\r\nmore");
-    world.turns(2);
+    world.iterations(2);
     let begun_ns = world.clock_ns.load(Relaxed);
     while world.worker.sessions() > bystanders.len() {
         client.send(b"x");
-        world.turn();
+        world.guard();
         world.clock_ns.fetch_add(10_000_000, Relaxed);
         let after_ms = (world.clock_ns.load(Relaxed) - begun_ns) / 1_000_000;
         assert!(after_ms < 2500, "it lingers for {after_ms} ms");
@@ -322,7 +323,7 @@ fn a_long_value_goes_out_over_many_turns_however_fast_its_reader_is() {
     client.send(&set("long", &pattern(BYTES)));
     let mut stored = Vec::new();
     while stored.len() < b"STORED\r\n".len() {
-        world.turn();
+        world.guard();
         stored.extend(client.take(100));
     }
     client.send(b"get long\r\nget by\r\n");

@@ -8,8 +8,8 @@ use gannet_server::command::Protocol::Resp;
 use gannet_server::start::ServerConfig;
 use io::sim::{Faults, SimClient};
 
-/// CPU time that a turn takes at most, without optimisation: some hundred times what it should. Whatever is done to all
-/// of the names below at once, or once for each of the others, takes far more.
+/// CPU time that an iteration takes at most, without optimisation: some hundred times what it should. Whatever is done
+/// to all of the names below at once, or once for each of the others, takes far more.
 const TURN_CPU_NS_MAX: u64 = 60_000_000;
 
 fn cpu_ns() -> u64 {
@@ -17,7 +17,7 @@ fn cpu_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// A world, and clients in it that are always answered in two turns.
+/// A world, and clients in it that are always answered in two iterations.
 struct Beside {
     world: World,
     bystanders: [SimClient; 2],
@@ -35,33 +35,33 @@ impl Beside {
     fn client(&mut self) -> SimClient {
         let client = self.world.connect(Resp);
         client.send(b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n");
-        (0..20).for_each(|_| self.world.turn());
+        (0..20).for_each(|_| self.world.guard());
         assert!(client.take(1000).starts_with(b"%7"));
         client
     }
 
-    /// Two turns with a question of the bystanders; none takes long.
-    fn turns(&mut self, what: &str) {
+    /// Two iterations with a question of the bystanders; none takes long.
+    fn iterations(&mut self, what: &str) {
         let begun = cpu_ns();
         ask_beside(&mut self.world, &self.bystanders, what);
         let ns = cpu_ns() - begun;
         assert!(ns < 2 * TURN_CPU_NS_MAX, "{what}: two turns took {} us of CPU time", ns / 1000);
     }
 
-    /// Sends a request and a PING; returns what is answered before the PONG, and how many turns that took.
+    /// Sends a request and a PING; returns what is answered before the PONG, and how many iterations that took.
     fn ask(&mut self, client: &SimClient, words: &[&[u8]]) -> (Vec<u8>, usize) {
         let what = format!("{} with {} words", words[0].escape_ascii(), words.len());
         client.send(&request(words));
         client.send(b"*1\r\n$4\r\nPING\r\n");
-        let (mut got, mut turns) = (Vec::new(), 0);
+        let (mut got, mut iterations) = (Vec::new(), 0);
         while !got.ends_with(b"+PONG\r\n") {
-            self.turns(&what);
-            turns += 2;
-            assert!(turns < 200_000, "{what}: {} bytes", got.len());
+            self.iterations(&what);
+            iterations += 2;
+            assert!(iterations < 200_000, "{what}: {} bytes", got.len());
             got.extend(client.take(usize::MAX));
         }
         got.truncate(got.len() - b"+PONG\r\n".len());
-        (got, turns)
+        (got, iterations)
     }
 }
 
@@ -115,9 +115,9 @@ fn a_hundred_thousand_subscriptions_end_in_slices_and_are_listed_in_slices() {
         let (channels, patterns) = if end == "RESET" { (60_000, 40_000) } else { (15_000, 10_000) };
         subscribe_many(&mut beside, client, b"SUBSCRIBE", "a-channel-", channels);
         subscribe_many(&mut beside, client, b"PSUBSCRIBE", "p*", patterns);
-        let (listed, turns) = beside.ask(&other, &[b"PUBSUB", b"CHANNELS", b"*-1*"]);
+        let (listed, iterations) = beside.ask(&other, &[b"PUBSUB", b"CHANNELS", b"*-1*"]);
         let wanted = (0..channels).filter(|n| n.to_string().starts_with('1')).count();
-        assert!(listed.starts_with(format!("*{wanted}\r\n$").as_bytes()) && turns > 6, "{turns} turns");
+        assert!(listed.starts_with(format!("*{wanted}\r\n$").as_bytes()) && iterations > 6, "{iterations} iterations");
         assert_eq!(count(&listed, b"a-channel-1"), wanted);
         assert_eq!(beside.ask(&other, &[b"PUBSUB", b"NUMPAT"]).0, format!(":{patterns}\r\n").as_bytes());
         let asked: Vec<Vec<u8>> = (0..10_000).map(|n| format!("a-channel-{n}").into_bytes()).collect();
@@ -129,13 +129,13 @@ fn a_hundred_thousand_subscriptions_end_in_slices_and_are_listed_in_slices() {
             "QUIT" => client.send(b"*1\r\n$4\r\nQUIT\r\n"),
             _ => client.reset(),
         }
-        let mut turns = 0;
+        let mut iterations = 0;
         while beside.world.shared.channels.bytes() > 0 {
-            beside.turns(end);
-            turns += 2;
-            assert!(turns < 10_000, "{end}: {} bytes are left", beside.world.shared.channels.bytes());
+            beside.iterations(end);
+            iterations += 2;
+            assert!(iterations < 10_000, "{end}: {} bytes are left", beside.world.shared.channels.bytes());
         }
-        assert!(end == "RESET" || turns > 40, "{end}: in {turns} turns");
+        assert!(end == "RESET" || iterations > 40, "{end}: in {iterations} iterations");
         assert_eq!(beside.ask(&other, &[b"PUBSUB", b"CHANNELS"]).0, b"*0\r\n");
     }
 }
@@ -150,15 +150,15 @@ fn a_message_for_many_receivers_and_patterns_is_published_in_slices_and_once_to_
         receiver.send(&request(&[b"SUBSCRIBE", b"news"]));
         receiver.send(&request(&[b"PSUBSCRIBE", b"n*s"]));
     }
-    (0..200).for_each(|_| beside.turns("subscribing"));
+    (0..200).for_each(|_| beside.iterations("subscribing"));
     receivers.iter().for_each(|receiver| assert!(count(&receiver.take(1000), b"subscribe\r\n") == 2));
     let patterns = beside.client();
     subscribe_many(&mut beside, &patterns, b"PSUBSCRIBE", "other-*-", 50_000);
-    let (told, turns) = beside.ask(&publisher, &[b"PUBLISH", b"news", b"hello"]);
+    let (told, iterations) = beside.ask(&publisher, &[b"PUBLISH", b"news", b"hello"]);
     assert_eq!(told, format!(":{}\r\n", 2 * RECEIVERS).as_bytes());
-    assert!(turns > 20, "{turns} turns");
-    // Sending takes its turns too.
-    (0..RECEIVERS / 8).for_each(|_| beside.turns("sending"));
+    assert!(iterations > 20, "{iterations} iterations");
+    // Sending takes its iterations too.
+    (0..RECEIVERS / 8).for_each(|_| beside.iterations("sending"));
     for (number, receiver) in receivers.iter().enumerate() {
         let got = receiver.take(1000);
         let kinds = [&b"$7\r\nmessage\r\n"[..], b"$8\r\npmessage\r\n"].map(|kind| count(&got, kind));
@@ -177,18 +177,21 @@ fn changes_of_keys_are_published_in_slices_in_order_and_their_writers_wait() {
     beside.ask(&reader, &[b"SUBSCRIBE", b"__keyevent@0__:set"]);
     let requests: Vec<u8> = (0..CHANGES).flat_map(|n| request(&[b"SET", format!("k{n}").as_bytes(), b"x"])).collect();
     writer.send(&requests);
-    let (mut stored, mut told, mut ahead_most, mut turns) = (0, Vec::new(), 0, 0);
+    let (mut stored, mut told, mut ahead_most, mut iterations) = (0, Vec::new(), 0, 0);
     while count(&told, b"$7\r\nmessage\r\n") < CHANGES {
         let begun = cpu_ns();
-        beside.world.turn();
-        assert!(cpu_ns() - begun < TURN_CPU_NS_MAX, "turn {turns}");
+        beside.world.guard();
+        assert!(cpu_ns() - begun < TURN_CPU_NS_MAX, "iteration {iterations}");
         stored += count(&writer.take(usize::MAX), b"+OK\r\n");
         told.extend(reader.take(usize::MAX));
         ahead_most = ahead_most.max(stored - count(&told, b"$7\r\nmessage\r\n").min(stored));
-        turns += 1;
-        assert!(turns < 100_000, "{stored} stored");
+        iterations += 1;
+        assert!(iterations < 100_000, "{stored} stored");
     }
-    assert!(stored == CHANGES && ahead_most < CHANGES && turns > CHANGES, "{ahead_most} ahead, {turns} turns");
+    assert!(
+        stored == CHANGES && ahead_most < CHANGES && iterations > CHANGES,
+        "{ahead_most} ahead, {iterations} iterations"
+    );
     let keys = told.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"k"));
     for (number, key) in keys.enumerate() {
         assert_eq!(key, format!("k{number}\r").as_bytes(), "message {number}");
@@ -223,8 +226,8 @@ fn patterns_that_take_long_are_refused_everywhere_and_those_that_are_not_hold_no
         (0..300).map(|n| [&b"*a".repeat(250)[..], format!("b{n}*").as_bytes()].concat()).collect();
     beside.ask(&client, &named(b"PSUBSCRIBE", &patterns));
     let name = vec![b'a'; 60_000];
-    let (told, turns) = beside.ask(&publisher, &[b"PUBLISH", &name, b"x"]);
-    assert!(told == b":0\r\n" && turns > 4, "{turns} turns");
+    let (told, iterations) = beside.ask(&publisher, &[b"PUBLISH", &name, b"x"]);
+    assert!(told == b":0\r\n" && iterations > 4, "{iterations} iterations");
 }
 
 #[test]
@@ -233,9 +236,9 @@ fn lists_and_closings_of_many_connections_take_a_bounded_part_of_each_turn() {
     let mut beside = Beside::new(CLIENTS + 16);
     let client = beside.client();
     let clients: Vec<SimClient> = (0..CLIENTS).map(|_| beside.world.connect(Resp)).collect();
-    (0..100).for_each(|_| beside.turns("connecting"));
-    let (listed, turns) = beside.ask(&client, &[b"CLIENT", b"LIST"]);
-    assert!(count(&listed, b"id=") == CLIENTS + 2 && turns > 20, "{turns} turns");
+    (0..100).for_each(|_| beside.iterations("connecting"));
+    let (listed, iterations) = beside.ask(&client, &[b"CLIENT", b"LIST"]);
+    assert!(count(&listed, b"id=") == CLIENTS + 2 && iterations > 20, "{iterations} iterations");
     assert!(listed.starts_with(b"=") && listed.ends_with(b"\n\r\n"));
     let ids: Vec<Vec<u8>> = (1..10_000).map(|n: u32| n.to_string().into_bytes()).collect();
     let words: Vec<&[u8]> = [&b"CLIENT"[..], b"LIST"].into_iter().chain(named(b"ID", &ids)).collect();
@@ -243,19 +246,19 @@ fn lists_and_closings_of_many_connections_take_a_bounded_part_of_each_turn() {
     assert_eq!(count(&again, b"id="), CLIENTS + 2);
     assert_eq!(count(&beside.ask(&client, &[b"CLIENT", b"LIST", b"ID", b"1", b"2", b"2"]).0, b"id="), 2);
     assert_eq!(count(&beside.ask(&client, &[b"CLIENT", b"INFO"]).0, b"id="), 1);
-    let (told, turns) = beside.ask(&client, &[b"CLIENT", b"KILL", b"TYPE", b"normal", b"USER", b"nobody"]);
-    assert!(told == b":0\r\n" && turns > 2, "{turns} turns");
-    // Their connections close over many turns, and each gives its place back.
+    let (told, iterations) = beside.ask(&client, &[b"CLIENT", b"KILL", b"TYPE", b"normal", b"USER", b"nobody"]);
+    assert!(told == b":0\r\n" && iterations > 2, "{iterations} iterations");
+    // Their connections close over many iterations, and each gives its place back.
     clients.iter().for_each(SimClient::reset);
-    let mut turns = 0;
+    let mut iterations = 0;
     while beside.world.worker.sessions() > 3 {
         let begun = cpu_ns();
-        beside.world.turn();
+        beside.world.guard();
         let ns = cpu_ns() - begun;
-        turns += 1;
-        assert!(turns < 2000 && ns < TURN_CPU_NS_MAX, "{} left, {ns} ns", beside.world.worker.sessions());
+        iterations += 1;
+        assert!(iterations < 2000 && ns < TURN_CPU_NS_MAX, "{} left, {ns} ns", beside.world.worker.sessions());
     }
-    assert!(turns > 40, "in {turns} turns");
+    assert!(iterations > 40, "in {iterations} iterations");
 }
 
 #[test]
@@ -266,20 +269,20 @@ fn commands_beside_monitors_count_what_telling_those_takes() {
     let client = beside.client();
     let monitors: Vec<SimClient> = (0..MONITORS).map(|_| beside.world.connect(Resp)).collect();
     monitors.iter().for_each(|monitor| monitor.send(&request(&[b"MONITOR"])));
-    beside.world.turns(20);
+    beside.world.iterations(20);
     monitors.iter().for_each(|monitor| assert_eq!(monitor.take(100), b"+OK\r\n"));
     client.send(&request(&[b"ECHO", b"text"]).repeat(COMMANDS));
-    let (mut answered, mut turns, mut told) = (0, 0, vec![0; MONITORS]);
+    let (mut answered, mut iterations, mut told) = (0, 0, vec![0; MONITORS]);
     while answered < COMMANDS || told.iter().any(|told| *told < COMMANDS) {
         let begun = cpu_ns();
-        beside.world.turn();
-        assert!(cpu_ns() - begun < TURN_CPU_NS_MAX, "turn {turns}: {} ns", cpu_ns() - begun);
+        beside.world.guard();
+        assert!(cpu_ns() - begun < TURN_CPU_NS_MAX, "iteration {iterations}: {} ns", cpu_ns() - begun);
         answered += count(&client.take(usize::MAX), b"$4\r\ntext\r\n");
         for (told, monitor) in told.iter_mut().zip(&monitors) {
             *told += count(&monitor.take(usize::MAX), b"\"ECHO\" \"text\"\r\n");
         }
-        turns += 1;
-        assert!(turns < 20_000, "{answered} answered, {told:?} told");
+        iterations += 1;
+        assert!(iterations < 20_000, "{answered} answered, {told:?} told");
     }
-    assert!(turns > 60, "{turns} turns");
+    assert!(iterations > 60, "{iterations} iterations");
 }

@@ -87,10 +87,10 @@ fn by_gets_and_cas(memcached: SocketAddr, _: SocketAddr) -> Swap {
 }
 
 fn by_gats_and_cas(memcached: SocketAddr, _: SocketAddr) -> Swap {
-    let (mut lines, mut turn) = (Lines::connect(memcached), 0);
+    let (mut lines, mut guard) = (Lines::connect(memcached), 0);
     Box::new(move || {
-        turn += 1;
-        let head = lines.ask(&format!("gats {} n\r\n", 1000 + turn % 7));
+        guard += 1;
+        let head = lines.ask(&format!("gats {} n\r\n", 1000 + guard % 7));
         let words: Vec<&str> = head.split(' ').collect();
         let (value, token) = (lines.value(words[3]), words[4]);
         assert_eq!(lines.line(), "END");

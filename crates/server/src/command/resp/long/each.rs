@@ -85,7 +85,7 @@ impl<'c> Call<'c, '_> {
     /// Does what is to be done to one key.
     fn one(&mut self, each: Each, bytes: &[u8]) -> Run {
         let key = self.key(bytes);
-        if self.turn.is_kept_away(&key) {
+        if self.guard.is_kept_away(&key) {
             return Err(State::Parked.into());
         }
         let counts = match each {
@@ -95,16 +95,16 @@ impl<'c> Call<'c, '_> {
                 return Ok(());
             }
             Each::Delete => {
-                let deleted = self.turn.delete(&key, &Delete::default())? == DeleteOutcome::Deleted;
+                let deleted = self.guard.delete(&key, &Delete::default())? == DeleteOutcome::Deleted;
                 if deleted {
                     self.changed(Event::DEL, bytes);
                 }
                 deleted
             }
             Each::Exists | Each::Touch => {
-                let found = if each == Each::Touch { self.turn.get(&key) } else { self.turn.peek(&key) };
+                let found = if each == Each::Touch { self.guard.get(&key) } else { self.guard.peek(&key) };
                 let is_there = found.is_some();
-                if !is_there && self.turn.is_elsewhere(&key) {
+                if !is_there && self.guard.is_elsewhere(&key) {
                     return Err(State::Parked.into());
                 }
                 is_there

@@ -23,7 +23,7 @@ use super::{Answers, Call, SessionState, Step, Stop};
 use crate::command::large::{ARRIVING_BYTES_MIN, LargeSet};
 use crate::context::{State, WorkerContext};
 use protocol::resp::{Args, Argument, Limits, Parser, ProtocolError, argument, reply};
-use segment::{Expire, Put, PutMode, Turn};
+use segment::{Expire, Guard, Put, PutMode};
 
 /// Words behind a value that arrives: more than all options of `SET` together.
 const TAIL_MAX: usize = 16;
@@ -128,9 +128,9 @@ impl Rule {
 
 impl SessionState {
     /// Gives back what an arriving value holds in the store.
-    pub(super) fn end_long(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) {
+    pub(super) fn end_long(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
         if let Some(Long { stage: Stage::Value { large, .. }, .. }) = self.long.take() {
-            large.end(turn, ctx);
+            large.end(guard, ctx);
         }
     }
 
@@ -179,7 +179,7 @@ impl<'c> Call<'c, '_> {
             Err(_) if rest.len() >= bytes + 2 => return Ok(false),
             Err(fault) => return self.refuse(entry, fault, consumed, bytes as u64 + 2, left).map(|()| true),
         };
-        let whole = u64::from(value_len) <= self.turn.large_threshold();
+        let whole = u64::from(value_len) <= self.guard.large_threshold();
         // The result of a condition is not known before all is there. Before a hand-over nothing is begun that could
         // not move.
         let drains = self.ctx.shared.drain.is_on();

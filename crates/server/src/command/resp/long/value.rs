@@ -29,7 +29,7 @@ impl<'c> Call<'c, '_> {
             return Err(Fault::Syntax.into());
         }
         if matches!(rule, Rule::Append | Rule::Range(_)) {
-            string(self.turn.peek(&self.key(key)).as_ref())?;
+            string(self.guard.peek(&self.key(key)).as_ref())?;
         }
         let offset = if let Rule::Range(offset) = rule { offset } else { 0 };
         if offset.saturating_add(value_len.into()) > self.ctx.shared.config.item_bytes_max {
@@ -50,8 +50,8 @@ impl<'c> Call<'c, '_> {
     ) -> bool {
         let Some(mut large) = LargeSet::whole(bytes, key, self.ctx) else { return false };
         let rest = &self.buf[self.at + consumed..];
-        let Some(taken) = large.begin_arrival(self.turn, self.ctx, rest, &rule.put()) else {
-            large.end(self.turn, self.ctx);
+        let Some(taken) = large.begin_arrival(self.guard, self.ctx, rest, &rule.put()) else {
+            large.end(self.guard, self.ctx);
             return false;
         };
         self.at += consumed + taken;
@@ -71,7 +71,7 @@ impl<'c> Call<'c, '_> {
     ) -> Step {
         // The words behind it may say when it ends; pieces go with their head, however long they could have stayed.
         let expire = if let Rule::Until(expire) = rule { expire } else { Expire::Never };
-        let begun = self.turn.large_begin(&self.turn.key(self.session.namespace, key), value_len.into(), expire);
+        let begun = self.guard.large_begin(&self.guard.key(self.session.namespace, key), value_len.into(), expire);
         let fault = match begun.map(|writer| LargeSet::pieces(writer, key, self.ctx)) {
             Ok(Ok(large)) => {
                 self.at += consumed;
@@ -80,7 +80,7 @@ impl<'c> Call<'c, '_> {
                 return Ok(());
             }
             Ok(Err(writer)) => {
-                self.turn.large_abort(writer);
+                self.guard.large_abort(writer);
                 Fault::LongKeys
             }
             Err(OpError::Parked) => return Err(State::Parked),
@@ -91,7 +91,7 @@ impl<'c> Call<'c, '_> {
     }
 
     pub(super) fn value_go_on(&mut self, entry: &'static Entry, left: u32, mut large: LargeSet, rule: Rule) -> Step {
-        match large.go_on(self.turn, self.ctx, self.rest(), &rule.put()) {
+        match large.go_on(self.guard, self.ctx, self.rest(), &rule.put()) {
             Advance::Wait { consumed, want } => {
                 self.at += consumed;
                 self.keep(entry, left, Stage::Value { large, rule });
@@ -103,7 +103,7 @@ impl<'c> Call<'c, '_> {
                 Ok(())
             }
             Advance::Unended { .. } => {
-                large.end(self.turn, self.ctx);
+                large.end(self.guard, self.ctx);
                 self.fatal(ProtocolError::ArgumentEnd)
             }
             Advance::Failed(OpError::Parked) => {
@@ -112,7 +112,7 @@ impl<'c> Call<'c, '_> {
             }
             Advance::Failed(error) => {
                 let unread = large.unread();
-                large.end(self.turn, self.ctx);
+                large.end(self.guard, self.ctx);
                 let fault = if error == OpError::TooLarge { Fault::TooLong } else { Fault::OutOfMemory };
                 self.refuse(entry, fault, 0, unread, left)
             }
@@ -136,19 +136,19 @@ impl<'c> Call<'c, '_> {
                     // Where nothing is known of the next one, it takes more than there is.
                     let want = if want == 0 { 0 } else { at + want };
                     if want > self.ctx.request_bytes_max {
-                        large.end(self.turn, self.ctx);
+                        large.end(self.guard, self.ctx);
                         return self.refuse(entry, Fault::RequestTooLong, at, 0, left - tail.len() as u32);
                     }
                     self.keep(entry, left, Stage::Value { large, rule });
                     return Err(State::NeedInput { want });
                 }
                 Argument::Long { len, consumed } => {
-                    large.end(self.turn, self.ctx);
+                    large.end(self.guard, self.ctx);
                     let behind = left - tail.len() as u32 - 1;
                     return self.refuse(entry, Fault::RequestTooLong, at + consumed, u64::from(len) + 2, behind);
                 }
                 Argument::Fatal(error) => {
-                    large.end(self.turn, self.ctx);
+                    large.end(self.guard, self.ctx);
                     return self.fatal(error);
                 }
             }
@@ -166,7 +166,7 @@ impl<'c> Call<'c, '_> {
             }
             Ok(()) | Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => {}
         }
-        large.end(self.turn, self.ctx);
+        large.end(self.guard, self.ctx);
         self.at += at;
         self.long_answered(entry, mark, answers);
         Ok(())
@@ -202,7 +202,7 @@ impl<'c> Call<'c, '_> {
                 self.int(bytes as i64);
             }
             Rule::Range(offset) => {
-                let len = large.store_by(self.turn, |turn, key, writer| turn.splice_large(key, offset, writer))?;
+                let len = large.store_by(self.guard, |guard, key, writer| guard.splice_large(key, offset, writer))?;
                 let len = len.ok_or(Fault::WrongType)?;
                 self.note_store();
                 self.changed(Event::SETRANGE, large.key());
@@ -214,7 +214,7 @@ impl<'c> Call<'c, '_> {
 
     fn put_large(&mut self, large: &mut LargeSet, put: &Put<'_>) -> Result<PutOutcome, Stop> {
         let (rest, bytes) = (self.rest(), large.bytes());
-        let outcome = large.store(self.turn, self.ctx, rest, put)?;
+        let outcome = large.store(self.guard, self.ctx, rest, put)?;
         if matches!(outcome, PutOutcome::Stored { .. }) {
             self.ctx.note_length(large.key(), bytes);
             self.note_store();
@@ -234,12 +234,12 @@ impl<'c> Call<'c, '_> {
                 return Err(state);
             }
             Err(Stop::Fault(fault)) => {
-                large.end(self.turn, self.ctx);
+                large.end(self.guard, self.ctx);
                 return self.refuse(entry, fault, held, 0, left);
             }
             Ok(_) | Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => {}
         }
-        large.end(self.turn, self.ctx);
+        large.end(self.guard, self.ctx);
         self.at += held;
         self.ops += 1;
         self.keep(entry, left, Stage::Each(Each::Set));

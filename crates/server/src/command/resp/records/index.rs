@@ -16,7 +16,7 @@ use crate::shared::Shared;
 use protocol::number::parse_u64;
 use protocol::resp::{Args, reply};
 use record::{Entry, IndexType, Name, Record};
-use segment::{Item, Key, Lane, Namespace, OnFlash, OpError, Stride, Turn};
+use segment::{Guard, Item, Key, Namespace, OnFlash, OpError, Stride, ThreadHandle};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,9 +113,9 @@ fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) ->
         let (mut keys, mut looked) = (Vec::new(), 0);
         let (view, namespace) = (call.ctx.view(), call.session.namespace);
         let of_set = &mut |set| if set == index.set { vec![Arc::clone(index)] } else { Vec::new() };
-        let stepped = call.turn.walk_tiers(namespace, walk.cursor, &mut walk.stride, &mut |item, place| {
+        let stepped = call.guard.walk_tiers(namespace, walk.cursor, &mut walk.stride, &mut |item, place| {
             looked += 1;
-            let entered = |place| enter_on_flash(call.turn, view, namespace, (item, place), &mut *of_set);
+            let entered = |place| enter_on_flash(call.guard, view, namespace, (item, place), &mut *of_set);
             if record_of_set(item, view) == Some(index.set) && !place.is_some_and(entered) {
                 keys.push(item.key.to_vec());
             }
@@ -184,7 +184,7 @@ pub(crate) fn make_kept(shared: &Shared, kept: &[KeptIndex]) {
 
 /// Enters the records of all namespaces in the indexes that were made again, a few at a time. Returns when all are
 /// entered, or the server is to stop.
-pub(crate) fn enter_kept(shared: &Shared, lane: &mut Lane, clock: &Clock) {
+pub(crate) fn enter_kept(shared: &Shared, handle: &mut ThreadHandle, clock: &Clock) {
     while shared.store.is_finding() {
         if shared.stop.is_off() {
             return;
@@ -196,13 +196,13 @@ pub(crate) fn enter_kept(shared: &Shared, lane: &mut Lane, clock: &Clock) {
         if shared.stop.is_off() {
             return;
         }
-        let mut turn = lane.turn(clock.unix());
-        let (view, mut is_parked) = (View::at(shared, turn.now()), false);
+        let mut guard = handle.guard(clock.unix());
+        let (view, mut is_parked) = (View::at(shared, guard.now()), false);
         if let Some(at) = cursor.filter(|_| left.is_empty()) {
-            let stepped = turn.walk_all(at, &mut stride, &mut |namespace, item, place| {
+            let stepped = guard.walk_all(at, &mut stride, &mut |namespace, item, place| {
                 let is_indexed = record_of_set(item, view).is_some_and(|set| !shared.indexes.of(set).is_empty());
                 let of = &mut |set| shared.indexes.of(set);
-                let entered = |place| enter_on_flash(&turn, view, namespace, (item, place), of);
+                let entered = |place| enter_on_flash(&guard, view, namespace, (item, place), of);
                 if is_indexed && !place.is_some_and(entered) {
                     left.push((namespace, item.key.to_vec()));
                 }
@@ -210,8 +210,8 @@ pub(crate) fn enter_kept(shared: &Shared, lane: &mut Lane, clock: &Clock) {
             is_parked = stepped.is_err();
             cursor = stepped.unwrap_or(cursor);
         }
-        left.retain(|(namespace, bytes)| !enter_one(&mut turn, shared, *namespace, bytes));
-        drop(turn);
+        left.retain(|(namespace, bytes)| !enter_one(&mut guard, shared, *namespace, bytes));
+        drop(guard);
         if is_parked {
             // What is on flash is being read.
             std::thread::sleep(READ_SLEEP);
@@ -222,16 +222,16 @@ pub(crate) fn enter_kept(shared: &Shared, lane: &mut Lane, clock: &Clock) {
     shared.indexes.all().iter().for_each(|index| index.built());
 }
 
-/// Enters one record in the indexes of its set; false if it has to be tried again in a later turn.
-fn enter_one(turn: &mut Turn<'_>, shared: &Shared, namespace: Namespace, bytes: &[u8]) -> bool {
-    let key = turn.key(namespace, bytes);
+/// Enters one record in the indexes of its set; false if it has to be tried again in a later iteration.
+fn enter_one(guard: &mut Guard<'_>, shared: &Shared, namespace: Namespace, bytes: &[u8]) -> bool {
+    let key = guard.key(namespace, bytes);
     let Some(_stripe) = shared.indexes.stripe(key.hash()) else { return false };
-    if turn.is_kept_away(&key) || turn.is_on_flash(&key) {
+    if guard.is_kept_away(&key) || guard.is_on_flash(&key) {
         return false;
     }
-    let entered = enter_record(turn, View::at(shared, turn.now()), key, &mut |set| shared.indexes.of(set));
+    let entered = enter_record(guard, View::at(shared, guard.now()), key, &mut |set| shared.indexes.of(set));
     // One that has lost a part is gone; one that was changed meanwhile is looked at again.
-    entered.is_ok() || !turn.takes_lost() || turn.end_broken(&key).is_ok_and(|ended| ended)
+    entered.is_ok() || !guard.takes_lost() || guard.end_broken(&key).is_ok_and(|ended| ended)
 }
 
 fn list(call: &mut Call<'_, '_>) -> Run {
@@ -276,15 +276,15 @@ pub(in super::super) fn places_of(
 }
 
 /// Where the record that an entry is of has its value now. What cannot be read now is where the entry says.
-fn place_now(index: &SetIndex, turn: &Turn<'_>, view: View<'_>, entry: Entry) -> Option<(u64, u64)> {
+fn place_now(index: &SetIndex, guard: &Guard<'_>, view: View<'_>, entry: Entry) -> Option<(u64, u64)> {
     let namespace = Namespace(view.sets.of(index.set)?.namespace());
-    let Some(item) = turn.by_hash(namespace, entry.key) else {
-        return turn.hash_may_be_on_flash(entry.key).then_some((entry.order, entry.more));
+    let Some(item) = guard.by_hash(namespace, entry.key) else {
+        return guard.hash_may_be_on_flash(entry.key).then_some((entry.order, entry.more));
     };
     if record_of_set(&item, view) != Some(index.set) {
         return None;
     }
-    let parts = KeyParts::new(turn, turn.key(namespace, item.key));
+    let parts = KeyParts::new(guard, guard.key(namespace, item.key));
     let found = typed::record(Some(&item), view, &parts).and_then(|record| {
         let bin = record.map(|record| record.find(&Name::new(&index.bin), view.now_ms)).transpose()?;
         Ok(bin.flatten().and_then(|bin| index.kind.place(&bin.value)))
@@ -295,17 +295,17 @@ fn place_now(index: &SetIndex, turn: &Turn<'_>, view: View<'_>, entry: Entry) ->
 /// Takes those of the entries out that stand for nothing, as far as nobody changes their records now. No stripe is had.
 pub(in super::super) fn sweep(
     indexes: &Indexes,
-    turn: &Turn<'_>,
+    guard: &Guard<'_>,
     view: View<'_>,
     looked: impl Iterator<Item = (Arc<SetIndex>, Entry)>,
 ) {
     for (index, entry) in looked {
         let Some(_stripe) = indexes.stripe(entry.key) else { continue };
-        if place_now(&index, turn, view, entry) != Some((entry.order, entry.more)) {
+        if place_now(&index, guard, view, entry) != Some((entry.order, entry.more)) {
             index.remove(&entry);
         }
     }
-    turn.takes_lost();
+    guard.takes_lost();
 }
 
 impl Call<'_, '_> {
@@ -314,11 +314,11 @@ impl Call<'_, '_> {
         let shared = Arc::clone(&self.ctx.shared);
         let key = self.key(bytes);
         let Some(_stripe) = shared.indexes.stripe(key.hash()) else { return Err(State::Parked.into()) };
-        if self.turn.is_on_flash(&key) {
+        if self.guard.is_on_flash(&key) {
             return Err(State::Parked.into());
         }
         match self.enter_in(bytes, &mut |set| if set == index.set { vec![Arc::clone(index)] } else { Vec::new() }) {
-            Err(Fault::Damaged) if self.turn.takes_lost() => Err(self.look_again(std::iter::once(bytes)).into()),
+            Err(Fault::Damaged) if self.guard.takes_lost() => Err(self.look_again(std::iter::once(bytes)).into()),
             entered => Ok(entered?),
         }
     }
@@ -329,43 +329,43 @@ impl Call<'_, '_> {
         bytes: &[u8],
         of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
     ) -> Result<(), Fault> {
-        enter_record(self.turn, self.ctx.view(), self.key(bytes), of)
+        enter_record(self.guard, self.ctx.view(), self.key(bytes), of)
     }
 }
 
 /// The same, for who has no call.
 fn enter_record(
-    turn: &Turn<'_>,
+    guard: &Guard<'_>,
     view: View<'_>,
     key: Key<'_>,
     of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
 ) -> Result<(), Fault> {
-    enter_item(turn, view, key, turn.peek(&key), of)
+    enter_item(guard, view, key, guard.peek(&key), of)
 }
 
 /// Enters a record that is on flash, as it was read; false if it is not there any more, or changed just now.
 fn enter_on_flash(
-    turn: &Turn<'_>,
+    guard: &Guard<'_>,
     view: View<'_>,
     namespace: Namespace,
     (item, place): (&Item<'_>, OnFlash),
     of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
 ) -> bool {
-    let key = turn.key(namespace, item.key);
+    let key = guard.key(namespace, item.key);
     let Some(_stripe) = view.indexes.stripe(key.hash()) else { return false };
     // One that is damaged has no value to enter.
-    turn.is_still(&key, place) && enter_item(turn, view, key, Some(*item), of).is_ok()
+    guard.is_still(&key, place) && enter_item(guard, view, key, Some(*item), of).is_ok()
 }
 
 /// Enters what an item is.
 fn enter_item(
-    turn: &Turn<'_>,
+    guard: &Guard<'_>,
     view: View<'_>,
     key: Key<'_>,
     item: Option<Item<'_>>,
     of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
 ) -> Result<(), Fault> {
-    let parts = KeyParts::new(turn, key);
+    let parts = KeyParts::new(guard, key);
     let Some(set) = item.as_ref().and_then(|item| record_of_set(item, view)) else { return Ok(()) };
     let Some(record) = typed::record(item.as_ref(), view, &parts)? else { return Ok(()) };
     for index in of(set) {

@@ -197,7 +197,7 @@ impl<'c> Query<'c> {
         let is_moving = || stripe.is_none() || !index.has(&entry);
         let (begun, mut looked, mut broken) = (bytes.len(), Ok(Look::Elsewhere), None);
         let namespace = call.session.namespace;
-        call.turn.visit_hash(namespace, entry.key, ahead, &mut |item| {
+        call.guard.visit_hash(namespace, entry.key, ahead, &mut |item| {
             looked = match told.contains(&entry.key) {
                 true => Ok(Look::Left),
                 false => self.tell(index, item, entry, &is_moving, call, bytes),
@@ -215,7 +215,7 @@ impl<'c> Query<'c> {
             Err(fault) => {
                 bytes.truncate(begun);
                 drop(stripe);
-                return Err(match broken.filter(|_| fault == Fault::Damaged && call.turn.takes_lost()) {
+                return Err(match broken.filter(|_| fault == Fault::Damaged && call.guard.takes_lost()) {
                     Some(key) => call.look_again(std::iter::once(&key[..])).into(),
                     None => fault.into(),
                 });
@@ -238,7 +238,7 @@ impl<'c> Query<'c> {
         if record_of_set(item, view) != Some(self.set) {
             return Ok(Look::Elsewhere);
         }
-        let parts = KeyParts::new(call.turn, call.key(item.key));
+        let parts = KeyParts::new(call.guard, call.key(item.key));
         let Some(record) = typed::record(Some(item), view, &parts)? else { return Ok(Look::Elsewhere) };
         let value = record.find(&Name::new(self.bin), view.now_ms)?.map(|bin| bin.value);
         let place = value.as_ref().and_then(|value| index.kind.place(value));

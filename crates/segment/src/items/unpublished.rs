@@ -1,9 +1,9 @@
 //! New items: bytes first, without a lock; then the slot, under it.
 //!
 //! ```text
-//!   draft     reserve space, write header with DEAD; the segment reaches over it; fields, key, value
+//!   write     reserve space, write header with DEAD; the segment reaches over it; fields, key, value
 //!   lock      the stripe of the key's group (or give the space back and park)
-//!   decide    look again: is what the draft was made for still so?
+//!   decide    look again: is what the unpublished item was made for still so?
 //!   publish   clear DEAD of the new, store the slot, set DEAD of the old
 //!   unlock, and only then reply
 //! ```
@@ -60,7 +60,7 @@ pub(crate) struct Plan<'v> {
 
 /// A new item that no slot names yet.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub(crate) struct Unpublished {
     pub(crate) layout: Layout,
     pub(crate) reserved: Reserved,
 }
@@ -70,11 +70,11 @@ pub(crate) struct Draft {
 pub(crate) enum Orphan {
     /// A large value.
     Pieces { namespace: u8, large: LargeRef },
-    /// A value in parts, whose head is still to be read where it was: within the turn, or the slice.
+    /// A value in parts, whose head is still to be read where it was: within the guard, or the slice.
     Parts { namespace: u8, address: usize, bytes: usize },
 }
 
-impl Draft {
+impl Unpublished {
     pub(crate) fn address(&self) -> usize {
         self.reserved.offset()
     }
@@ -133,16 +133,16 @@ impl<'v> Plan<'v> {
 
 impl Store {
     /// Writes a new item into space of its own.
-    pub(crate) fn draft(
+    pub(crate) fn unpublished(
         &self,
         open: &mut OpenTable,
         key: &Key<'_>,
         plan: &Plan<'_>,
         now: UnixMillis,
-    ) -> Result<Draft, OpError> {
+    ) -> Result<Unpublished, OpError> {
         let layout = plan.layout(key.bytes.len()).in_heap(&self.segments.heap);
         if let Some(named) = self.named.as_ref().filter(|_| layout.may_be_head()) {
-            named.note_draft(plan.object());
+            named.note_unpublished(plan.object());
         }
         let want = Want {
             namespace: key.namespace,
@@ -177,44 +177,44 @@ impl Store {
                 layout.write_value(heap, &mut reserved, a.len(), b);
             }
             Content::Number(number) => layout.number(heap, address).store(number, Relaxed),
-            Content::Room { .. } => return Ok(Draft { layout, reserved }),
+            Content::Room { .. } => return Ok(Unpublished { layout, reserved }),
         }
         self.write_sum(address, &layout);
-        Ok(Draft { layout, reserved })
+        Ok(Unpublished { layout, reserved })
     }
 
-    /// Makes the draft the key's item. `old` is what [`Store::find_locked`] found under this lock.
+    /// Makes the unpublished item the key's item. `old` is what [`Store::find_locked`] found under this lock.
     ///
-    /// Gives the large value that lost its head, whose pieces the caller removes after the lock; or the draft back,
-    /// with nothing changed, if both index buckets are full and the index is about to grow.
+    /// Gives the large value that lost its head, whose pieces the caller removes after the lock; or the unpublished
+    /// item back, with nothing changed, if both index buckets are full and the index is about to grow.
     pub(crate) fn publish(
         &self,
         locked: &Locked<'_>,
         counters: &Counters,
         key: &Key<'_>,
-        draft: Draft,
+        unpublished: Unpublished,
         old: Option<&Seen<'_>>,
         freq: Option<u64>,
-    ) -> Result<Option<Orphan>, Draft> {
+    ) -> Result<Option<Orphan>, Unpublished> {
         if old.is_none() && self.tier.is_some() && !key.piece && locked.on_flash().next().is_some() {
-            let slot = self.count_draft(counters, key, &draft).with_freq(freq.unwrap_or(0));
+            let slot = self.count_unpublished(counters, key, &unpublished).with_freq(freq.unwrap_or(0));
             if self.finds {
                 locked.on_flash().for_each(|(_, old)| self.dies_on_flash(old));
-                self.undead(&draft);
+                self.undead(&unpublished);
             }
             self.publish_over_flash(locked, counters, key.namespace, slot);
             locked.note_birth();
-            self.undead(&draft);
+            self.undead(&unpublished);
             return Ok(None);
         }
         let room = if old.is_none() { Some(locked.room()) } else { None };
         if room.as_ref().is_some_and(|room| room.holds.is_item() && self.is_to_wait(key.namespace, room.holds)) {
-            return Err(draft);
+            return Err(unpublished);
         }
-        let slot = self.count_draft(counters, key, &draft);
+        let slot = self.count_unpublished(counters, key, &unpublished);
         Ok(match (old, room) {
             (Some(old), _) => {
-                self.undead(&draft);
+                self.undead(&unpublished);
                 self.dies_first(old.address);
                 locked.replace(old.word, old.slot, slot.with_freq(freq.unwrap_or(0)), freq.is_none());
                 self.kill(counters, old.address, &old.layout)
@@ -234,7 +234,7 @@ impl Store {
                 if room.holds.is_item() {
                     self.slot_dies_first(room.holds);
                 }
-                self.undead(&draft);
+                self.undead(&unpublished);
                 locked.replace(room.word, room.holds, slot.with_freq(freq.unwrap_or(first)), false);
                 locked.note_birth();
                 room.holds.is_item().then(|| self.evict_slot(counters, room.holds)).flatten()
@@ -242,13 +242,13 @@ impl Store {
         })
     }
 
-    /// Counts a draft as an item, and gives the slot that names it.
+    /// Counts an unpublished item as an item, and gives the slot that names it.
     #[inline(always)]
-    pub(crate) fn count_draft(&self, counters: &Counters, key: &Key<'_>, draft: &Draft) -> Slot {
-        let address = draft.address();
+    pub(crate) fn count_unpublished(&self, counters: &Counters, key: &Key<'_>, unpublished: &Unpublished) -> Slot {
+        let address = unpublished.address();
         let header = self.segments.header_of(address);
         header.items.store(header.items.load(Relaxed) + 1, Release);
-        counters.note_added(key.namespace, draft.layout.size);
+        counters.note_added(key.namespace, unpublished.layout.size);
         if key.piece {
             note_hidden(header, counters, key.namespace);
         }
@@ -283,9 +283,9 @@ impl Store {
         self.index.is_growing() || self.index_is_loaded(&self.totals())
     }
 
-    pub(crate) fn undead(&self, draft: &Draft) {
+    pub(crate) fn undead(&self, unpublished: &Unpublished) {
         // A plain store: every thread that changes a header holds the stripe lock.
-        self.segments.heap.word32(draft.address()).store(draft.layout.header & !DEAD, Release);
+        self.segments.heap.word32(unpublished.address()).store(unpublished.layout.header & !DEAD, Release);
     }
 
     /// Counts the item at `address` as dead. Its slot is already gone or names another item; its lock is held.

@@ -1,4 +1,4 @@
-//! A data thread's way into the store, and one turn of it.
+//! A data thread's handle of the store, and the guard through which it reads and changes items.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::values::unfinished::Unfinished;
 /// One data thread's epoch word, open segments and counters. `Send`, for a thread to take it along; used by one
 /// thread at a time.
 #[derive(Debug)]
-pub struct Lane {
+pub struct ThreadHandle {
     store: Arc<Store>,
     own: Own,
 }
 
-/// State that a lane alone uses.
+/// State that a handle alone uses.
 #[derive(Debug)]
 pub(crate) struct Own {
     pub(crate) id: usize,
@@ -31,30 +31,30 @@ pub(crate) struct Own {
     pub(crate) tokens: Tokens,
     /// A piece's bytes, while a large value is put together from others.
     pub(crate) scratch: Vec<u8>,
-    /// The value that [`Turn::change`] is to store.
+    /// The value that [`Guard::change`] is to store.
     pub(crate) change: Vec<u8>,
-    /// Changes made for the claim that the turn acts for.
+    /// Changes made for the key lock set that the guard acts for.
     pub(crate) group: RefCell<Group>,
-    /// Reads that the lane requested from a second tier.
+    /// Reads that the handle requested from a second tier.
     pub(crate) reads: Reads,
-    /// Large values that are put together over several turns.
+    /// Large values that are put together over several iterations.
     pub(crate) unfinished: Unfinished,
 }
 
-/// No lane is left.
+/// No handle is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaneError {
-    /// Number of lanes.
-    pub lanes_max: usize,
+pub struct HandleError {
+    /// Number of handles.
+    pub handles_max: usize,
 }
 
-impl std::fmt::Display for LaneError {
+impl std::fmt::Display for HandleError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "all {} lanes of the store are taken: make it with more", self.lanes_max)
+        write!(f, "all {} thread handles of the store are in use; open it with more", self.handles_max)
     }
 }
 
-impl std::error::Error for LaneError {}
+impl std::error::Error for HandleError {}
 
 /// CAS tokens for changes in place: a segment sequence that no segment gets, and its 2^18 offsets.
 #[derive(Debug, Default)]
@@ -75,9 +75,9 @@ impl Tokens {
     }
 }
 
-impl Lane {
+impl ThreadHandle {
     pub(crate) fn new(store: Arc<Store>, id: usize) -> Self {
-        let open = OpenTable::new(Whose::Lane);
+        let open = OpenTable::new(Whose::ThreadHandle);
         let scratch = vec![0; store.geometry.piece_bytes];
         let change = Vec::with_capacity(store.geometry.piece_bytes);
         let (group, reads) = (RefCell::default(), Reads::new(&store));
@@ -85,29 +85,37 @@ impl Lane {
         Self { store, own: Own { id, open, tokens: Tokens::default(), scratch, change, group, reads, unfinished } }
     }
 
-    /// Returns the lane's number: lanes are numbered from 0 in the order in which they are opened.
+    /// Returns the handle's number: handles are numbered from 0 in the order in which they are opened.
     pub fn number(&self) -> usize {
         self.own.id
     }
 
-    /// Begins a turn: what it reads stays until the [`Turn`] is dropped. `now` is the turn's time.
+    /// Begins a guard: what it reads stays until the [`Guard`] is dropped. `now` is the guard's time.
     #[inline]
-    pub fn turn(&mut self, now: UnixMillis) -> Turn<'_> {
+    pub fn guard(&mut self, now: UnixMillis) -> Guard<'_> {
         self.store.epochs.enter(self.own.id);
-        // Behind the entry, never before: see `crate::locks::claim`.
-        let contended = self.store.claims.any();
+        // Behind the entry, never before: see `crate::locks::key_locks`.
+        let contended = self.store.key_locks.any();
         let tiered = self.store.tier.is_some();
         let (store, own) = (&*self.store, &mut self.own);
-        let mut turn =
-            Turn { store, own, now, contended, tiered, acting: 0, lost: Cell::new(false), unsettled: Cell::new(false) };
+        let mut guard = Guard {
+            store,
+            own,
+            now,
+            contended,
+            tiered,
+            acting: 0,
+            lost: Cell::new(false),
+            unsettled: Cell::new(false),
+        };
         if tiered {
-            turn.settle_reads();
+            guard.settle_reads();
         }
-        turn
+        guard
     }
 
-    /// Appends the hashes of keys whose reads have completed, of those reads that [`Turn::awaited`] reported. A read
-    /// counts as complete once a turn that has begun has taken it in.
+    /// Appends the hashes of keys whose reads have completed, of those reads that [`Guard::awaited`] reported. A read
+    /// counts as complete once an iteration that has begun has taken it in.
     pub fn take_landed(&mut self, into: &mut Vec<u64>) {
         if self.store.tier.is_some() {
             self.own.reads.with(|reads| reads.take_landed(into));
@@ -125,55 +133,55 @@ impl Lane {
         self.own.open.seal_ended(&self.store, now);
         if !self.own.unfinished.is_empty() {
             self.own.unfinished.grow_older();
-            let mut turn = self.turn(now);
-            while let Some(writer) = turn.own.unfinished.take_idle() {
+            let mut guard = self.guard(now);
+            while let Some(writer) = guard.own.unfinished.take_idle() {
                 if let Some(writer) = writer {
-                    turn.large_abort(writer);
+                    guard.large_abort(writer);
                 }
             }
         }
     }
 }
 
-impl Drop for Lane {
+impl Drop for ThreadHandle {
     fn drop(&mut self) {
         self.own.open.seal_all(&self.store);
     }
 }
 
-/// One turn of a data thread's loop, inside an epoch.
+/// One guard of a data thread's loop, inside an epoch.
 #[derive(Debug)]
-pub struct Turn<'l> {
-    /// Inside the crate, what is read lives as long as the store; the public methods tie it to the turn.
+pub struct Guard<'l> {
+    /// Inside the crate, what is read lives as long as the store; the public methods tie it to the guard.
     pub(crate) store: &'l Store,
     pub(crate) own: &'l mut Own,
     pub(crate) now: UnixMillis,
-    /// Claims are in flight.
+    /// Key lock sets are in flight.
     pub(crate) contended: bool,
     /// There is a second tier.
     pub(crate) tiered: bool,
-    /// The number of the claim that it acts for, or 0.
+    /// The number of the key lock set that it acts for, or 0.
     pub(crate) acting: u32,
     /// A part of a value was looked for and not found.
     pub(crate) lost: Cell<bool>,
-    /// See [`Turn::takes_unsettled`].
+    /// See [`Guard::takes_unsettled`].
     pub(crate) unsettled: Cell<bool>,
 }
 
-impl<'l> Turn<'l> {
-    /// Returns the turn's time.
+impl<'l> Guard<'l> {
+    /// Returns the guard's time.
     pub fn now(&self) -> UnixMillis {
         self.now
     }
 
     /// Begins a visit of a requester, which repeats a request until it is answered. The request copies at most `bytes`
-    /// in this turn. If it needs more, it is parked and goes on later where it was ([`Turn::is_paused`]).
+    /// in this guard. If it needs more, it is parked and goes on later where it was ([`Guard::is_paused`]).
     #[inline(always)]
     pub fn serve(&mut self, requester: u64, bytes: u64) {
         self.own.unfinished.begin(requester, bytes);
     }
 
-    /// Returns whether the last operation was parked only because its share of the turn is used up.
+    /// Returns whether the last operation was parked only because its share of the iteration is used up.
     pub fn is_paused(&self) -> bool {
         self.own.unfinished.is_paused()
     }
@@ -184,8 +192,8 @@ impl<'l> Turn<'l> {
         self.store.hasher.key(namespace, bytes)
     }
 
-    /// Brings the key's first index bucket into the cache: call it for a batch of keys, then [`Turn::look_ahead`] for
-    /// each, then [`Turn::read`].
+    /// Brings the key's first index bucket into the cache: call it for a batch of keys, then [`Guard::look_ahead`] for
+    /// each, then [`Guard::read`].
     #[inline]
     pub fn prefetch(&self, key: &Key<'_>) {
         self.store.index.prefetch(key.hash);
@@ -203,21 +211,21 @@ impl<'l> Turn<'l> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Guard<'_> {
     fn drop(&mut self) {
         self.store.epochs.leave(self.own.id);
     }
 }
 
 #[cfg(all(test, not(shuttle)))]
-impl Lane {
+impl ThreadHandle {
     pub(crate) fn own_seal(&mut self, store: &Store) {
         self.own.open.seal_all(store);
     }
 }
 
 #[cfg(all(test, shuttle))]
-impl Lane {
+impl ThreadHandle {
     pub(crate) fn seal_for_model(&mut self, store: &Store) {
         self.own.open.seal_all(store);
     }

@@ -6,77 +6,77 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use shuttle::thread;
 
 use super::{Drained, NOW, drain_first, explore, put, read, sealed, store, until_done};
-use crate::core::lane::Lane;
+use crate::core::handle::ThreadHandle;
 use crate::core::op::{OpError, Put, Value};
-use crate::{Claim, Namespace, Store, Turn};
+use crate::{Guard, KeyLocks, Namespace, Store};
 
-/// Goes on with a claim of `keys` until it is had, acts for it, and lets it go.
+/// Goes on with a key lock set of `keys` until it is had, acts for it, and lets it go.
 pub(super) fn as_one(
     store: &Store,
-    lane: &mut Lane,
+    handle: &mut ThreadHandle,
     keys: &[&[u8]],
-    begin: impl Fn(&mut Claim),
-    act: impl Fn(&mut Turn<'_>, usize),
+    begin: impl Fn(&mut KeyLocks),
+    act: impl Fn(&mut Guard<'_>, usize),
 ) {
-    let mut claim = store.claim();
-    begin(&mut claim);
+    let mut key_locks = store.key_locks();
+    begin(&mut key_locks);
     {
-        let turn = lane.turn(NOW);
-        keys.iter().for_each(|key| claim.add(&turn.key(Namespace::DEFAULT, key)));
+        let guard = handle.guard(NOW);
+        keys.iter().for_each(|key| key_locks.add(&guard.key(Namespace::DEFAULT, key)));
     }
     loop {
-        let mut turn = lane.turn(NOW);
-        if turn.obtain(&mut claim) == Ok(()) {
+        let mut guard = handle.guard(NOW);
+        if guard.obtain(&mut key_locks) == Ok(()) {
             break;
         }
-        drop(turn);
+        drop(guard);
         thread::yield_now();
     }
-    // One key a turn: what is half done is seen by no one, however long it takes.
+    // One key a guard: what is half done is seen by no one, however long it takes.
     for at in 0..keys.len() {
-        let mut turn = lane.turn(NOW);
-        turn.act_for(&mut claim);
-        act(&mut turn, at);
-        turn.act_for_none(&mut claim);
+        let mut guard = handle.guard(NOW);
+        guard.act_for(&mut key_locks);
+        act(&mut guard, at);
+        guard.act_for_none(&mut key_locks);
     }
-    store.let_go(&mut claim);
+    store.let_go(&mut key_locks);
 }
 
-fn store_one(turn: &mut Turn<'_>, key: &[u8], value: &[u8]) {
-    let key = turn.key(Namespace::DEFAULT, key);
-    while let Err(error) = turn.put(&key, &Put::set(value)) {
-        // A stripe lock that another lane has for a moment.
+fn store_one(guard: &mut Guard<'_>, key: &[u8], value: &[u8]) {
+    let key = guard.key(Namespace::DEFAULT, key);
+    while let Err(error) = guard.put(&key, &Put::set(value)) {
+        // A stripe lock that another handle has for a moment.
         assert_eq!(error, OpError::Parked);
         thread::yield_now();
     }
 }
 
-/// Reads two keys as single reads, both in one turn while no claim keeps them away, else in later ones.
-fn look(lane: &mut Lane, keys: [&[u8]; 2]) -> [Vec<u8>; 2] {
+/// Reads two keys as single reads, both in one guard while no key lock set keeps them away, else in later ones.
+fn look(handle: &mut ThreadHandle, keys: [&[u8]; 2]) -> [Vec<u8>; 2] {
     let mut values = [const { Vec::new() }; 2];
     let mut at = 0;
     while at < 2 {
-        let turn = lane.turn(NOW);
+        let guard = handle.guard(NOW);
         while at < 2 {
-            let key = turn.key(Namespace::DEFAULT, keys[at]);
-            if turn.is_kept_away(&key) {
+            let key = guard.key(Namespace::DEFAULT, keys[at]);
+            if guard.is_kept_away(&key) {
                 break;
             }
-            let hit = turn.read(&key, crate::Ahead::default()).expect("it is there");
+            let hit = guard.read(&key, crate::Ahead::default()).expect("it is there");
             let Value::Bytes(bytes) = hit.value else { panic!("bytes") };
             values[at] = bytes.to_vec();
             at += 1;
         }
-        drop(turn);
+        drop(guard);
         thread::yield_now();
     }
     values
 }
 
-fn half_seen(begin: impl Fn(&mut Claim) + Send + Sync + Copy + 'static) {
+fn half_seen(begin: impl Fn(&mut KeyLocks) + Send + Sync + Copy + 'static) {
     explore(move || {
         let (store, _background) = store(3);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
         put(&mut a, b"one", b"old");
         put(&mut a, b"two", b"old");
         let reader = thread::spawn(move || {
@@ -85,7 +85,7 @@ fn half_seen(begin: impl Fn(&mut Claim) + Send + Sync + Copy + 'static) {
                 assert!(first == b"old" || second == b"new", "half a transaction was seen");
             }
         });
-        as_one(&store, &mut a, &[b"one", b"two"], begin, |turn, at| store_one(turn, [b"one", b"two"][at], b"new"));
+        as_one(&store, &mut a, &[b"one", b"two"], begin, |guard, at| store_one(guard, [b"one", b"two"][at], b"new"));
         reader.join().expect("reader");
     });
 }
@@ -95,33 +95,33 @@ fn half_a_transaction_is_seen_by_no_reader() {
     half_seen(|_| {});
 }
 
-/// The wait for the turns that were under way is what holds it: without it the model finds a reader that sees half.
+/// The wait for the guards that were under way is what holds it: without it the model finds a reader that sees half.
 #[test]
 #[should_panic(expected = "half a transaction was seen")]
 fn without_the_wait_half_a_transaction_is_seen() {
-    half_seen(Claim::wait_for_nobody);
+    half_seen(KeyLocks::wait_for_nobody);
 }
 
-fn number(lane: &mut Lane, key: &[u8]) -> u64 {
-    String::from_utf8(read(lane, key).expect("it is there")).expect("digits").parse().expect("a number")
+fn number(handle: &mut ThreadHandle, key: &[u8]) -> u64 {
+    String::from_utf8(read(handle, key).expect("it is there")).expect("digits").parse().expect("a number")
 }
 
 #[test]
 fn transactions_over_the_same_keys_lose_nothing_and_wait_in_no_circle() {
     explore(|| {
         let (store, _background) = store(3);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
         put(&mut a, b"one", b"10");
         put(&mut a, b"two", b"10");
-        let move_one = |store: &Store, lane: &mut Lane, from: &'static [u8], to: &'static [u8]| {
+        let move_one = |store: &Store, handle: &mut ThreadHandle, from: &'static [u8], to: &'static [u8]| {
             as_one(
                 store,
-                lane,
+                handle,
                 &[from, to],
                 |_| {},
-                |turn, at| {
-                    let key = turn.key(Namespace::DEFAULT, [from, to][at]);
-                    while turn.add(&key, [-1, 1][at]).is_err() {
+                |guard, at| {
+                    let key = guard.key(Namespace::DEFAULT, [from, to][at]);
+                    while guard.add(&key, [-1, 1][at]).is_err() {
                         thread::yield_now();
                     }
                 },
@@ -132,7 +132,7 @@ fn transactions_over_the_same_keys_lose_nothing_and_wait_in_no_circle() {
         move_one(&store, &mut a, b"one", b"two");
         other.join().expect("other");
         assert_eq!((number(&mut a, b"one"), number(&mut a, b"two")), (10, 10));
-        assert_eq!(store.claims_in_flight(), 0);
+        assert_eq!(store.key_locks_in_flight(), 0);
     });
 }
 
@@ -142,17 +142,17 @@ fn a_single_change_comes_before_a_transaction_or_behind_it() {
     let counts = (Arc::clone(&before), Arc::clone(&behind));
     explore(move || {
         let (store, _background) = store(3);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
         put(&mut a, b"one", b"1");
         put(&mut a, b"two", b"1");
         let other = thread::spawn(move || {
-            until_done(&mut b, |turn| {
-                let key = turn.key(Namespace::DEFAULT, b"two");
-                turn.add(&key, 100)
+            until_done(&mut b, |guard| {
+                let key = guard.key(Namespace::DEFAULT, b"two");
+                guard.add(&key, 100)
             });
         });
         // Both become what the first is: a change of the second is overwritten or comes on top.
-        as_one(&store, &mut a, &[b"one", b"two"], |_| {}, |turn, at| store_one(turn, [b"one", b"two"][at], b"5"));
+        as_one(&store, &mut a, &[b"one", b"two"], |_| {}, |guard, at| store_one(guard, [b"one", b"two"][at], b"5"));
         other.join().expect("other");
         match number(&mut a, b"two") {
             5 => counts.0.fetch_add(1, Relaxed),
@@ -166,9 +166,9 @@ fn a_single_change_comes_before_a_transaction_or_behind_it() {
 #[test]
 fn a_transaction_reads_what_the_background_moves_meanwhile() {
     explore(|| {
-        let (store, mut background, mut a) = sealed(2, |lane| {
-            put(lane, b"one", b"value");
-            put(lane, b"two", b"value");
+        let (store, mut background, mut a) = sealed(2, |handle| {
+            put(handle, b"one", b"value");
+            put(handle, b"two", b"value");
         });
         let mover = thread::spawn(move || drain_first(&mut background, Drained::Moved));
         as_one(
@@ -176,9 +176,9 @@ fn a_transaction_reads_what_the_background_moves_meanwhile() {
             &mut a,
             &[b"one", b"two"],
             |_| {},
-            |turn, at| {
-                let key = turn.key(Namespace::DEFAULT, [b"one", b"two"][at]);
-                assert!(turn.get(&key).is_some(), "it moves, and is there");
+            |guard, at| {
+                let key = guard.key(Namespace::DEFAULT, [b"one", b"two"][at]);
+                assert!(guard.get(&key).is_some(), "it moves, and is there");
             },
         );
         mover.join().expect("mover");
@@ -189,18 +189,18 @@ fn a_transaction_reads_what_the_background_moves_meanwhile() {
 fn a_watched_key_that_came_and_went_has_changed() {
     explore(|| {
         let (store, _background) = store(3);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
-        let version = |lane: &mut Lane| {
-            until_done(lane, |turn| {
-                let key = turn.key(Namespace::DEFAULT, b"key");
-                turn.version(&key)
+        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
+        let version = |handle: &mut ThreadHandle| {
+            until_done(handle, |guard| {
+                let key = guard.key(Namespace::DEFAULT, b"key");
+                guard.version(&key)
             })
         };
         let other = thread::spawn(move || {
             put(&mut b, b"key", b"value");
-            until_done(&mut b, |turn| {
-                let key = turn.key(Namespace::DEFAULT, b"key");
-                turn.delete(&key, &crate::Delete::default())
+            until_done(&mut b, |guard| {
+                let key = guard.key(Namespace::DEFAULT, b"key");
+                guard.delete(&key, &crate::Delete::default())
             });
         });
         let before = version(&mut a);
@@ -218,23 +218,23 @@ fn a_watched_key_that_came_and_went_has_changed() {
     });
 }
 
-/// Reads two keys as one without a claim, until no other thread changes them meanwhile.
-fn look_at_once(lane: &mut Lane, keys: [&[u8]; 2], holds: impl Fn(bool) -> bool) -> [Vec<u8>; 2] {
+/// Reads two keys as one without a key lock set, until no other thread changes them meanwhile.
+fn look_at_once(handle: &mut ThreadHandle, keys: [&[u8]; 2], holds: impl Fn(bool) -> bool) -> [Vec<u8>; 2] {
     loop {
-        let turn = lane.turn(NOW);
-        let keys = keys.map(|key| turn.key(Namespace::DEFAULT, key));
+        let guard = handle.guard(NOW);
+        let keys = keys.map(|key| guard.key(Namespace::DEFAULT, key));
         let hashes = keys.map(|key| key.key_hash());
-        if let Some(snapshot) = turn.snapshot(&hashes) {
+        if let Some(snapshot) = guard.snapshot(&hashes) {
             let values = keys.map(|key| {
-                let hit = turn.read(&key, crate::Ahead::default()).expect("it is there");
+                let hit = guard.read(&key, crate::Ahead::default()).expect("it is there");
                 let Value::Bytes(bytes) = hit.value else { panic!("bytes") };
                 bytes.to_vec()
             });
-            if holds(turn.holds(&hashes, snapshot)) {
+            if holds(guard.holds(&hashes, snapshot)) {
                 return values;
             }
         }
-        drop(turn);
+        drop(guard);
         thread::yield_now();
     }
 }
@@ -242,7 +242,7 @@ fn look_at_once(lane: &mut Lane, keys: [&[u8]; 2], holds: impl Fn(bool) -> bool)
 fn changed_in_between(holds: impl Fn(bool) -> bool + Send + Sync + Copy + 'static) {
     explore(move || {
         let (store, _background) = store(3);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
         put(&mut a, b"one", b"old");
         put(&mut a, b"two", b"old");
         let reader = thread::spawn(move || {

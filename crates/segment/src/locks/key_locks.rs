@@ -1,0 +1,326 @@
+//! Key lock sets: several keys are read and changed as one, as seen by all other handles.
+//!
+//! A key's hash selects one of 4096 lock words, whatever the index does. A caller that wants several keys as
+//! one does this:
+//!
+//! ```text
+//!   announce   one more is in flight: from here on every guard that begins tests the words of the keys it touches
+//!   lock       its keys' words, in the order of their numbers; if another holds a word: park, and go on there
+//!   wait       for the end of every guard that was under way when the last word was acquired (park, look again)
+//!   act        no other handle reads or changes these keys now: the operations, over as many iterations as they take
+//!   let go     the words, then the announcement
+//! ```
+//!
+//! ```text
+//!   a thread handle   |-- guard: none in flight, tests nothing --|         |-- tests: locked, parks --|
+//!   a transaction         announce   lock    . . . wait . . . . |  act  act  let go
+//! ```
+//!
+//! Invariants:
+//! - While nothing is in flight a guard pays one load at its beginning, and its operations a test of what it found.
+//! - A guard either sees the announcement, and then every word that was locked before it began, or the owner sees
+//!   the guard and waits for its end: both sides store, pass a `SeqCst` fence, and then load (see
+//!   [`crate::core::epoch`]).
+//! - Words are locked in ascending order and held while the key lock set waits for the next one, so there is no circle
+//!   of waits. A key lock set that holds all its words waits only for guards, and guards wait for nothing.
+//! - A word keeps clients away from a key, not the background, which moves, expires and evicts items as ever. So an
+//!   acting key lock set may lack memory for a while and still gets it. An eviction under a key lock set is a miss like
+//!   any other.
+//! - The hidden keys of pieces are not locked: they are reached only through their head.
+//! - In a memory file, the changes for one key lock set outlive a crash all together or not at all:
+//!   [`crate::locks::undo`].
+//!
+//! Bounds: [`crate::KEY_LOCKS_MAX`] in flight, each with a bit for each word and a number for each handle.
+
+use crate::locks::words::WORDS;
+use crate::locks::words::word_of;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use crate::core::handle::Guard;
+use crate::core::op::OpError;
+use crate::core::store::{Seen, Store};
+use crate::index::Locked;
+use crate::layout::key::Key;
+use crate::locks::undo_log::Group;
+
+/// A guard of another handle that was under way.
+#[derive(Clone, Copy, Debug)]
+struct Met {
+    handle: usize,
+    guards: u64,
+}
+
+/// Several keys, to be read and changed as one: see the module `key_locks`. Made by [`Store::key_locks`];
+/// [`Store::let_go`] gives back what it has, and has to be called for one that was begun.
+#[derive(Debug)]
+pub struct KeyLocks {
+    /// 0 before it is announced.
+    number: u32,
+    wanted: [u64; WORDS / 64],
+    /// Word below which the key lock set holds all wanted words.
+    had_below: usize,
+    /// The guards that were under way when the last word was had and have not been seen to end; `None` before that.
+    met: Option<usize>,
+    guards: Box<[Met]>,
+    /// Changes that were made for it.
+    changes: Group,
+    #[cfg(all(test, shuttle))]
+    waits_for_nobody: bool,
+}
+
+impl KeyLocks {
+    /// Adds a key. Before the first [`Guard::obtain`] only.
+    pub fn add(&mut self, key: &Key<'_>) {
+        assert!(self.number == 0, "a claim is made before it is begun");
+        let word = word_of(key.hash);
+        self.wanted[word / 64] |= 1 << (word % 64);
+    }
+
+    /// Adds every key there can be.
+    pub fn add_all(&mut self) {
+        assert!(self.number == 0, "a claim is made before it is begun");
+        self.wanted.fill(u64::MAX);
+    }
+
+    /// Returns true if it was begun, and not let go.
+    pub fn is_begun(&self) -> bool {
+        self.number != 0
+    }
+
+    /// Returns the lowest word that is wanted and not below `from`.
+    fn next_word(&self, from: usize) -> Option<usize> {
+        let mut at = from;
+        while at < WORDS {
+            let bits = self.wanted[at / 64] >> (at % 64);
+            if bits != 0 {
+                return Some(at + bits.trailing_zeros() as usize);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
+    #[cfg(all(test, shuttle))]
+    pub(crate) fn wait_for_nobody(&mut self) {
+        self.waits_for_nobody = true;
+    }
+}
+
+impl Store {
+    /// Returns a key lock set of nothing yet.
+    pub fn key_locks(&self) -> KeyLocks {
+        KeyLocks {
+            number: 0,
+            wanted: [0; WORDS / 64],
+            had_below: 0,
+            met: None,
+            guards: vec![Met { handle: 0, guards: 0 }; self.epochs.handles()].into_boxed_slice(),
+            changes: Group::default(),
+            #[cfg(all(test, shuttle))]
+            waits_for_nobody: false,
+        }
+    }
+
+    /// Releases what a key lock set holds, whether it holds all its words or not; its changes stand. Afterwards it is a
+    /// key lock set of nothing, to be begun again.
+    pub fn let_go(&self, key_locks: &mut KeyLocks) {
+        if key_locks.number != 0 {
+            self.close_group(&mut key_locks.changes);
+            let mut from = 0;
+            while let Some(word) = key_locks.next_word(from).filter(|word| *word < key_locks.had_below) {
+                let word_there = &self.key_locks.rest.words[word];
+                debug_assert_eq!(
+                    word_there.load(Relaxed),
+                    key_locks.number,
+                    "a word is its claimant's until he lets go"
+                );
+                word_there.store(0, SeqCst);
+                from = word + 1;
+            }
+            let before = self.key_locks.in_flight.fetch_sub(1, SeqCst);
+            assert!(before > 0, "a claim is let go once");
+        }
+        (key_locks.number, key_locks.wanted, key_locks.had_below, key_locks.met) = (0, [0; WORDS / 64], 0, None);
+    }
+
+    /// Key lock sets in flight.
+    pub fn key_locks_in_flight(&self) -> u64 {
+        self.key_locks.in_flight.load(Relaxed)
+    }
+}
+
+impl<'l> Guard<'l> {
+    /// Returns true if key lock sets are in flight, so that a key has to be asked for ([`Guard::is_kept_away`]) before
+    /// it is read.
+    #[inline(always)]
+    pub fn is_contended(&self) -> bool {
+        self.contended
+    }
+
+    /// Returns true if something may keep this guard away from keys: key lock sets, or that they are on flash.
+    #[inline(always)]
+    pub fn is_guarded(&self) -> bool {
+        self.contended | self.tiered
+    }
+
+    /// Returns whether another's key lock set keeps this guard away from the key, or the key is on flash; a read is
+    /// then requested. A caller that wants to read the key parks. Changes check this themselves.
+    #[inline(always)]
+    pub fn is_kept_away(&self, key: &Key<'_>) -> bool {
+        self.is_guarded() && (self.is_locked_by_other(key) || self.awaits_flash(key))
+    }
+
+    /// Returns whether another's key lock set keeps this guard away from the key, for a plain read, which looks on
+    /// flash itself.
+    #[inline(always)]
+    pub fn is_locked_by_other(&self, key: &Key<'_>) -> bool {
+        self.contended && self.is_locked(key)
+    }
+
+    #[cold]
+    fn is_locked(&self, key: &Key<'_>) -> bool {
+        let number = self.store.key_locks.rest.words[word_of(key.hash)].load(SeqCst);
+        number != 0 && number != self.acting && !key.piece
+    }
+
+    /// Admits an operation to the key, before it may complete without a lock.
+    #[inline(always)]
+    pub(crate) fn admit(&self, key: &Key<'_>) -> Result<(), OpError> {
+        if self.is_kept_away(key) { Err(self.parked()) } else { Ok(()) }
+    }
+
+    /// Returns the live item of a key that an operation may come to an end with: where there is none, it is nowhere.
+    #[inline(always)]
+    pub(crate) fn find_admitted(&self, key: &Key<'_>) -> Result<Option<Seen<'l>>, OpError> {
+        self.admit(key)?;
+        let found = self.find_live(key);
+        // It may have gone to flash since that was looked at.
+        if self.tiered && found.is_none() && !self.is_nowhere(key) {
+            return Err(self.parked());
+        }
+        Ok(found)
+    }
+
+    /// Takes the lock that a change of the key needs.
+    #[inline(always)]
+    pub(crate) fn lock(&self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
+        if self.is_guarded() {
+            return self.lock_guarded(key, false);
+        }
+        self.store.index.lock(key.hash).ok_or_else(|| self.parked())
+    }
+
+    /// Takes the lock for a change that does not depend on what is there, on flash or in memory.
+    #[inline(always)]
+    pub(crate) fn lock_over(&self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
+        if self.is_guarded() {
+            return self.lock_guarded(key, true);
+        }
+        self.store.index.lock(key.hash).ok_or_else(|| self.parked())
+    }
+
+    #[cold]
+    fn lock_guarded(&self, key: &Key<'_>, over: bool) -> Result<Locked<'l>, OpError> {
+        // A change of several keys retains what was there before; on flash it is indistinguishable from other keys'
+        // items.
+        let over = over && !(self.acting != 0 && self.store.undo.is_some());
+        if over && self.is_locked_by_other(key) {
+            return Err(self.parked());
+        }
+        if !over {
+            self.admit(key)?;
+        }
+        let locked = self.store.index.lock(key.hash).ok_or_else(|| self.parked())?;
+        // It may have gone to flash since it was looked for.
+        if !over && self.tiered && self.may_be_on_flash(&locked, key) {
+            return Err(self.parked());
+        }
+        if self.acting != 0 {
+            self.note_before(key, &locked)?;
+        }
+        if self.store.finds && !key.piece {
+            self.store.tier().change(key.hash.0);
+        }
+        Ok(locked)
+    }
+
+    /// Goes on with a key lock set until it holds all its words. [`Guard::act_for`] then acts for it.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`]: again in a later iteration. What was had until then is kept.
+    pub fn obtain(&mut self, key_locks: &mut KeyLocks) -> Result<(), OpError> {
+        let store = self.store;
+        if key_locks.number == 0 {
+            if !store.key_locks.announce() {
+                return Err(self.parked());
+            }
+            key_locks.number = store.key_locks.number();
+            // What else this guard does comes behind the announcement, too.
+            self.contended = true;
+        }
+        while let Some(word) = key_locks.next_word(key_locks.had_below) {
+            if store.key_locks.rest.words[word].compare_exchange(0, key_locks.number, SeqCst).is_err() {
+                return Err(self.parked());
+            }
+            key_locks.had_below = word + 1;
+        }
+        self.wait_for_guards(key_locks)
+    }
+
+    fn wait_for_guards(&self, key_locks: &mut KeyLocks) -> Result<(), OpError> {
+        #[cfg(all(test, shuttle))]
+        if key_locks.waits_for_nobody {
+            return Ok(());
+        }
+        let epochs = &self.store.epochs;
+        let mut met = match key_locks.met {
+            Some(met) => met,
+            None => {
+                let mut met = 0;
+                // A guard that is not met sees the announcement and every word.
+                epochs.before_guards();
+                // What this handle did in its own guard it has done.
+                for handle in (0..epochs.handles()).filter(|handle| *handle != self.own.id) {
+                    if let Some(guards) = epochs.guard_of(handle) {
+                        key_locks.guards[met] = Met { handle, guards };
+                        met += 1;
+                    }
+                }
+                met
+            }
+        };
+        while met > 0 && epochs.guard_of(key_locks.guards[met - 1].handle) != Some(key_locks.guards[met - 1].guards) {
+            met -= 1;
+        }
+        key_locks.met = Some(met);
+        if met == 0 { Ok(()) } else { Err(self.parked()) }
+    }
+
+    /// Lets the guard act for the key lock set until [`Guard::act_for_none`]: the key lock set's keys are not kept away
+    /// from it. The key lock set has to hold all its words.
+    pub fn act_for(&mut self, key_locks: &mut KeyLocks) {
+        assert!(
+            key_locks.number != 0 && key_locks.met == Some(0) || cfg!(all(test, shuttle)),
+            "all of it has to be had"
+        );
+        assert!(self.acting == 0, "a turn acts for one claim at a time");
+        self.acting = key_locks.number;
+        std::mem::swap(self.own.group.get_mut(), &mut key_locks.changes);
+        self.own.open.seal_begun(self.store, self.now);
+        self.bring_together();
+    }
+
+    /// Ends acting for a key lock set. `key_locks` is the one that the guard acted for, if it acted for one.
+    pub fn act_for_none(&mut self, key_locks: &mut KeyLocks) {
+        if self.acting != 0 {
+            assert!(self.acting == key_locks.number, "a turn acted for another claim");
+            self.acting = 0;
+            std::mem::swap(self.own.group.get_mut(), &mut key_locks.changes);
+        }
+    }
+
+    /// Returns true if the guard acts for a key lock set.
+    pub fn acts(&self) -> bool {
+        self.acting != 0
+    }
+}
