@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   a lock set acts:  lock a key ──> record: slot, words that change in place ──> change ──> ... ──> stands
-//!   a crash           ······ nothing to undo ······|····· opening: every slot as it was ·····|···· nothing to undo ····
+//!   a crash           ····· nothing to undo ·····|····· opening: every slot as it was ·····|··· nothing to undo ···
 //!
 //!   chunk  (4096)  group | first chunk | records | undone before      0 as the group of its first chunk: it stands
 //!                  record: hash | slot | namespace, hidden | number | CAS field | expiry, META
