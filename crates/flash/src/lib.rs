@@ -29,6 +29,45 @@
 //! Where the index is in the file too, slots name what is on flash, and nothing is read at a start. Where it is not,
 //! what is there is found again while the store serves ([`mod@found`]), and the file says what of it is dead
 //! ([`mod@marks`]).
+//!
+//! # Example
+//! ```
+//! use base::clock::UnixMillis;
+//! use gannet_flash::{Flash, FlashConfig, SimDisk, Sizes};
+//! use segment::{IndexPlace, Namespace, Put, StoreConfig, TierGround};
+//!
+//! let config = StoreConfig {
+//!     memory_bytes: 800 << 10,
+//!     memory_bytes_max: 0,
+//!     segment_bytes: Some(16 << 10),
+//!     item_bytes_max: 64 << 10,
+//!     handles_max: 1,
+//!     hash_seed: 1,
+//!     huge_pages: false,
+//! };
+//! let now = UnixMillis(1_700_000_000_000);
+//! // A simulated device; [`FileDevice`] is a real one.
+//! let (disk, _) = SimDisk::new(2 << 20, 4096, 1);
+//! let sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
+//! let plan = sizes.plan(&[2 << 20], 16 << 10, IndexPlace::File);
+//! let mut ground = TierGround::lay(&config, None, &plan, now)?;
+//! let flash = Flash::new(FlashConfig {
+//!     devices: vec![Box::new(disk)],
+//!     sizes,
+//!     handles: 1,
+//!     room: ground.take_room(),
+//!     seed: 1,
+//!     writes_a_day_bytes: 0,
+//!     is_view: false,
+//!     on_lost: Box::new(|lost| eprintln!("{lost:?}")),
+//! });
+//! let (store, _background) = ground.store(flash, now)?;
+//! let mut handle = store.handle()?;
+//! let mut guard = handle.guard(now);
+//! let key = guard.key(Namespace::DEFAULT, b"greeting");
+//! guard.put(&key, &Put::set(b"hello")).expect("an empty store has room");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod aligned;

@@ -77,7 +77,7 @@ fn fill(device_bytes: u64) -> Taken {
         on_lost: Box::new(|lost| panic!("{lost:?}")),
     });
     let (store, mut background) = ground.store(Arc::clone(&flash) as _, NOW).expect("a store");
-    let (mut handle, mut scratch) = (store.handle().expect("a lane"), flash.scratch());
+    let (mut handle, mut scratch) = (store.handle().expect("a thread handle"), flash.scratch());
     for number in 0..room * 5 / 4 + MEMORY_BYTES / 64 {
         let key = format!("{number:016}");
         let put = Put::set(&[7; ITEM_BYTES as usize - 16]);

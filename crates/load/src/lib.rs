@@ -16,6 +16,16 @@
 //!
 //! Invariants: a request's response time counts from the instant at which it was meant to be sent, whatever held it up;
 //! nothing that was due is left out of the figures; a run that the generator itself limited says so.
+//!
+//! # Example
+//! ```
+//! use gannet_load::schedule::{Intents, Plan};
+//!
+//! // 1,000 requests a second from one thread: one each millisecond, whatever happens to the one before.
+//! let mut intents = Intents::new(&Plan::constant(), 1_000.0, 0, 1, 1);
+//! let instants: Vec<u64> = (0..3).map(|_| intents.take_ns()).collect();
+//! assert_eq!(instants, [0, 1_000_000, 2_000_000]);
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod agents;

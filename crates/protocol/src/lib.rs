@@ -2,6 +2,22 @@
 //!
 //! Nothing here does I/O, reads a clock or allocates. Requests borrow from the receive buffer; replies go to a
 //! [`sink::Sink`] of the caller. The server, load generators and fuzzers share this crate.
+//!
+//! Where things are: `memcache` and `resp` have a parser (`request.rs`), the writers of replies (`reply.rs`) and the
+//! client's side of the protocol (`client`); `sink` is where replies go, `number` reads and writes decimal digits.
+//!
+//! # Example
+//! ```
+//! use gannet_protocol::memcache::{self, Parsed, Request, reply};
+//!
+//! let received = b"get greeting\r\nget fare";
+//! let Parsed::Request { request: Request::Get(_), consumed } = memcache::parse(received) else { panic!("a get") };
+//! assert_eq!(memcache::parse(&received[consumed..]), Parsed::Incomplete);
+//!
+//! let mut sent = Vec::new();
+//! reply::value_header(&mut sent, b"greeting", 0, 5, None);
+//! assert_eq!(sent, b"VALUE greeting 0 5\r\n");
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod memcache;

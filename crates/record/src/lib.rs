@@ -9,6 +9,26 @@
 //! of Redis call it a hash, and its bins fields. The bytes are drawn in `docs/format/record.md`.
 //!
 //! Nothing here knows a store, a protocol, a clock or a thread. Damaged bytes are an error ([`Damaged`]), no panic.
+//!
+//! Where things are: `read` and `edit` read and write a record, `tree` one that is too large for one item; `value`,
+//! `collection` and `coding` are values and their bytes; `sets`, `index` and `filter` are sets of records, their
+//! indexes and queries.
+//!
+//! # Example
+//! ```
+//! use gannet_record::{Edit, Name, Record, Value};
+//!
+//! let now_ms = 1_700_000_000_000;
+//! let mut bytes = Vec::new();
+//! let mut edit = Edit::of(None, now_ms, &mut bytes)?;
+//! edit.set(&Name::new(b"visits"), &Value::Integer(3), false)?;
+//! assert!(edit.finish(), "the record has a bin");
+//!
+//! let record = Record::open(&bytes)?;
+//! let bin = record.find(&Name::new(b"visits"), now_ms)?;
+//! assert_eq!(bin.map(|bin| bin.value), Some(Value::Integer(3)));
+//! # Ok::<(), gannet_record::Damaged>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod coding;

@@ -34,6 +34,34 @@
 //! The engine never does the following. It allocates nothing after the start for an operation on an item that is stored
 //! whole. It takes no lock for a read. It evicts nothing inside a request, except the one item that an overfull index
 //! bucket pushes out. It holds no pointer in the shared memory.
+//!
+//! # Example
+//! ```
+//! use base::clock::UnixMillis;
+//! use gannet_segment::{Namespace, Put, Store, StoreConfig, Value};
+//!
+//! let config = StoreConfig {
+//!     memory_bytes: 16 << 20,
+//!     memory_bytes_max: 0,
+//!     segment_bytes: None,
+//!     item_bytes_max: 1 << 20,
+//!     handles_max: 1,
+//!     hash_seed: 1,
+//!     huge_pages: false,
+//! };
+//! let now = UnixMillis(1_700_000_000_000);
+//! let (store, mut background) = Store::new(&config, now)?;
+//! let mut handle = store.handle()?;
+//! {
+//!     let mut guard = handle.guard(now);
+//!     let key = guard.key(Namespace::DEFAULT, b"greeting");
+//!     guard.put(&key, &Put::set(b"hello")).expect("an empty store has room");
+//!     assert_eq!(guard.get(&key).map(|item| item.value), Some(Value::Bytes(b"hello")));
+//! }
+//! // A thread of its own calls this all the time. The closure says when the slice's time is over.
+//! background.slice(now, &mut || false);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![deny(unsafe_code)]
 
 mod background;

@@ -26,7 +26,7 @@ fn store(memory_bytes: u64) -> (Arc<Store>, Background, ThreadHandle) {
         huge_pages: false,
     };
     let (store, background) = Store::new(&config, NOW).expect("a store");
-    let handle = store.handle().expect("a lane");
+    let handle = store.handle().expect("a thread handle");
     (store, background, handle)
 }
 

@@ -281,7 +281,7 @@ fn no_increment_is_lost_while_counters_move() {
             }
         }
     });
-    let mut handle = store.handle().expect("a lane");
+    let mut handle = store.handle().expect("a thread handle");
     let guard = handle.guard(UnixMillis::now());
     for (which, added) in added.iter().enumerate() {
         let name = format!("counter{which}");
@@ -341,7 +341,7 @@ fn compare_and_store_counts_exactly_while_items_move() {
             let _ = guard.put(&churn, &Put::set(&[7; 400]));
         }
     });
-    let mut handle = store.handle().expect("a lane");
+    let mut handle = store.handle().expect("a thread handle");
     let guard = handle.guard(UnixMillis::now());
     let key = guard.key(Namespace::DEFAULT, b"total");
     let Some(Value::Bytes(text)) = guard.get(&key).map(|item| item.value) else { panic!("it is there") };

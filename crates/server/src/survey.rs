@@ -110,7 +110,7 @@ mod tests {
         let config = ServerConfig { huge_pages: false, ..ServerConfig::default() };
         let now = UnixMillis(1_700_000_000_000);
         let (shared, _background) = assemble(config, now).expect("a store");
-        let mut handle = shared.store.handle().expect("a lane");
+        let mut handle = shared.store.handle().expect("a thread handle");
         let mut guard = handle.guard(now);
         let key = guard.key(Namespace::DEFAULT, b"k");
         guard.put(&key, &Put::set(b"v")).expect("room");

@@ -135,7 +135,7 @@ impl World {
         });
         let tier = Arc::new(Cutting::new(Arc::clone(&flash), file.as_ref().map(|(file, _)| Arc::clone(file)), &hand));
         let (store, background) = ground.store(Arc::clone(&tier) as _, now).expect("a store");
-        let (handle, scratch) = (store.handle().expect("a lane"), flash.scratch());
+        let (handle, scratch) = (store.handle().expect("a thread handle"), flash.scratch());
         let seen = Seen::default();
         let (model, flushes) = (HashMap::new(), true);
         let synced = Synced::default();

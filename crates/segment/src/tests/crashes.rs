@@ -143,7 +143,7 @@ impl Rig {
         let store_file =
             StoreFile { file: Arc::clone(&file), reset: false, index: place(), index_left, power: power() };
         let (store, background) = Store::in_file(&config(), &store_file, now).expect("the file is taken");
-        let handle = store.handle().expect("a lane");
+        let handle = store.handle().expect("a thread handle");
         Self { store, background, handle, file, now }
     }
 

@@ -32,7 +32,7 @@ fn open_at(file: Arc<MapFile>, tier: &Arc<MapTier>, now: UnixMillis) -> Rig {
     let mut ground = TierGround::lay(&config(), Some(&store_file), &PLAN_FOUND, now).expect("the file is taken");
     tier.go_on(ground.take_room());
     let (store, background) = ground.store(Arc::clone(tier) as _, now).expect("a store");
-    let handle = store.handle().expect("a lane");
+    let handle = store.handle().expect("a thread handle");
     Rig { store, background, handle, file, now }
 }
 

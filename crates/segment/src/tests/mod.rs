@@ -21,7 +21,7 @@ use crate::{Namespace, Store, StoreConfig};
 fn a_part_whose_lock_is_not_had_goes_later() {
     let config = StoreConfig { memory_bytes: 4 << 20, segment_bytes: None, ..crashes::config() };
     let (store, mut background) = Store::new(&config, crashes::NOW).expect("a store");
-    let mut handle = store.handle().expect("a lane");
+    let mut handle = store.handle().expect("a thread handle");
     let mut attempt = |name: &[u8]| -> Result<(), OpError> {
         let mut guard = handle.guard(crashes::NOW);
         let key = guard.key(Namespace::DEFAULT, name);

@@ -49,7 +49,7 @@ fn open(file: &Arc<MapFile>, tier: Option<&Arc<MapTier>>) -> Result<Rig, StartEr
         None => Store::in_file(&config(), &store_file, NOW)?,
         Some(tier) => TierGround::lay(&config(), Some(&store_file), &PLAN, NOW)?.store(Arc::clone(tier) as _, NOW)?,
     };
-    let handle = store.handle().expect("a lane");
+    let handle = store.handle().expect("a thread handle");
     Ok(Rig { store, background, handle, file: Arc::clone(file), now: NOW })
 }
 

@@ -26,7 +26,7 @@ fn open(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
     };
     let ground = TierGround::lay(&config(), Some(&store_file), &PLAN, NOW).expect("the file is taken");
     let (store, background) = ground.store(Arc::clone(tier) as _, NOW).expect("a store");
-    let handle = store.handle().expect("a lane");
+    let handle = store.handle().expect("a thread handle");
     Rig { store, background, handle, file, now: NOW }
 }
 
@@ -37,7 +37,7 @@ pub(super) fn open_beside(file: Arc<MapFile>, tier: &Arc<MapTier>, now: UnixMill
     let mut ground = TierGround::lay(&config(), Some(&store_file), &plan_at(place()), now).expect("the file is taken");
     tier.go_on(ground.take_room());
     let (store, background) = ground.store(Arc::clone(tier) as _, now).expect("a store");
-    let handle = store.handle().expect("a lane");
+    let handle = store.handle().expect("a thread handle");
     let mut rig = Rig { store, background, handle, file, now };
     while rig.store.is_finding() {
         rig.background.slice(now, &mut || false);

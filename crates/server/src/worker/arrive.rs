@@ -1,8 +1,8 @@
-//! Values that are received straight into their place in the store, and what becomes of those whose senders are slow.
+//! Values that are received in place in the store, and the handling of slow senders.
 //!
 //! ```text
-//!   serve: space reserved ──> receive into it, over iterations ──> all there: serve commits
-//!                                    └ not all there after a second: into a buffer, the rest follows it there
+//!   serve: space reserved ──> receive into it, over iterations ──> complete: serve commits it
+//!                                    └ incomplete after a second: moved into a buffer, which receives the rest
 //!                                        └ no buffer until the stall timeout: the connection is closed
 //! ```
 
@@ -15,16 +15,16 @@ use io::{Backend, Received};
 use segment::Guard;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How long a part of a value may take to arrive in its place.
+/// The time that a part of a value may take to arrive in place.
 const ARRIVAL_NS_MAX: u64 = 1_000_000_000;
-/// How often it is looked at whether one takes longer.
+/// The interval at which in-place receives are checked for that time.
 const CHECK_NS: u64 = 25_000_000;
 
-/// Sessions with values that are arriving; some are so no more.
+/// Sessions with in-place receives. Some may no longer have one.
 pub(super) struct Arrivals {
     sessions: Vec<u32>,
     checked_ns: u64,
-    /// Bytes received since they were last asked for.
+    /// The number of bytes received since the last call of `take_bytes`.
     bytes: usize,
 }
 
@@ -33,20 +33,20 @@ impl Arrivals {
         Self { sessions: Vec::with_capacity(ARRIVALS_MAX), checked_ns: 0, bytes: 0 }
     }
 
-    /// Bytes received since the last call.
+    /// Returns the number of bytes received since the last call.
     pub(super) fn take_bytes(&mut self) -> usize {
         std::mem::take(&mut self.bytes)
     }
 }
 
 impl<B: Backend> Core<B> {
-    /// Notes a session with a value that is arriving.
+    /// Adds a session with an in-place receive to the list.
     pub(super) fn note_arrival(&mut self, index: u32) {
         if self.arrivals.sessions.contains(&index) {
             return;
         }
         if self.arrivals.sessions.len() == ARRIVALS_MAX {
-            // There are no more arrivals than that, and this one is not noted.
+            // There are never more in-place receives than that, and this one is not in the list.
             let sessions = &self.sessions;
             let arrives =
                 |index: &u32| sessions.peek(*index as usize).is_some_and(|session| session.state.is_arriving());
@@ -55,8 +55,7 @@ impl<B: Backend> Core<B> {
         self.arrivals.sessions.push(index);
     }
 
-    /// One receive into the place of the value that is arriving; returns how many bytes that was. `None` if the session
-    /// is dead.
+    /// Receives once into the place of the value. Returns the number of bytes, or `None` if the session is dead.
     pub(super) fn receive_arrival(&mut self, index: u32) -> Option<usize> {
         let session = self.sessions.at(index);
         let room = session.state.arrival_room(&self.ctx.shared.store);
@@ -84,12 +83,12 @@ impl<B: Backend> Core<B> {
         Some(received)
     }
 
-    /// It is time to look for values that take too long.
+    /// Returns true if it is time to check for in-place receives that take too long.
     pub(super) fn arrivals_due(&self) -> bool {
         !self.arrivals.sessions.is_empty() && self.now_ns - self.arrivals.checked_ns >= CHECK_NS
     }
 
-    /// Moves values whose senders are slow into buffers, so that they keep no segment.
+    /// Moves values of slow senders into buffers, so that they hold no segment.
     pub(super) fn relieve_arrivals(&mut self, guard: &mut Guard<'_>) {
         self.arrivals.checked_ns = self.now_ns;
         let stall_ns = self.ctx.shared.live.stall_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
@@ -115,7 +114,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Moves one value into a buffer; false if there is none.
+    /// Moves one value into a buffer. Returns false if no buffer is free.
     fn move_arrival(&mut self, guard: &mut Guard<'_>, index: u32) -> bool {
         let session = self.sessions.at(index);
         debug_assert!(session.input.is_none(), "what arrives goes to one place");

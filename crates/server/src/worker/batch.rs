@@ -1,4 +1,4 @@
-//! The first two thirds of a batch: gathering sessions with their bytes, and serving them inside one guard.
+//! The first two steps of a batch: gathering sessions with their bytes, and serving them inside one guard.
 
 use super::{BATCH_LONG_MAX, BATCH_OPS_MAX, BATCH_SESSIONS_MAX, Core, Queue, VISIT_BYTES};
 use crate::buffers::{Buffers, Class, Input};
@@ -10,19 +10,19 @@ use arrayvec::ArrayVec;
 use io::{Backend, Received};
 use segment::Guard;
 
-/// Sessions that one gathering visits.
+/// The maximum number of sessions that one gathering visits.
 const VISITS_MAX: usize = 4 * BATCH_SESSIONS_MAX;
-/// Bytes received, thrown away, or sent for sessions that were blocked, after which a gathering ends.
+/// The number of bytes received, discarded, or sent for blocked sessions after which a gathering ends.
 const GATHER_BYTES_MAX: u64 = 256 << 10;
-/// Bytes of replies after which a batch serves no further session: so much is sent for one batch.
+/// The number of reply bytes after which a batch serves no further session. It bounds what is sent for one batch.
 const REPLY_BYTES_MAX: u64 = 256 << 10;
-/// Bytes of a long value that one visit copies within the store: some 50 us.
+/// The number of bytes of a long value that one visit copies within the store: about 50 us.
 pub(super) const COPIED_BYTES_MAX: u64 = 256 << 10;
 
-/// For each session of a batch what was found out ahead.
+/// The prefetched lookup of each session in a batch.
 type Heads<'l> = ArrayVec<Option<Head<'l>>, BATCH_SESSIONS_MAX>;
 
-/// One receive: of what came before the connection moved here, or else of its stream.
+/// Receives once: first from the bytes that came before the connection moved here, then from its stream.
 #[inline(always)]
 pub(super) fn receive<B: Backend>(
     io: &mut B,
@@ -46,11 +46,11 @@ fn receive_early(early: &mut Option<Box<Early>>, room: &mut [u8]) -> Received {
 }
 
 impl<B: Backend> Core<B> {
-    /// Fills the batch from the head of a queue. Returns the bytes of finished sessions that were thrown away, each
-    /// visit counted as [`VISIT_BYTES`] at least.
+    /// Fills the batch from the head of a queue. Returns the number of bytes that finished sessions received and that
+    /// were discarded, at least [`VISIT_BYTES`] for each visit.
     ///
-    /// A session is visited once: one that is ready again meanwhile is served in the next batch. So a gathering ends
-    /// whatever peers send, after [`VISITS_MAX`] visits or [`GATHER_BYTES_MAX`] bytes, and one receive.
+    /// A session is visited once. One that becomes ready again meanwhile is served in the next batch. So a gathering
+    /// ends whatever peers send: after [`VISITS_MAX`] visits or [`GATHER_BYTES_MAX`] bytes, and one receive.
     pub(super) fn gather(&mut self, queue: Queue) -> usize {
         self.served = 0;
         let (mut received, mut discarded, from) = (0, 0, self.bytes_sent());
@@ -83,13 +83,13 @@ impl<B: Backend> Core<B> {
         discarded
     }
 
-    /// Bytes that this worker has sent.
+    /// Returns the number of bytes that this worker has sent.
     fn bytes_sent(&self) -> u64 {
         self.ctx.counters().bytes_written.value()
     }
 
-    /// Receives for one session, lends it an output if it may have a whole request, and takes it into the batch.
-    /// Returns the bytes received.
+    /// Receives for one session, lends it an output if it may have a whole request, and adds it to the batch. Returns
+    /// the number of bytes received.
     fn prepare(&mut self, index: u32) -> usize {
         let session = self.sessions.at(index);
         if session.blocked {
@@ -114,8 +114,8 @@ impl<B: Backend> Core<B> {
         received
     }
 
-    /// One receive into the session's buffer; returns how many bytes that was. `None` if it is not to be served now: it
-    /// waits for a buffer, or is dead.
+    /// Receives once into the session's buffer. Returns the number of bytes, or `None` if the session is not to be
+    /// served now: it waits for a buffer, or is dead.
     fn receive(&mut self, index: u32) -> Option<usize> {
         let session = self.sessions.at(index);
         if session.state.is_arriving() {
@@ -126,7 +126,7 @@ impl<B: Backend> Core<B> {
         let capacity = session.input.as_ref().map_or(0, Input::capacity);
         if need > capacity {
             if need > self.buffers.big_bytes() {
-                // No protocol asks for more than fits; if one did, this connection could never go on.
+                // No protocol asks for more than fits. If one did, this connection could never continue.
                 self.ctx.counters().protocol_errors.add(1);
                 self.kill(index);
                 return None;
@@ -180,7 +180,7 @@ impl<B: Backend> Core<B> {
         Some(received)
     }
 
-    /// Serves the batch; returns the bytes consumed.
+    /// Serves the batch. Returns the number of bytes consumed.
     pub(super) fn serve(&mut self, guard: &mut Guard<'_>, queue: Queue) -> usize {
         self.ctx.batch_ops = 0;
         self.ctx.watch.watched = self.ctx.shared.watch.watched();
@@ -194,7 +194,7 @@ impl<B: Backend> Core<B> {
             if self.ctx.batch_ops >= BATCH_OPS_MAX || replies >= REPLY_BYTES_MAX {
                 break;
             }
-            // The first is visited in any case: no iteration goes by in which nothing is done.
+            // The first session is always visited, so every iteration makes progress.
             if number > 0 && self.ctx.pace.is_over(self.ctx.op_begun) {
                 break;
             }
@@ -207,7 +207,7 @@ impl<B: Backend> Core<B> {
             }
             self.ctx.ready = session.ready_at;
             self.ctx.watch.connection = index;
-            // Without input it may still have to say how much it waits for: its output was full when it last asked.
+            // A session without input may still have to request room: its output was full at the last visit.
             let input = session.input.as_ref().map_or(&[][..], Input::bytes);
             guard.begin_request();
             guard.serve(session.token.0, COPIED_BYTES_MAX);
@@ -233,7 +233,7 @@ impl<B: Backend> Core<B> {
             replies += out.unsent();
             let parked = progress.state == State::Parked;
             if !matches!(progress.state, State::NeedInput { .. }) {
-                // What was done may not have ended an operation.
+                // The visit may not have completed an operation.
                 self.ctx.op_begun = self.ctx.clock.ticks();
             }
             apply(session, progress);
@@ -252,8 +252,8 @@ impl<B: Backend> Core<B> {
         bytes
     }
 
-    /// Finds out where the first requests of the batch lead, stage by stage, so that their waits for memory overlap. A
-    /// session alone has nothing to overlap with.
+    /// Looks up the keys of the batch's first requests, stage by stage, so that their memory accesses overlap. Does
+    /// nothing for a single session, which has nothing to overlap with.
     fn look_ahead<'l>(&mut self, guard: &Guard<'l>, heads: &mut Heads<'l>) {
         if self.batch.len() == 1 {
             return heads.push(None);
@@ -266,8 +266,8 @@ impl<B: Backend> Core<B> {
         heads.iter_mut().flatten().for_each(|head| head.look(guard));
     }
 
-    /// A delayed flush whose time has come, before this iteration's operations. False if it cannot be done now, since
-    /// the background is at work: no operation may come before it.
+    /// Executes a delayed flush that is due, before this iteration's operations. Returns false if the background thread
+    /// is busy and the flush cannot run now. No operation may then run before it.
     pub(super) fn flush_if_due(&mut self, guard: &mut Guard<'_>) -> bool {
         let (flush, now) = (&self.ctx.shared.delayed_flush, self.ctx.now);
         while let Some(namespace) = flush.take(now) {
@@ -279,7 +279,7 @@ impl<B: Backend> Core<B> {
         true
     }
 
-    /// Serves nothing: the batch's sessions are served once the store can do what comes first.
+    /// Serves nothing. The batch's sessions are served once the store can execute the flush.
     pub(super) fn hold(&mut self) {
         for index in &self.batch {
             let session = self.sessions.at(*index);
@@ -294,7 +294,7 @@ impl<B: Backend> Core<B> {
     }
 }
 
-/// Draws the conclusions from what `serve` said.
+/// Updates a session by the result of its `serve`.
 fn apply<S>(session: &mut Session<S>, progress: Progress) {
     let left = session.input.as_ref().map_or(0, Input::len);
     (session.input_want, session.out_want, session.pause) = (0, 0, Pause::None);
@@ -304,10 +304,10 @@ fn apply<S>(session: &mut Session<S>, progress: Progress) {
             session.input_want = want;
             session.servable = false;
         }
-        // A reply may be in the output in part, with nothing received behind its request.
+        // The output may hold a part of a reply, with no received bytes behind its request.
         State::Yield => session.servable = left > 0 || session.state.is_answering(),
         State::OutputFull { want } => {
-            // With nothing to send, waiting for room is waiting for someone else's pins.
+            // If there is nothing to send, the session waits until other sessions release their pins.
             let longer = session.out.as_ref().is_some_and(|out| want > out.capacity() && !out.is_lent());
             let stuck = session.out.as_ref().is_some_and(|out| out.is_empty()) && !longer;
             session.pause = if stuck { Pause::Store } else { Pause::Output };
@@ -325,7 +325,8 @@ fn apply<S>(session: &mut Session<S>, progress: Progress) {
     }
 }
 
-/// Makes sure of an output with the room that the next reply needs, or says which class has none left.
+/// Ensures that a session has an output with room for the next reply. Returns the class of buffers that is used up if
+/// not.
 fn lend_output<S>(session: &mut Session<S>, buffers: &mut Buffers) -> Result<(), Class> {
     if session.out.is_none() {
         session.out = buffers.take_out();

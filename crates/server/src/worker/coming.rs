@@ -1,14 +1,14 @@
-//! Sessions whose request waits for flash: each is called back when what it waits for has come, and not before.
+//! Sessions whose requests wait for flash. Each resumes when its read has completed, and not before.
 //!
 //! ```text
-//!   parked for a read ──> reads ──its read has come──────────────> ready
-//!   parked for room ────> room ──so many reads as could be asked for──> ready, in the order in which they came
+//!   parked for a read ──> reads ──its read has completed─────────> ready
+//!   parked for room ────> room ──as many reads as can be started──> ready, in the order in which they came
 //! ```
 //!
-//! - A session is in one of the two at most ([`crate::session::Place::Coming`]), so they have as many places as there
+//! - A session is in one of the two at most ([`crate::session::Place::Coming`]). So they have as many places as there
 //!   are sessions.
-//! - Each read that is waited for comes, at the latest when its device is given up; the handle's bell rings for it.
-//! - What has come is asked for before a worker sleeps: any iteration in the store may have taken it in.
+//! - Each read that is waited for completes, at the latest when its device is given up. The handle's bell then rings.
+//! - A worker collects completed reads before it sleeps: any guard may have taken them in.
 
 use std::collections::VecDeque;
 
@@ -17,13 +17,13 @@ use segment::{Awaited, ThreadHandle};
 
 use super::Core;
 
-/// Who waits for flash, of one worker.
+/// The sessions of one worker that wait for flash.
 #[derive(Debug, Default)]
 pub(super) struct Coming {
-    /// The hash of what is waited for, and the session.
+    /// The hash of the key that is read, and the session.
     reads: Vec<(u64, u32)>,
     room: VecDeque<u32>,
-    /// What has come; empty between two looks, as is the next one.
+    /// The hashes of completed reads. Empty between two calls, as is `called`.
     landed: Vec<u64>,
     called: Vec<u32>,
 }
@@ -36,7 +36,7 @@ impl Coming {
         }
     }
 
-    /// Somebody waits who will not be called back by a read of his own.
+    /// Returns true if a session waits for room and has no read of its own that would resume it.
     pub(super) fn wants_room(&self) -> bool {
         !self.room.is_empty()
     }
@@ -47,18 +47,19 @@ impl Coming {
 }
 
 impl<B: Backend> Core<B> {
-    /// An iteration begins: takes in what has come, and calls back who waited for it, and as many as there is room for.
+    /// Begins an iteration: takes in completed reads, then resumes their sessions and as many waiting ones as there is
+    /// room for.
     pub(super) fn call_back_landed(&mut self, handle: &mut ThreadHandle) {
         if self.coming.is_empty() {
             return;
         }
         drop(handle.guard(self.ctx.now));
         self.call_back_read(handle);
-        // One at least: his asking makes room where what was read is of use to nobody any more.
+        // At least one: its attempt makes room if no session needs the value that was read any more.
         self.call_back_coming(handle.reads_free().max(1), |_| false);
     }
 
-    /// The iteration ends: calls back whose read was taken in meanwhile.
+    /// Ends an iteration: resumes the sessions whose reads were taken in meanwhile.
     pub(super) fn call_back_landed_since(&mut self, handle: &mut ThreadHandle) {
         if !self.coming.is_empty() {
             self.call_back_read(handle);
@@ -75,7 +76,7 @@ impl<B: Backend> Core<B> {
         self.coming.landed = landed;
     }
 
-    /// Calls back whose read it is, and so many who wait for room.
+    /// Resumes the sessions whose read `is_there`, and up to `room` of those that wait for room.
     pub(super) fn call_back_coming(&mut self, room: usize, is_there: impl Fn(u64) -> bool) {
         let mut called = std::mem::take(&mut self.coming.called);
         let Coming { reads, room: waiting, .. } = &mut self.coming;

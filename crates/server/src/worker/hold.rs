@@ -1,13 +1,13 @@
-//! Buffers that sessions hold without using them: when they are set aside, and who is closed if that cannot be done.
+//! Buffers that sessions hold without using them: when they are set aside, and which sessions are closed if that fails.
 //!
 //! ```text
 //!   served, a part of a request is left ──> inputs ──after LENT_NS_MAX, or when one is needed──> set aside ──> aside
 //!   the peer takes no more output ────────> outputs ───────────────when one is needed──────────> set aside ──> aside
-//!   no bytes are left to be set aside ────> the first of `aside` is closed
+//!   no memory is left to set bytes aside ─> the first session of `aside` is closed
 //! ```
 //!
-//! The rules are those of [`crate::buffers`]. Each list has a session once at most, so none is longer than the table. A
-//! session that no longer belongs to a list is dropped from it when it is served.
+//! [`crate::buffers`] defines the rules. Each list holds a session once at most, so no list is longer than the table. A
+//! session that no longer belongs to a list is dropped from it when its entry is reached.
 
 use super::Core;
 use crate::buffers::{CLASSES, Class, Input, LENT_NS_MAX, READER_GRACE_NS};
@@ -19,18 +19,19 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::time::Duration;
 
-/// Sessions that one iteration sets aside because their time is over, and entries that one search looks at.
+/// The maximum number of sessions that one iteration sets aside because their time is over, and of entries that one
+/// search checks.
 const LOOKS_MAX: usize = 32;
-/// Bytes that one iteration copies because the time of their sessions is over.
+/// The number of bytes that one iteration copies to set overdue sessions aside.
 const BYTES_A_TURN: usize = 256 << 10;
-/// After a time in which nothing more could be set aside, how long until it is tried again.
+/// The time after which setting aside is tried again, once there was no room for it.
 const RETRY_NS: u64 = 25_000_000;
-/// Sessions that are closed at most to make room for one other.
+/// The maximum number of sessions that are closed to make room for one other.
 const CLOSED_MAX: usize = 8;
 
-/// Sessions in the order in which they were noted, each once.
+/// Sessions in the order in which they were added, each once.
 struct List {
-    /// With the instant from which its time counts, in ns of the worker's life.
+    /// Each session with the instant from which its time counts, in ns of the worker's life.
     queue: VecDeque<(u32, u64)>,
     has: Vec<bool>,
 }
@@ -61,16 +62,16 @@ impl List {
 
 /// The sessions that hold lent buffers without being served, and those whose bytes are set aside.
 pub(super) struct Holders {
-    /// Sessions with a lent receive buffer: a small one, or a big one. One that got another kind since it was noted is
-    /// moved when it is found.
+    /// Sessions with a lent receive buffer: small ones, then big ones. A session that got the other kind since it was
+    /// added moves to the other list when its entry is reached.
     inputs: [List; 2],
     /// Sessions that are blocked with an output.
     outputs: List,
     /// Sessions whose input or output is set aside.
     aside: List,
-    /// When there was no room to set something aside; 0: there was.
+    /// The instant at which there was no room to set something aside. 0: the last attempt succeeded.
     full_ns: u64,
-    /// Some session has a lent receive buffer, or waits for a buffer.
+    /// True if a session has a lent receive buffer, or waits for a buffer.
     pub(super) is_busy: bool,
 }
 
@@ -85,7 +86,7 @@ impl Holders {
         }
     }
 
-    /// Notes a session that keeps a receive buffer with a part of a request.
+    /// Adds a session that retains a receive buffer with a part of a request.
     #[inline]
     pub(super) fn note_input(&mut self, index: u32, input: &Input, now_ns: u64) {
         if let Some(class) = input.class() {
@@ -94,12 +95,12 @@ impl Holders {
         }
     }
 
-    /// Notes a session that has just been blocked.
+    /// Adds a session that has just been blocked.
     pub(super) fn note_output(&mut self, index: u32, now_ns: u64) {
         self.outputs.note(index, now_ns);
     }
 
-    /// Returns how long nothing has to be set aside.
+    /// Returns the time during which nothing has to be set aside.
     pub(super) fn quiet(&self, now_ns: u64) -> Duration {
         let fronts = self.inputs.iter().filter_map(|list| list.queue.front());
         let due_ns = fronts.map(|(_, since_ns)| since_ns + LENT_NS_MAX).min().unwrap_or(u64::MAX);
@@ -109,7 +110,8 @@ impl Holders {
 }
 
 impl<B: Backend> Core<B> {
-    /// Sets aside what has been lent for too long, and what sessions wait for. Writes the gauges of waiting sessions.
+    /// Sets aside buffers that were lent for too long, and those that sessions wait for. Updates the gauges of waiting
+    /// sessions.
     #[cold]
     #[inline(never)]
     pub(super) fn relieve_holders(&mut self) {
@@ -126,7 +128,7 @@ impl<B: Backend> Core<B> {
         self.tell_waits();
     }
 
-    /// Sets aside what has been lent for too long of one class, as far as there is room.
+    /// Sets aside the buffers of one class that were lent for too long, as far as there is room.
     fn relieve_inputs(&mut self, class: Class) {
         let mut copied = 0;
         for _ in 0..LOOKS_MAX {
@@ -147,14 +149,14 @@ impl<B: Backend> Core<B> {
             } else if self.set_input_aside(index) {
                 copied += len;
             } else {
-                // It keeps its place and the buffer, until a session waits for one.
+                // The session keeps its position and the buffer until another session waits for one.
                 self.holders.inputs[class.slot()].put_back(index, since_ns);
                 self.holders.full_ns = self.now_ns;
             }
         }
     }
 
-    /// Writes down how many sessions wait for a buffer, and for how long the first of them has.
+    /// Publishes how many sessions wait for a buffer, and how long the first of them has waited.
     fn tell_waits(&mut self) {
         let waiting = self.waiting.iter().map(VecDeque::len).sum::<usize>();
         let since = |list: &VecDeque<u32>| self.sessions.peek(*list.front()? as usize).map(|one| one.waits_ns);
@@ -166,7 +168,7 @@ impl<B: Backend> Core<B> {
         self.holders.is_busy = waiting > 0 || self.holders.inputs.iter().any(|list| !list.queue.is_empty());
     }
 
-    /// No buffer of `class` is free for a session: frees one and serves the session next, or has it wait.
+    /// Frees a buffer of `class` for a session that found none. Serves the session next, or queues it for a buffer.
     #[cold]
     #[inline(never)]
     pub(super) fn reclaim_for(&mut self, index: u32, class: Class) {
@@ -178,8 +180,8 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Frees one buffer of `class`, for session `asking`, by setting aside what another session holds without being
-    /// served. False if no session does.
+    /// Frees one buffer of `class` for session `asking`: sets aside what another session holds without being served.
+    /// Returns false if no session holds one.
     #[cold]
     #[inline(never)]
     pub(super) fn reclaim(&mut self, class: Class, asking: u32) -> bool {
@@ -234,8 +236,8 @@ impl<B: Backend> Core<B> {
         false
     }
 
-    /// Does `set_aside` for the first of two sessions. Closes, until there is room for that, the first of the others
-    /// that were set aside, at least `grace_ns` ago.
+    /// Calls `set_aside` for the first of two sessions. Until there is room for it, closes the oldest of the other
+    /// sessions that were set aside at least `grace_ns` ago.
     fn with_room(&mut self, but: [u32; 2], grace_ns: u64, set_aside: impl Fn(&mut Self, u32) -> bool) -> bool {
         for _ in 0..CLOSED_MAX {
             if set_aside(self, but[0]) {
@@ -248,7 +250,7 @@ impl<B: Backend> Core<B> {
         false
     }
 
-    /// Sets the input of one session aside; false if there is no room for it.
+    /// Sets the input of one session aside. Returns false if there is no room for it.
     fn set_input_aside(&mut self, index: u32) -> bool {
         let session = self.sessions.at(index);
         let (want, receives) = (session.input_want, !session.servable);
@@ -260,7 +262,7 @@ impl<B: Backend> Core<B> {
         done
     }
 
-    /// Sets the output of one session aside; false if there is no room for it.
+    /// Sets the output of one session aside. Returns false if there is no room for it.
     fn set_output_aside(&mut self, index: u32) -> bool {
         let session = self.sessions.at(index);
         let Some(out) = session.out.take() else { return true };
@@ -280,8 +282,8 @@ impl<B: Backend> Core<B> {
         self.ctx.counters().set_aside.add(1);
     }
 
-    /// Closes the session that was set aside first, at least `grace_ns` ago, of those that only their peers hold up.
-    /// False if there is none.
+    /// Closes the session that was set aside first, at least `grace_ns` ago, among those that wait only for their
+    /// peers. Returns false if there is none.
     fn close_first_aside(&mut self, but: [u32; 2], grace_ns: u64) -> bool {
         for _ in 0..self.holders.aside.queue.len().min(LOOKS_MAX) {
             let Some((index, since_ns)) = self.holders.aside.pop() else { break };
@@ -292,7 +294,7 @@ impl<B: Backend> Core<B> {
                 continue;
             }
             let is_served = session.servable && !session.blocked || session.place == Place::Batch;
-            // It was noted for an earlier request, or for an earlier connection in its slot.
+            // The entry is of an earlier request, or of an earlier connection in this slot.
             let is_newer = !has_output && session.held_ns > since_ns;
             if is_served || is_newer || but.contains(&index) {
                 self.holders.aside.note(index, self.now_ns);
@@ -308,7 +310,7 @@ impl<B: Backend> Core<B> {
         false
     }
 
-    /// Closes a session that holds bytes for which there is no room: with an error if it may read one.
+    /// Closes a session that holds bytes for which there is no room. Sends an error first if the client can read one.
     fn close_holder(&mut self, index: u32) {
         let session = self.sessions.at(index);
         if session.blocked || session.phase != Phase::Open {
@@ -320,7 +322,7 @@ impl<B: Backend> Core<B> {
             && !session.state.is_answering()
             && let Some(stream) = &session.stream
         {
-            // Of a socket that takes nothing the error is lost; it is closed all the same.
+            // If the socket takes nothing, the error is lost and the connection is closed all the same.
             let error = error(session.state.protocol());
             let _ = self.io.send(stream, &[IoSlice::new(error)]);
         }
@@ -328,13 +330,13 @@ impl<B: Backend> Core<B> {
     }
 }
 
-/// The session and its input, if it lives and that is in a lent buffer.
+/// Returns the session and its input, if the session is alive and the input is in a lent buffer.
 fn holder<S>(session: Option<&Session<S>>) -> Option<(&Session<S>, &Input)> {
     let session = session.filter(|session| session.phase != Phase::Dead)?;
     Some((session, session.input.as_ref().filter(|input| input.is_lent())?))
 }
 
-/// What the client reads whose incomplete request cannot be kept.
+/// Returns the error for a client whose incomplete request cannot be retained.
 const fn error(protocol: Protocol) -> &'static [u8] {
     match protocol {
         Protocol::Memcache => b"SERVER_ERROR out of memory reading request\r\n",

@@ -1,17 +1,17 @@
-//! A hand-over: connections leave this worker and go on elsewhere, without their clients being told.
+//! A hand-over: connections leave this worker for another process. Their clients do not notice.
 //!
 //! ```text
 //!   requested ──> each iteration: connections between two requests leave with their sockets
 //!                 the others are served until they are between two requests: those that wait for
-//!                 their peer for GRACE_NS, those whose request is all here for LONG_GRACE_NS
+//!                 their peer for GRACE_NS, those whose request is complete for LONG_GRACE_NS
 //!             ──> then the rest is closed, and the worker ends
 //! ```
 //!
-//! Received bytes that are not executed move along. Answers that are not sent move as a copy, at most
-//! [`OUTPUT_BYTES_MAX`] for each connection and [`OUTPUTS_BYTES_MAX`] for a worker. Subscriptions, watched keys and
-//! transactions before their EXEC move too. A connection in any other state is closed at the end, as by a stop: for
-//! example if a value is arriving, or if its peer does not read an answer of many megabytes. No request of such a
-//! connection is answered and lost.
+//! Received bytes that are not executed move along. Unsent replies move as a copy, at most [`OUTPUT_BYTES_MAX`] for
+//! each connection and [`OUTPUTS_BYTES_MAX`] for a worker. Subscriptions, watched keys and transactions before their
+//! EXEC move too. A connection in any other state is closed at the end, as by a stop. Examples are an in-place receive,
+//! or a peer that does not read a reply of many megabytes. No request of such a connection is executed without its
+//! reply.
 
 use super::Core;
 use crate::command::Protocol;
@@ -23,9 +23,9 @@ use segment::{Guard, Store};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
-/// How long connections that cannot leave yet are served. Nobody who has left is, meanwhile.
+/// The time that connections that cannot leave yet are served. Connections that have left are not served meanwhile.
 const GRACE_NS: u64 = 20_000_000;
-/// Time that connections are served whose request has begun and does not wait for the peer.
+/// The time that connections are served whose request has begun and does not wait for the peer.
 const LONG_GRACE_NS: u64 = 500_000_000;
 /// The most unsent bytes that a connection may leave with.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
@@ -33,7 +33,7 @@ const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 pub(super) const OUTPUTS_BYTES_MAX: u64 = 64 << 20;
 
 impl<B: Backend> Core<B> {
-    /// Reports how many values are arriving, once for each round of [`Drain`].
+    /// Reports how many values are being received in place, once for each round of [`Drain`].
     #[cold]
     pub(super) fn report_arriving(&mut self) {
         let round = self.ctx.shared.drain.round();
@@ -46,12 +46,12 @@ impl<B: Backend> Core<B> {
         self.ctx.shared.workers[self.ctx.worker].arriving.store(Drain::report(round, arriving), Release);
     }
 
-    /// Lets go who can, and closes the others when their time is over.
+    /// Moves out the connections that can leave, and closes the others when their time is over.
     pub(super) fn move_out(&mut self) {
         let deadline_ns = match self.stop_deadline_ns {
             Some(deadline_ns) => deadline_ns,
             None => {
-                // The acceptor has ended: who is in the intake is the last.
+                // The acceptor has ended: the connections in the intake are the last.
                 while self.admit_new() {}
                 *self.stop_deadline_ns.insert(self.now_ns + GRACE_NS)
             }
@@ -59,7 +59,7 @@ impl<B: Backend> Core<B> {
         if self.taken_over.is_empty() {
             self.let_go();
         }
-        // Only after the last chance: letting many go can take longer than all of it.
+        // Checked after the last chance to leave: moving many connections can take longer than the whole grace time.
         if self.now_ns >= deadline_ns + LONG_GRACE_NS {
             self.kill_all();
         } else if self.now_ns >= deadline_ns {
@@ -67,7 +67,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Lets go those that are between two requests now.
+    /// Moves out the connections that are between two requests now.
     fn let_go(&mut self) {
         let (mut indexes, mut carried, mut streams) = (Vec::new(), Vec::new(), Vec::new());
         for index in 0..self.sessions.used_high() as u32 {
@@ -94,7 +94,7 @@ impl<B: Backend> Core<B> {
                 one.output = unsent;
                 self.moved.push(Moved { stream, carried: Arc::new(one), subscriber });
             }
-            // Its stream is gone already; all else of it is given back as that of a closed one.
+            // The stream is gone already. The rest of the session is released like that of a closed one.
             self.kill(index);
         }
     }
@@ -125,7 +125,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Takes in what a connection was elsewhere.
+    /// Restores the state that a connection had in the other process.
     fn go_on_with(&mut self, index: u32, carried: &Arc<Carried>, guard: &mut Guard<'_>) {
         if !carried.is_welcome(&self.ctx.shared) {
             return self.kill(index);
@@ -163,7 +163,7 @@ impl<B: Backend> Core<B> {
     }
 }
 
-/// Returns the state of a session that can leave now. Its unsent bytes are subtracted from `output_left`.
+/// Returns the state of a session that can leave now. Subtracts its unsent bytes from `output_left`.
 fn carried_of<S>(session: &mut Session<S>, store: &Store, output_left: &mut u64) -> Option<Carried> {
     let is_free = session.phase == Phase::Open
         && (session.out.is_none() || session.blocked)
@@ -179,7 +179,7 @@ fn carried_of<S>(session: &mut Session<S>, store: &Store, output_left: &mut u64)
     let mut output = session.out.as_mut().map_or_else(Vec::new, |out| out.take_unsent(store));
     output.append(&mut carried.output);
     if carried.watches != 0 {
-        // A subscriber's messages are collected when the last worker has ended, a watcher's lines now.
+        // A subscriber's messages are collected after the last worker has ended, a watcher's lines now.
         let mut part = [0; 4096];
         while let bytes @ 1.. = session.state.take_mail(&mut part) {
             output.extend_from_slice(&part[..bytes]);

@@ -1,22 +1,24 @@
-//! A worker: one thread, its connections from first byte to last, and its way into the store.
+//! A worker: one thread, its connections from first byte to last, and its handle to the store.
 //!
 //! ```text
-//!   iteration:   wait ──> admit new connections, note who is ready, call back who was parked or waited for a buffer
+//!   iteration:   wait ──> admit new connections, list the ready sessions, resume parked and waiting ones
 //!           batch (again until the iteration's share of work is done, or no session is ready):        pace.rs
 //!               gather   up to 64 ready sessions: lend buffers, one receive each           batch.rs
 //!               serve    inside one guard: at most 64 operations a session            batch.rs
-//!               settle   one send each; who has more to do goes to the end of the queue    output.rs
+//!               settle   one send each; sessions with more to do go to the end of the queue    output.rs
 //!           long: one visit each to sessions that used their share of the last one, at least one an iteration
-//!           mail: what sessions are told unasked, also after each batch that told any       mail.rs
+//!           mail: unrequested messages to sessions, also after each batch that published any   mail.rs
 //!           upkeep: timeouts, slow readers, a stop in progress                             upkeep.rs
 //!           a hand-over: connections leave as they are                                     leave.rs
 //! ```
 //!
-//! Invariants: a session is noted in one list at most; no list, queue or buffer grows after start but the
-//! list of sessions with an answer that is kept for them, which has each at most once; nothing but `Backend::wait`
-//! waits (`poll.rs`); the guard holds no system call. Between two waits at most 500 us of work are
-//! done ([`crate::pace`]): a session whose request takes many visits waits in a list of its own, behind every new
-//! request.
+//! Invariants:
+//! - A session is in one list at most.
+//! - After start no list, queue or buffer grows, except the list of sessions whose replies are retained outside the
+//!   store. Each session is in that list at most once.
+//! - Only `Backend::wait` blocks (`poll.rs`). The guard is not held across a system call.
+//! - Between two waits at most 500 us of work are done ([`crate::pace`]). A session whose request takes many visits
+//!   waits in a list of its own, behind every new request.
 
 mod arrive;
 mod batch;
@@ -53,55 +55,56 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 use upkeep::Pinners;
 
-/// Sessions in one batch.
+/// The maximum number of sessions in one batch.
 pub const BATCH_SESSIONS_MAX: usize = 64;
-/// Sessions of one batch whose request takes many visits.
+/// The maximum number of sessions in one batch whose request takes many visits.
 const BATCH_LONG_MAX: usize = 16;
-/// Operations after which a batch takes no further session.
+/// The number of operations after which a batch takes no further session.
 pub const BATCH_OPS_MAX: usize = 256;
-/// Bytes parsed after which an iteration ends.
+/// The number of parsed bytes after which an iteration ends.
 pub const TURN_BYTES_MAX: usize = 256 << 10;
-/// What a session costs an iteration at least, in bytes parsed: so many visits, too, end it.
+/// The minimum cost of one visit to a session, in parsed bytes. It bounds the number of visits in an iteration.
 const VISIT_BYTES: usize = 64;
-/// Events that one wait reports.
+/// The maximum number of events that one wait reports.
 pub const EVENTS_MAX: usize = 512;
-/// How long a parked operation waits for its next iteration.
+/// The time that a parked operation waits for its next iteration.
 const PARKED_WAIT: Duration = Duration::from_millis(1);
-/// Turns in a row that begin without a sleep since something waits for other workers' iterations.
+/// The maximum number of successive iterations without a sleep while the store waits for other workers' iterations.
 const HURRIED_MAX: u32 = 64;
-/// How long a worker with connections sleeps at most: what its timeouts are checked by.
+/// The longest sleep of a worker with connections. It is the interval at which timeouts are checked.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// How long a worker without connections sleeps at most.
+/// The longest sleep of a worker without connections.
 const SLEEP_ALONE_MAX: Duration = Duration::from_secs(1);
-/// Steps in which a worker that ends gives back what its connections hold; what they have begun is done in slices.
+/// The maximum number of steps in which an ending worker releases what its connections hold. Unfinished operations
+/// complete in slices.
 const RELEASES_MAX: usize = 1 << 20;
-/// How often a worker hands old open segments to the background.
+/// The interval at which a worker hands old open segments to the background thread.
 const TIDY_NS: u64 = 1_000_000_000;
 
-/// Which sessions a batch takes.
+/// The queue from which a batch takes its sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
-    /// Those that have something to do.
+    /// Sessions that have work to do.
     Ready,
-    /// Those whose request takes many visits, or that have more requests than one visit does.
+    /// Sessions whose request takes many visits, or that have more requests than one visit serves.
     Long,
 }
 
-/// What a worker is made of.
+/// The parts of a worker.
 pub struct WorkerParts<B: Backend> {
-    /// Its reactor, which reports at most [`EVENTS_MAX`] events at once.
+    /// The reactor, which reports at most [`EVENTS_MAX`] events at once.
     pub io: B,
-    /// Its way into the store.
+    /// The worker's handle to the store.
     pub handle: ThreadHandle,
-    /// What it shares with the others.
+    /// The state that all threads share.
     pub shared: Arc<Shared>,
-    /// Its number.
+    /// The worker's number.
     pub number: usize,
-    /// New connections.
+    /// The queue of new connections.
     pub intake: Receiver<Arrival<B::Stream>>,
-    /// Its clock.
+    /// The worker's clock.
     pub clock: Clock,
-    /// Connections that it has at once.
+    /// The maximum number of connections at once.
     pub sessions_max: usize,
 }
 
@@ -111,7 +114,7 @@ pub struct Worker<B: Backend> {
     core: Core<B>,
 }
 
-/// All of a worker but its way into the store, so that a guard can be open while a session is changed.
+/// All of a worker except its store handle, so that a guard can be open while a session is changed.
 struct Core<B: Backend> {
     io: B,
     ctx: WorkerContext,
@@ -120,7 +123,7 @@ struct Core<B: Backend> {
     intake: Receiver<Arrival<B::Stream>>,
     events: Vec<Event>,
     ready: VecDeque<u32>,
-    /// Sessions whose request takes many visits, or whose output many sends, or that used their share of the last
+    /// Sessions whose request takes many visits, whose output takes many sends, or that used their share of the last
     /// visit.
     long: VecDeque<u32>,
     parked: Vec<u32>,
@@ -128,45 +131,45 @@ struct Core<B: Backend> {
     waiting: [VecDeque<u32>; CLASSES.len()],
     holders: Holders,
     batch: Vec<u32>,
-    /// Sessions of the batch that were visited; the others are the first of the next one.
+    /// The number of sessions of the batch that were visited. The others come first in the next batch.
     served: usize,
-    /// Dead sessions whose state is to be given back in the next guard.
+    /// Dead sessions whose state is released in the next guard.
     graves: VecDeque<u32>,
     born: Ticks,
     unix: Follower,
-    /// This iteration's instant, in ticks and in ns of the worker's life.
+    /// The instant of this iteration, in ticks and in ns of the worker's life.
     turn_ticks: Ticks,
     now_ns: u64,
     swept_ns: u64,
     sweep_at: usize,
     pins_checked_ns: u64,
-    /// Blocked sessions with pins; some are so no more.
+    /// Blocked sessions with pins. Some may no longer be blocked.
     pinners: Pinners,
-    /// Blocked sessions for which answers are kept outside the store; some are so no more.
+    /// Blocked sessions whose replies are retained outside the store. Some may no longer be blocked.
     keepers: Vec<u32>,
-    /// More new connections may be in the intake.
+    /// True if the intake may hold more new connections.
     intake_left: bool,
     arrivals: Arrivals,
     tidied_ns: u64,
-    /// When a stop in progress becomes impatient, in ns of the worker's life.
+    /// The instant at which a stop in progress closes the remaining connections, in ns of the worker's life.
     stop_deadline_ns: Option<u64>,
-    /// Connections with mail: those that are served next, and those that could not be given all of it.
+    /// Connections with queued messages: those to serve next, and those that could not take all of theirs.
     mail: VecDeque<u32>,
     again: Vec<u32>,
-    /// Some of the former were not visited in this iteration, or changes of keys are left to be published.
+    /// True if some of `mail` were not visited in this iteration, or key events remain to be published.
     mail_left: bool,
-    /// Turns in a row that began at once since something hurried.
+    /// The number of successive iterations without a sleep since the store began to wait for other workers.
     hurried: u32,
     /// Connections that were taken over and are not set up yet, with their state.
     taken_over: Vec<(u32, Arc<Carried>)>,
-    /// Connections that have left, and how many unsent bytes others may still leave with.
+    /// Connections that have left, and the number of unsent bytes that others may still leave with.
     moved: Vec<Moved<B::Stream>>,
     output_left: u64,
-    /// The last round of [`crate::shared::Drain`] that was answered.
+    /// The last round of [`crate::shared::Drain`] that the worker answered.
     drain_round: u64,
 }
 
-/// What a worker's commands have in common, before its first iteration.
+/// Creates the state that a worker's commands share, before the first iteration.
 fn context(shared: Arc<Shared>, worker: usize, clock: Clock, request_bytes_max: usize) -> WorkerContext {
     let op_begun = clock.ticks();
     WorkerContext {
@@ -203,7 +206,7 @@ fn context(shared: Arc<Shared>, worker: usize, clock: Clock, request_bytes_max: 
 }
 
 impl<B: Backend> Worker<B> {
-    /// A worker without connections. All that it will ever allocate is allocated here.
+    /// Creates a worker without connections. It allocates here all memory that it will ever use.
     pub fn new(mut parts: WorkerParts<B>) -> Self {
         let guard = parts.handle.guard(parts.clock.unix());
         let piece_bytes_max = (guard.large_threshold() as usize).max(guard.large_piece_max());
@@ -254,33 +257,34 @@ impl<B: Backend> Worker<B> {
         Self { handle: parts.handle, core }
     }
 
-    /// Turns until a stop has been asked for and is done. Tells the connections that left, if it was a hand-over.
+    /// Runs iterations until a requested stop is complete. After a hand-over, returns the connections that left.
     pub fn run(mut self) -> Vec<Moved<B::Stream>> {
         while self.iterate() {}
         self.take_moved()
     }
 
-    /// The connections that have left since it was asked last.
+    /// Returns the connections that have left since the last call.
     pub fn take_moved(&mut self) -> Vec<Moved<B::Stream>> {
         std::mem::take(&mut self.core.moved)
     }
 
-    /// Connections it has.
+    /// Returns the number of connections.
     pub fn sessions(&self) -> usize {
         self.core.sessions.len()
     }
 
-    /// Whether it goes on at once: sessions have something to do, or have ended with something begun.
+    /// Returns true if the worker must not sleep: sessions have work to do, or ended sessions have unfinished
+    /// operations.
     pub fn is_busy(&self) -> bool {
         !self.core.ready.is_empty() || !self.core.long.is_empty() || !self.core.graves.is_empty()
     }
 
-    /// Buffers that are lent to sessions now.
+    /// Returns the number of buffers that are lent to sessions now.
     pub fn buffers_lent(&self) -> usize {
         self.core.buffers.lent()
     }
 
-    /// One iteration. False once a stop is done: no connection is left and none will come.
+    /// Runs one iteration. Returns false once a stop is complete: no connection is left and none will come.
     pub fn iterate(&mut self) -> bool {
         let core = &mut self.core;
         let timeout = core.sleep();
@@ -295,7 +299,7 @@ impl<B: Backend> Worker<B> {
             bytes += Self::batch(&mut self.handle, core, Queue::Ready);
         }
         for batch in 0..core.long.len().div_ceil(BATCH_LONG_MAX) {
-            // New requests come first, but can never keep a long one from its end.
+            // New requests come first, but they never keep a long request from completing.
             if batch > 0 && core.is_over() {
                 break;
             }
@@ -322,7 +326,7 @@ impl<B: Backend> Worker<B> {
         !(core.stop_deadline_ns.is_some() && core.sessions.len() == 0 && !publishes)
     }
 
-    /// One batch; returns the bytes it parsed, each session counted as at least [`VISIT_BYTES`].
+    /// Serves one batch. Returns the number of parsed bytes, at least [`VISIT_BYTES`] for each session.
     fn batch(handle: &mut ThreadHandle, core: &mut Core<B>, queue: Queue) -> usize {
         let discarded = core.gather(queue);
         let visits = core.batch.len().max(1);
@@ -347,7 +351,7 @@ impl<B: Backend> Worker<B> {
 }
 
 impl<B: Backend> Drop for Worker<B> {
-    /// Closes what is open and gives the store back what it held.
+    /// Closes all open connections and releases what they held in the store.
     fn drop(&mut self) {
         let core = &mut self.core;
         core.kill_all();
@@ -368,7 +372,7 @@ impl<B: Backend> Drop for Worker<B> {
 }
 
 impl<B: Backend> Core<B> {
-    /// How long the next wait may take.
+    /// Returns the longest time that the next wait may take.
     fn sleep(&self) -> Duration {
         let recallable = |class: Class| !self.waiting[class.slot()].is_empty() && self.buffers.free(class) > 0;
         let hurries = self.ctx.hurries && self.hurried < HURRIED_MAX;
@@ -381,7 +385,7 @@ impl<B: Backend> Core<B> {
             || !self.mail.is_empty()
             || !self.graves.is_empty()
         {
-            // What an iteration left undone because it had done enough goes on at once.
+            // Work that the iteration left because it had used its share continues at once.
             let left = self.mail_left || self.graves.len() > upkeep::GRAVES_A_TURN;
             if left { Duration::ZERO } else { PARKED_WAIT }
         } else if !self.pinners.sessions.is_empty() || !self.keepers.is_empty() {
@@ -394,12 +398,12 @@ impl<B: Backend> Core<B> {
         if self.holders.is_busy { sleep.min(self.holders.quiet(self.now_ns)) } else { sleep }
     }
 
-    /// Whether the iteration is to poll before it visits another session.
+    /// Returns true if the iteration must poll before it visits another session.
     fn is_over(&self) -> bool {
         self.ctx.pace.is_over(self.ctx.op_begun)
     }
 
-    /// Reads the clocks and finds out who has something to do.
+    /// Reads the clocks and finds the sessions that have work to do.
     fn begin_turn(&mut self) {
         self.read_clocks();
         self.ctx.pace.begin_iteration(self.turn_ticks);
@@ -428,7 +432,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Takes a new connection in.
+    /// Adds a new connection to the table.
     fn admit(&mut self, arrival: Arrival<B::Stream>) {
         let Arrival { stream, door, carried } = arrival;
         if !door.is_counted {
@@ -436,7 +440,7 @@ impl<B: Backend> Core<B> {
         }
         let attached = match self.sessions.next_token() {
             Some(token) => self.io.attach(&stream, token),
-            // The acceptor gives no worker more than its table holds.
+            // The acceptor gives no worker more connections than its table holds.
             None => Err(std::io::ErrorKind::QuotaExceeded.into()),
         };
         if attached.is_ok() {
@@ -447,7 +451,7 @@ impl<B: Backend> Core<B> {
                 self.introduce(index, peer, door);
             }
             match carried {
-                // Counted once it is set up.
+                // The connection is counted once it is set up.
                 Some(carried) => self.taken_over.push((index, carried)),
                 None => self.ctx.counters().connections_total.add(1),
             }
@@ -463,7 +467,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Writes a card for a client of Redis.
+    /// Adds the client info of a Redis client to the connection table.
     fn introduce(&mut self, index: u32, peer: Option<std::net::SocketAddr>, door: Door) {
         let (shared, session) = (&self.ctx.shared, self.sessions.at(index));
         let card = Card {
@@ -480,7 +484,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Takes one event in.
+    /// Records one event of the reactor.
     fn note(&mut self, event: Event) {
         let Some(session) = self.sessions.find(event.token) else {
             return;
@@ -491,13 +495,13 @@ impl<B: Backend> Core<B> {
         self.make_ready(event.token.index());
     }
 
-    /// Has a session go on that was taken out of the list that noted it.
+    /// Resumes a session that was taken out of the list it was in.
     fn call_back(&mut self, index: u32) {
         self.sessions.at(index).place = Place::Idle;
         self.make_ready(index);
     }
 
-    /// Puts a session that is noted nowhere and has something to do at the end of the queue.
+    /// Puts a session at the end of the queue if it is in no list and has work to do.
     fn make_ready(&mut self, index: u32) {
         let session = self.sessions.at(index);
         if session.place != Place::Idle {
@@ -512,7 +516,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Notes that a session waits for a buffer. What it has to say goes out first: its peer may wait for that.
+    /// Puts a session into the queue for a buffer. Sends its output first, because its peer may wait for that.
     fn wait_for(&mut self, index: u32, class: Class) {
         self.send(index);
         let session = self.sessions.at(index);

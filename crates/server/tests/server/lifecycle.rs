@@ -238,7 +238,7 @@ fn a_clock_that_was_set_back_before_a_start_freezes_no_time_to_live() {
     let ahead = UnixMillis::now().plus_ms(50 * 60 * 1000);
     {
         let (shared, mut background) = assemble(config.clone(), ahead).expect("a store");
-        let mut handle = shared.store.handle().expect("a lane");
+        let mut handle = shared.store.handle().expect("a thread handle");
         let mut guard = handle.guard(ahead);
         for (name, ms) in [(&b"ended"[..], 1000), (b"old", 3000)] {
             let expire = Expire::At(ahead.plus_ms(ms));
