@@ -4,7 +4,8 @@
 //!   crate/src ──> modules directly below src/       a list that a reader takes in at one look
 //!             ├─> largest import cycle, in files    what has to be understood at once
 //!             ├─> methods of the largest type       (and the files that its `impl` blocks are spread over)
-//!             └─> doc comments that open badly      What, Who, Whether, How, Where, When instead of a verb or a noun
+//!             ├─> doc comments that open badly      What, Who, Whether, How, Where, When instead of a verb or a noun
+//!             └─> lines of the old dialect          told, anew, whoever, can not: the field has words for them
 //!   all crates ─> definitions of one type name
 //! ```
 //!
@@ -23,6 +24,10 @@ use super::tree::{File, Tree};
 /// Words that open a doc comment without saying what the item does or is.
 const BAD_OPENINGS: [&str; 6] = ["What", "Who", "Whether", "How", "Where", "When"];
 
+/// Words and phrases of the project's former dialect. A line with one of them is counted.
+const DIALECT: [&str; 9] =
+    ["anew", "told", "whoever", "somebody", "nobody", "can not", "to be had", "who comes", "what is there"];
+
 /// The limits, as a document.
 const LIMITS: &str = include_str!("limits.toml");
 /// Its path, for messages.
@@ -40,6 +45,8 @@ pub struct CrateShape {
     pub methods: usize,
     /// Doc comments in thousandths that open with a word of [`BAD_OPENINGS`].
     pub bad_openings_permille: usize,
+    /// Lines with a phrase of [`DIALECT`].
+    pub dialect_lines: usize,
 }
 
 #[derive(Debug, Deserialize)]
@@ -50,7 +57,7 @@ struct Limits {
     crates: BTreeMap<String, CrateShape>,
 }
 
-/// CrateFigures of one crate.
+/// The figures of one crate.
 #[derive(Clone, Debug, Default)]
 pub struct CrateFigures {
     shape: CrateShape,
@@ -59,7 +66,7 @@ pub struct CrateFigures {
     largest_type: (String, usize),
 }
 
-/// CrateFigures of all crates.
+/// The figures of all crates.
 #[derive(Debug, Default)]
 pub struct House {
     crates: BTreeMap<String, CrateFigures>,
@@ -86,6 +93,7 @@ fn compare(house: &House, limits: &Limits, faults: &mut Vec<Fault>) {
             ("modules in an import cycle", shape.cycle, limit.cycle),
             ("methods of one type", shape.methods, limit.methods),
             ("permille of doc comments that open badly", shape.bad_openings_permille, limit.bad_openings_permille),
+            ("lines of the former dialect", shape.dialect_lines, limit.dialect_lines),
         ];
         for (what, value, most) in figures.into_iter().filter(|(_, value, most)| value > most) {
             let message = format!("{value} {what}, at most {most} are allowed; `xtask house` shows the figures");
@@ -102,11 +110,11 @@ fn compare(house: &House, limits: &Limits, faults: &mut Vec<Fault>) {
 /// Prints the figures of `tree` as a table.
 pub fn print(tree: &Tree) {
     let house = measure(tree);
-    println!("crate      lines  modules  cycle  methods of the largest type        bad openings, 1/1000");
+    println!("crate      lines  modules  cycle  methods of the largest type        bad openings, 1/1000  dialect");
     for (name, CrateFigures { shape, lines, largest_type: (largest, files) }) in &house.crates {
         let largest = format!("{} {largest} ({files} files)", shape.methods);
-        let (modules, cycle, bad) = (shape.modules, shape.cycle, shape.bad_openings_permille);
-        println!("{name:<9} {lines:>6} {modules:>8} {cycle:>6}  {largest:<34} {bad:>20}");
+        let CrateShape { modules, cycle, bad_openings_permille: bad, dialect_lines: dialect, .. } = *shape;
+        println!("{name:<9} {lines:>6} {modules:>8} {cycle:>6}  {largest:<34} {bad:>20} {dialect:>8}");
     }
     println!("\nnames of several types:");
     for (name, count) in house.names.iter().filter(|(_, count)| *count > 3) {
@@ -141,6 +149,7 @@ fn figures(name: &str, files: &[SourceFile<'_>], items: Items) -> CrateFigures {
             cycle: largest_cycle(&imports),
             methods,
             bad_openings_permille: (1000 * bad).checked_div(doc).unwrap_or(0),
+            dialect_lines: files.iter().map(|source| dialect_lines(source.file)).sum(),
         },
         lines: files.iter().map(|source| source.file.lines_without_tests()).sum(),
         largest_type: (largest, in_files.len()),
@@ -161,6 +170,16 @@ fn openings(file: &File) -> (usize, usize) {
         is_within = text.is_some();
     }
     (comments, bad)
+}
+
+/// Returns the number of lines of a file with a phrase of [`DIALECT`], as whole words.
+fn dialect_lines(file: &File) -> usize {
+    let is_dialect = |line: &&str| {
+        let words: Vec<&str> = line.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).collect();
+        let line = format!(" {} ", words.join(" ").to_ascii_lowercase());
+        DIALECT.iter().any(|phrase| line.contains(&format!(" {phrase} ")))
+    };
+    file.text.lines().take(file.lines_without_tests()).filter(is_dialect).count()
 }
 
 /// Types and methods of a crate.
@@ -233,7 +252,7 @@ mod tests {
     const ROOT: &str = "mod a;\nmod b;\nmod c;\npub use c::Deep;\n#[cfg(test)]\nmod tests;\n";
 
     fn house() -> House {
-        let a = "use crate::b;\n/// What it is.\npub struct Twice;\nimpl Twice {\n fn x() {}\n}\n";
+        let a = "use crate::b;\n// Told anew.\n/// What it is.\npub struct Twice;\nimpl Twice {\n fn x() {}\n}\n";
         let b = "/// A thing.\n///\n/// What follows.\npub struct Twice;\nfn f() -> crate::Deep {}\n";
         let c = "use super::a::{Twice};\npub struct Deep;\n#[cfg(test)]\nmod tests {\n use crate::b;\n}\n";
         let more = "use super::super::b;\nimpl Twice {\n fn y() {}\n}\nimpl Clone for Twice { fn clone() {} }\n";
@@ -248,7 +267,7 @@ mod tests {
     fn modules_cycles_methods_openings_and_names_are_counted() {
         let house = house();
         let io = &house.crates["io"];
-        let shape = CrateShape { modules: 3, cycle: 3, methods: 2, bad_openings_permille: 500 };
+        let shape = CrateShape { modules: 3, cycle: 3, methods: 2, bad_openings_permille: 500, dialect_lines: 1 };
         assert_eq!((io.shape, io.largest_type.clone()), (shape, ("Twice".to_owned(), 2)));
         assert_eq!(house.names, [("Twice".to_owned(), 2)]);
     }
@@ -260,7 +279,7 @@ mod tests {
             compare(&house(), &toml::from_str(limits).unwrap(), &mut faults);
             faults.len()
         };
-        let crates = "[crates.io]\nmodules = 3\ncycle = 3\nmethods = 2\nbad_openings_permille = ";
+        let crates = "[crates.io]\nmodules = 3\ncycle = 3\nmethods = 2\ndialect_lines = 1\nbad_openings_permille = ";
         assert_eq!(faults(&format!("definitions_of_one_name = 2\n{crates}500\n")), 0);
         assert_eq!(faults(&format!("definitions_of_one_name = 1\n{crates}499\n")), 2);
         assert_eq!(faults("definitions_of_one_name = 2\n[crates]\n"), 1, "a crate without limits");

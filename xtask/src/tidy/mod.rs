@@ -9,10 +9,13 @@
 //!        └─> house  the shape of each crate, within limits  (parsed with syn)
 //! ```
 //!
-//! A check never changes a file. Each fault names the file, the line and the remedy; all are listed at once.
+//! `commits` looks at the subjects of the latest commits. A check never changes a file. Each fault names the file, the
+//! line and the remedy; all are listed at once.
 
+mod commits;
 mod docs;
 mod edges;
+mod fault;
 mod floors;
 mod house;
 mod imports;
@@ -20,33 +23,10 @@ mod rust;
 mod text;
 mod tree;
 
-use std::fmt;
 use std::path::Path;
 
+pub use fault::Fault;
 use tree::Tree;
-
-/// One breach of a rule.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fault {
-    /// Path below the repository's root.
-    pub path: String,
-    /// 1-based; 0 for the file as a whole.
-    pub line: usize,
-    /// What is wrong and what to write instead.
-    pub message: String,
-}
-
-impl Fault {
-    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, message: message.into() }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.path, self.line, self.message)
-    }
-}
 
 /// Every fault below `root`, sorted, and the number of files that were looked at.
 ///
@@ -61,6 +41,7 @@ pub fn faults(root: &Path) -> std::io::Result<(Vec<Fault>, usize)> {
     floors::check(&tree, &mut faults);
     docs::check(&tree, &mut faults);
     house::check(&tree, &mut faults);
+    commits::check(root, &mut faults)?;
     faults.sort();
     faults.dedup();
     Ok((faults, tree.files.len()))
