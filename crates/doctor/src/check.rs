@@ -164,7 +164,7 @@ impl Check {
     }
 }
 
-/// What a check's id begins with.
+/// Returns what a check's id begins with.
 fn group(check: &Check) -> &'static str {
     check.id.split('.').next().unwrap_or_default()
 }

@@ -51,7 +51,7 @@ impl Report {
         }
     }
 
-    /// How many findings there are of a verdict.
+    /// Returns the number of findings of a verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.findings.iter().filter(|finding| finding.verdict == verdict).count()
     }

@@ -73,7 +73,7 @@ pub struct Speed {
 }
 
 impl Speed {
-    /// What one CPU of the generator could do at this cost, in requests a second.
+    /// Returns what one CPU of the generator could do at this cost, in requests a second.
     pub fn one_cpu_rate_per_s(&self) -> f64 {
         if self.cpu_ns > 0.0 { 1e9 / self.cpu_ns } else { 0.0 }
     }
@@ -111,7 +111,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the timer error is what is aimed at.
+    /// Returns whether the timer error is what is aimed at.
     pub const fn is_punctual(&self) -> bool {
         self.lateness_p99_ns <= TIMER_ERROR_NS_MAX
     }

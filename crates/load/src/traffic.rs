@@ -95,7 +95,7 @@ pub trait Traffic {
     /// With [`Progress::More`] the rest is shown again with more behind it.
     fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress);
 
-    /// What the server said with the last answer that was an error, and what to do about it.
+    /// Returns what the server said with the last answer that was an error, and what to do about it.
     fn refusal(&self) -> String {
         String::new()
     }

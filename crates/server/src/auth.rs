@@ -43,7 +43,7 @@ impl Padded {
     }
 }
 
-/// Whether a digest is one of those that are known. Compares with all of them, each in the same time.
+/// Returns whether a digest is one of those that are known. Compares with all of them, each in the same time.
 pub(crate) fn same_digest(known: &[[u8; 32]], digest: &[u8; 32]) -> bool {
     known.iter().fold(Choice::from(0), |any, known| any | known.ct_eq(digest)).into()
 }
@@ -160,7 +160,7 @@ impl Auth {
         Ok(())
     }
 
-    /// Where they are read from.
+    /// Returns where they are read from.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -180,7 +180,7 @@ impl Auth {
         }
     }
 
-    /// Whether `user` is known with `secret`.
+    /// Returns whether `user` is known with `secret`.
     pub fn admits(&self, user: &[u8], secret: &[u8]) -> bool {
         self.users().admits(user, secret)
     }

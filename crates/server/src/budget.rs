@@ -150,14 +150,14 @@ impl Budget {
         self.refused.load(Relaxed)
     }
 
-    /// Whether slow readers have to go: more than three quarters are used, or a reservation was refused since this was
-    /// last asked.
+    /// Returns whether slow readers have to go: more than three quarters are used, or a reservation was refused since
+    /// this was last asked.
     pub(crate) fn is_short(&self) -> bool {
         let wanted = self.wanted.load(Relaxed) && self.wanted.swap(false, Relaxed);
         wanted || self.is_nearly_full()
     }
 
-    /// Whether more than three quarters are used.
+    /// Returns whether more than three quarters are used.
     pub(crate) fn is_nearly_full(&self) -> bool {
         self.used() > self.bytes_max() / 4 * 3
     }
@@ -192,7 +192,8 @@ impl Budget {
         self.trimmer.get_or_init(|| thread);
     }
 
-    /// Whether much of what was used since this was last true is free again: a sixteenth of the bound, 2 MiB at least.
+    /// Returns whether much of what was used since this was last true is free again: a sixteenth of the bound, 2 MiB at
+    /// least.
     pub(crate) fn has_fallen(&self) -> bool {
         self.woken.swap(false, AcqRel);
         let used = self.used();

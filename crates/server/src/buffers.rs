@@ -186,7 +186,7 @@ impl Input {
         Self { block, from: 0, to: 0, is_aside: false }
     }
 
-    /// Whether its block is lent: another session may need it.
+    /// Returns whether its block is lent: another session may need it.
     pub(crate) fn is_lent(&self) -> bool {
         !self.is_aside
     }

@@ -118,7 +118,7 @@ pub struct WorkerContext {
     pub(crate) guards: u32,
     /// Where keys go by what they begin with: those of now, where there are some.
     pub(crate) routes: Arc<Routes>,
-    /// How often they had changed when they were taken.
+    /// Number of times that they had changed when they were taken.
     pub(crate) route_changes: u64,
     /// That of the session that is served is one of them.
     pub(crate) rationed_here: bool,
@@ -320,7 +320,7 @@ impl WorkerContext {
         self.rationed_here = self.guards & 1 << namespace.0 != 0;
     }
 
-    /// Whether the visit at hand has used its slice of time, as of the end of the last operation.
+    /// Returns whether the visit at hand has used its slice of time, as of the end of the last operation.
     #[inline(always)]
     pub(crate) fn is_slice_over(&self) -> bool {
         self.pace.is_slice_over(self.op_begun)

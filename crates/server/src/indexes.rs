@@ -72,7 +72,7 @@ impl SetIndex {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many entries it has.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.lock().0.len()
     }

@@ -92,7 +92,7 @@ fn added_note(added: &Added<'_>) -> Vec<u8> {
     }
 }
 
-/// What a note says was added; `None`: it is about something else.
+/// Returns what a note says was added; `None`: it is about something else.
 fn added_of(note: &[u8]) -> Option<Added<'_>> {
     let (kind, rest) = note.split_first()?;
     let set = || Some(u16::from_le_bytes(rest.get(..2)?.try_into().ok()?));

@@ -56,7 +56,7 @@ pub struct NamespaceConfig {
 }
 
 impl NamespaceConfig {
-    /// What the store keeps of it.
+    /// Returns what the store keeps of it.
     pub fn terms(&self) -> Terms {
         Terms {
             memory_bytes: self.memory_bytes,
@@ -215,7 +215,7 @@ impl Namespaces {
         }
     }
 
-    /// Where keys go by what they begin with.
+    /// Returns where keys go by what they begin with.
     pub fn routes(&self) -> Arc<Routes> {
         Arc::clone(&self.routes.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -240,7 +240,7 @@ impl Namespaces {
         self.lock().clone()
     }
 
-    /// What a namespace is called: its number, if it has no name.
+    /// Returns what a namespace is called: its number, if it has no name.
     pub fn name(&self, namespace: Namespace) -> String {
         let name = self.lock().iter().find(|config| config.number == namespace.0).map(|config| config.name.clone());
         match name {
@@ -310,7 +310,7 @@ impl Namespaces {
         self.room(namespace).even_at_ns.fetch_max(until_ns, Relaxed);
     }
 
-    /// What a namespace's room has come to.
+    /// Returns what a namespace's room has come to.
     pub fn stats(&self, namespace: Namespace) -> RoomStats {
         let room = self.room(namespace);
         RoomStats {

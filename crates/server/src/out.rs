@@ -161,7 +161,7 @@ impl OutBuffer {
         self.reserved
     }
 
-    /// Whether it holds a buffer of class `Out` or `BigOut` that another session could use.
+    /// Returns whether it holds a buffer of class `Out` or `BigOut` that another session could use.
     pub(crate) fn holds_lent(&self) -> bool {
         self.reserved == 0 || self.is_lent()
     }
@@ -266,7 +266,7 @@ impl OutBuffer {
         }
     }
 
-    /// What all blocks take with a new one of so many bytes.
+    /// Returns what all blocks take with a new one of so many bytes.
     fn held_with(&self, bytes: usize) -> u64 {
         let retired = if self.len < self.block.len() / 2 { self.len } else { self.block.len() };
         (self.full_held + retired + bytes) as u64
@@ -279,7 +279,7 @@ impl OutBuffer {
         self.recount();
     }
 
-    /// What all blocks take.
+    /// Returns what all blocks take.
     pub(crate) fn held(&self) -> u64 {
         (self.full_held + self.block.len()) as u64
     }
@@ -405,13 +405,13 @@ impl OutBuffer {
         self.grant.as_mut().is_none_or(|grant| grant.bytes() == bytes || grant.resize(bytes))
     }
 
-    /// Whether another value can be pinned here.
+    /// Returns whether another value can be pinned here.
     #[inline]
     pub fn has_pin_room(&self) -> bool {
         self.pins_len < PINS_MAX
     }
 
-    /// Whether another whole value of so many bytes can be pinned here.
+    /// Returns whether another whole value of so many bytes can be pinned here.
     #[inline]
     pub fn has_pin_room_for(&self, bytes: usize) -> bool {
         self.has_pin_room() && (self.is_empty() || self.total() + bytes as u64 <= PINNED_BYTES_MAX)
@@ -439,7 +439,7 @@ impl OutBuffer {
         self.len as u64 + self.pinned_bytes
     }
 
-    /// What is to be sent next, if that is one run of bytes.
+    /// Returns what is to be sent next, if that is one run of bytes.
     #[inline]
     pub(crate) fn plain(&self) -> Option<&[u8]> {
         (self.pins_len == 0).then(|| &self.block[self.sent as usize..self.len])
@@ -471,7 +471,7 @@ impl OutBuffer {
         gather.filled
     }
 
-    /// What is to be sent yet, in bytes.
+    /// Returns what is to be sent yet, in bytes.
     pub(crate) fn unsent(&self) -> u64 {
         self.total() - self.sent
     }
@@ -543,7 +543,7 @@ impl OutBuffer {
         self.own = Some(std::mem::replace(&mut self.block, block));
     }
 
-    /// Whether a longer block is lent to it.
+    /// Returns whether a longer block is lent to it.
     pub(crate) fn is_lent(&self) -> bool {
         self.own.is_some()
     }

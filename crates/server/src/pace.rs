@@ -75,13 +75,13 @@ impl Pace {
         self.ops += ops;
     }
 
-    /// Whether the visit at hand has used its slice, at `now`.
+    /// Returns whether the visit at hand has used its slice, at `now`.
     #[inline(always)]
     pub(crate) fn is_slice_over(&self, now: Ticks) -> bool {
         now >= self.slice_end
     }
 
-    /// Whether the iteration is to poll before it visits another session.
+    /// Returns whether the iteration is to poll before it visits another session.
     #[inline(always)]
     pub(crate) fn is_over(&self, now: Ticks) -> bool {
         self.ops >= ITERATION_OPS_MAX || now >= self.iteration_end

@@ -115,7 +115,7 @@ impl Roster {
         }
     }
 
-    /// What a client's card says; `None` if it has none.
+    /// Returns what a client's card says; `None` if it has none.
     pub(crate) fn card<T>(&self, number: u32, look: impl FnOnce(&mut Card) -> T) -> Option<T> {
         self.entries.get(number as usize)?.card().as_deref_mut().map(look)
     }

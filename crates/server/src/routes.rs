@@ -65,7 +65,7 @@ impl Routes {
         self.to | 1 << Namespace::DEFAULT.0
     }
 
-    /// Where a key is.
+    /// Returns where a key is.
     pub fn find(&self, key: &[u8]) -> Namespace {
         let above = self.rules.partition_point(|rule| *rule.prefix <= *key);
         let mut place = above.checked_sub(1);

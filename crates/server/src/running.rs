@@ -65,7 +65,7 @@ impl Prepared {
         self.running
     }
 
-    /// What its threads share.
+    /// Returns what its threads share.
     pub fn shared(&self) -> &Arc<Shared> {
         self.running.shared()
     }

@@ -139,7 +139,7 @@ impl<S> Session<S> {
         }
     }
 
-    /// Whether there is anything to do for it now.
+    /// Returns whether there is anything to do for it now.
     pub(crate) fn has_work(&self) -> bool {
         match self.phase {
             Phase::Open => self.sending || !self.blocked && (self.readable || self.servable),
@@ -149,7 +149,7 @@ impl<S> Session<S> {
         }
     }
 
-    /// Whether it comes behind new requests: its request takes many visits, or its output many sends.
+    /// Returns whether it comes behind new requests: its request takes many visits, or its output many sends.
     pub(crate) fn is_long(&self) -> bool {
         self.sending || self.paused || self.state.is_long()
     }

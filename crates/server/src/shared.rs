@@ -186,7 +186,7 @@ impl Shared {
         self.prefixes.clear();
     }
 
-    /// What commands have counted since the last reset.
+    /// Returns what commands have counted since the last reset.
     pub fn stats_since_reset(&self) -> CommandTotals {
         let baseline = *self.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         crate::command::memcache::command_totals(self).since(&baseline)
@@ -494,7 +494,7 @@ impl PinBudget {
         self.used.load(Acquire)
     }
 
-    /// Whether a grant was refused since the last call.
+    /// Returns whether a grant was refused since the last call.
     pub(crate) fn take_wanted(&self) -> bool {
         self.wanted.load(Relaxed) && self.wanted.swap(false, Relaxed)
     }
@@ -571,7 +571,7 @@ impl DelayedFlush {
         self.refused.store(true, Relaxed);
     }
 
-    /// Whether a flush was refused since the last call.
+    /// Returns whether a flush was refused since the last call.
     pub(crate) fn take_refused(&self) -> bool {
         self.refused.load(Relaxed) && self.refused.swap(false, Relaxed)
     }

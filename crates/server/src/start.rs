@@ -492,7 +492,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
     assemble_in(config, Left::default(), started)
 }
 
-/// What a worker shares with the others.
+/// Returns what a worker shares with the others.
 fn worker_shared(config: &ServerConfig) -> Result<WorkerShared, StartError> {
     Ok(WorkerShared {
         counters: WorkerCounters::default(),

@@ -38,7 +38,7 @@ impl Survey {
         Self { latest: Mutex::new(Findings { census: store.census(), huge_page_bytes: 0 }) }
     }
 
-    /// What was found last.
+    /// Returns what was found last.
     pub fn latest(&self) -> Findings {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -46,7 +46,7 @@ struct Flood {
     share: Option<f64>,
     /// What it may do, as such a share.
     quota: Option<f64>,
-    /// Whether the goal is for this one: a neighbour that may take all of the CPU takes it.
+    /// True if the goal is for this one: a neighbour that may take all of the CPU takes it.
     has_goal: bool,
 }
 
@@ -392,7 +392,7 @@ fn send(loud: &mut Loud) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What there is, at most a buffer of it; 0 if there is nothing.
+/// Returns what there is, at most a buffer of it; 0 if there is nothing.
 fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> std::io::Result<usize> {
     match stream.read(buffer) {
         Ok(0) => Err(ErrorKind::UnexpectedEof.into()),

@@ -72,7 +72,7 @@ impl Subject {
         }
     }
 
-    /// What has to be free: the file in memory and an index beside it, or items that are not as short as here.
+    /// Returns what has to be free: the file in memory and an index beside it, or items that are not as short as here.
     fn needed_bytes(self, memory_bytes: u64) -> u64 {
         if self.speaks_resp() { memory_bytes + memory_bytes / 3 } else { memory_bytes + memory_bytes / 8 }
     }
@@ -297,7 +297,7 @@ fn wait(server: &mut Started, mut is_so: impl FnMut(&Started) -> Result<bool, St
     Ok(())
 }
 
-/// Whether a key is there; `None`: it is still loading.
+/// Returns whether a key is there; `None`: it is still loading.
 fn is_there(subject: Subject, stream: &mut TcpStream, key: &str) -> Result<Option<bool>, String> {
     let (request, absent) = match subject.speaks_resp() {
         true => (format!("GET {key}\r\n"), "$-1"),

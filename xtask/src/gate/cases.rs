@@ -234,7 +234,7 @@ impl Case {
         WARM_REQUESTS.div_ceil(self.requests_a_batch())
     }
 
-    /// What the count of a batch is divided by.
+    /// Returns what the count of a batch is divided by.
     pub fn requests_a_batch(&self) -> usize {
         self.depth * self.keys
     }

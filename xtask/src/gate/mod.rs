@@ -125,7 +125,7 @@ fn run_steps(root: &Path, options: &Options) -> Result<(usize, usize), String> {
     Ok((prices.len().max(kept.len()), strayed.len()))
 }
 
-/// Whether a count is within [`TOLERANCE`] of the one that is kept.
+/// Returns whether a count is within [`TOLERANCE`] of the one that is kept.
 fn near(now: u64, was: u64) -> bool {
     now.abs_diff(was) as f64 <= was as f64 * TOLERANCE
 }

@@ -22,7 +22,7 @@ pub struct Options {
     /// Times that each is run.
     #[arg(long, default_value_t = 3)]
     pub rounds: usize,
-    /// How often a run is tried until nothing disturbs it.
+    /// Number of times that a run is tried until nothing disturbs it.
     #[arg(long, default_value_t = TRIES_MAX)]
     pub tries: usize,
 }
@@ -141,7 +141,7 @@ pub fn measure(options: Options) -> Result<bool, String> {
     Ok(held == rows.len())
 }
 
-/// What the self-test sees of a null server at this rate: response times at p50 and p99, in nanoseconds.
+/// Returns what the self-test sees of a null server at this rate: response times at p50 and p99, in nanoseconds.
 fn own_error() -> Result<(u64, u64), String> {
     let trial = Trial {
         generator_cpu: Some(GENERATOR_CPU),

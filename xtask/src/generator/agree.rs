@@ -29,7 +29,7 @@ pub struct Options {
     /// Only the loads whose name contains one of these, with commas between them, as `redis get,memcached`.
     #[arg(long, default_value = "")]
     pub only: String,
-    /// How often a round is tried until nothing disturbs it.
+    /// Number of times that a round is tried until nothing disturbs it.
     #[arg(long, default_value_t = TRIES_MAX)]
     pub tries: usize,
 }
@@ -95,7 +95,7 @@ impl Case {
         }
     }
 
-    /// What is asked, as a workload file.
+    /// Returns what is asked, as a workload file.
     fn workload(self) -> String {
         let (protocol, prefix, key_bytes, keys) = match self.server {
             Kind::Redis => ("resp", "key:", 16, REDIS_KEYS),

@@ -17,7 +17,7 @@ use crate::host;
 const STEAL_MAX: f64 = 0.01;
 /// Share that other work may take.
 const OTHERS_MAX: f64 = 0.05;
-/// How often a run is tried until nothing disturbs it, if nothing else is said.
+/// Number of times that a run is tried until nothing disturbs it, if nothing else is said.
 const TRIES_MAX: usize = 3;
 
 /// CPU time at one instant: the machine's, and that of this process, its children and the server.
@@ -31,7 +31,7 @@ fn moment(server_pid: Option<u32>) -> Moment {
     Moment { ticks: host::ticks(), own_ns: host::cpu_ns(std::process::id()) + host::children_cpu_ns() + server_ns }
 }
 
-/// Whether nothing but what belongs to the run took the machine between two moments.
+/// Returns whether nothing but what belongs to the run took the machine between two moments.
 fn is_quiet(before: &Moment, after: &Moment) -> bool {
     let total = (after.ticks.total - before.ticks.total).max(1) as f64;
     let busy_ns = (after.ticks.busy - before.ticks.busy) * host::TICK_NS;

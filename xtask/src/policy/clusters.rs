@@ -93,7 +93,7 @@ impl Cluster {
         self.once_percent / 100.0 / self.frequency
     }
 
-    /// When access `number` of `count` comes, in milliseconds.
+    /// Returns when access `number` of `count` comes, in milliseconds.
     pub fn at_ms(&self, number: usize, count: usize) -> u64 {
         (self.hours * HOUR * 1000.0 * number as f64 / count as f64) as u64
     }

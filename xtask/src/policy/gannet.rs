@@ -28,7 +28,7 @@ const SLICES_MAX: usize = 16;
 /// Looks at the counters in a stream.
 const SAMPLES: usize = 512;
 
-/// What an access's item costs, in bytes.
+/// Returns what an access's item costs, in bytes.
 pub fn cost_bytes(access: &Access) -> u64 {
     let expiry = if access.ttl_ms > 0 { EXPIRY_BYTES } else { 0 };
     u64::from(access.value_bytes) + KEY_BYTES as u64 + OVERHEAD_BYTES + expiry

@@ -78,7 +78,7 @@ impl Peers {
     }
 }
 
-/// What the misses follow from.
+/// Returns what the misses follow from.
 fn digest(accesses: &[Access], sizes: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (LIBRARY, SCRIPT, sizes).hash(&mut hasher);

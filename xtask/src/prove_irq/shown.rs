@@ -67,8 +67,8 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Whether a run's records tell, of each step in order, that it was written and what was read back, and of each then
-/// that it was taken back.
+/// Returns whether a run's records tell, of each step in order, that it was written and what was read back, and of each
+/// then that it was taken back.
 fn is_whole(records: &[Value], steps: &[(&str, &str, &str)]) -> bool {
     steps.iter().enumerate().all(|(at, known)| {
         let at_of = |kind: &str| records.iter().position(|record| record[kind]["at"].as_u64() == Some(at as u64));
@@ -139,7 +139,7 @@ mod tests {
         ["25", "26"].map(|irq| (irq.to_owned(), cpu.to_owned())).into()
     }
 
-    /// What a remedy that did not help leaves.
+    /// Returns what a remedy that did not help leaves.
     fn seen() -> Seen {
         let records: Vec<Value> = vec![
             json!({"begin": {}}),

@@ -263,7 +263,7 @@ impl Client {
 }
 
 impl Connection {
-    /// What has come and is not checked.
+    /// Returns what has come and is not checked.
     pub(super) fn unread(&self) -> &[u8] {
         &self.input[self.read..self.filled]
     }

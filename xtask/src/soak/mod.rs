@@ -155,7 +155,7 @@ fn main_load(server: &Server, clock: Clock, options: &Options, probe: &Probe, ov
     stages.finish(&client, begun.elapsed())
 }
 
-/// Whether the last tenth's p999 is no worse than the first's.
+/// Returns whether the last tenth's p999 is no worse than the first's.
 fn judge_tail(probe: &Probe) -> bool {
     println!("\n| tenth | samples | p50, us | p999, us | echo's p999, us |\n|---|---|---|---|---|");
     let rows: Vec<_> = (0..PARTS).map(|part| probe.row(part)).collect();

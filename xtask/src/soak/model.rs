@@ -82,7 +82,7 @@ impl Item {
         }
     }
 
-    /// Whether a read must not find it.
+    /// Returns whether a read must not find it.
     pub fn is_gone(&self, span: Span) -> bool {
         !self.present || span.sent_ms > self.ends_by_ms.saturating_add(LATE_MS)
     }
@@ -94,7 +94,7 @@ impl Item {
         lost
     }
 
-    /// Whether another piece may be added.
+    /// Returns whether another piece may be added.
     pub fn takes_a_piece(&self) -> bool {
         !self.piece_in_flight && usize::from(self.piece_count) < PIECES_MAX
     }
@@ -142,7 +142,7 @@ impl Values {
         }
     }
 
-    /// Whether `value` is the whole value of `key` in `version`.
+    /// Returns whether `value` is the whole value of `key` in `version`.
     pub fn is_value(&self, key: u32, version: u32, value: &[u8]) -> bool {
         let mixed = mixed(key, version);
         let (head, mut rest) = value.split_at(value.len().min(HEAD_BYTES));
@@ -161,7 +161,7 @@ impl Values {
         true
     }
 
-    /// Whether `value` is what `item` says, pieces and all.
+    /// Returns whether `value` is what `item` says, pieces and all.
     pub fn is_item(&self, key: u32, item: &Item, value: &[u8]) -> bool {
         if value.len() != item.value_bytes() {
             return false;

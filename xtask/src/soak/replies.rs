@@ -388,7 +388,7 @@ impl Mode {
 }
 
 impl Item {
-    /// Whether `t` may tell so many seconds, -1 for no end.
+    /// Returns whether `t` may tell so many seconds, -1 for no end.
     fn may_have_left(&self, left_s: i64, span: Span) -> bool {
         match self.ends_by_ms {
             NEVER => left_s == -1,

@@ -327,7 +327,7 @@ impl Client {
     }
 }
 
-/// Whether the values of `key` are numbers.
+/// Returns whether the values of `key` are numbers.
 pub(super) fn is_number(key: u32) -> bool {
     (MEDIUM..NUMBERS).contains(&key)
 }

@@ -100,7 +100,7 @@ impl Rough {
         Ok(())
     }
 
-    /// What it did, in a line.
+    /// Returns what it did, in a line.
     pub fn summary(&self) -> String {
         let scenes: Vec<String> =
             SCENES.iter().zip(self.scenes).map(|((name, _), count)| format!("{name} {count}")).collect();

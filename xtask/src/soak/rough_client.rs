@@ -38,7 +38,7 @@ impl RoughClient {
         Ok(Self { stream, input: Vec::new(), at: 0, over: false })
     }
 
-    /// Whether the server has closed it.
+    /// Returns whether the server has closed it.
     pub fn is_over(&self) -> bool {
         self.over
     }

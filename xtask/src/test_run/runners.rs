@@ -49,7 +49,7 @@ pub struct Runner {
     pub format: Format,
 }
 
-/// Where cargo puts what it builds.
+/// Returns where cargo puts what it builds.
 pub fn target_folder(root: &Path) -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }

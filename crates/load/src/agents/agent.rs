@@ -19,7 +19,7 @@ use crate::result::{Machine, RunResult};
 use crate::session::filing;
 use crate::workload::{Prefill, Source, Workload};
 
-/// How often the agent looks whether it is to end.
+/// Number of times that the agent looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 /// Between two signs of life.
 const ALIVE: Duration = Duration::from_millis(500);
@@ -88,7 +88,7 @@ impl Agent {
         Ok(Self { addr, stop, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns where it listens.
     pub const fn addr(&self) -> SocketAddr {
         self.addr
     }

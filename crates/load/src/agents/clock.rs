@@ -27,7 +27,7 @@ impl HostClock {
         Self { start: Instant::now(), ahead_ns }
     }
 
-    /// What it shows.
+    /// Returns what it shows.
     pub fn now_ns(&self) -> u64 {
         self.ahead_ns + self.start.elapsed().as_nanos() as u64
     }
@@ -73,7 +73,7 @@ impl Estimate {
         })
     }
 
-    /// What the other clock shows when ours shows `here_ns`.
+    /// Returns what the other clock shows when ours shows `here_ns`.
     pub fn there_ns(&self, here_ns: u64) -> u64 {
         here_ns.wrapping_add(self.offset_ns as u64)
     }

@@ -126,7 +126,7 @@ pub enum ToCoordinator {
     Hello {
         /// 32 random bytes in hexadecimal.
         nonce: String,
-        /// Whether it has a token.
+        /// True if it has a token.
         has_token: bool,
     },
     /// It has the token too.

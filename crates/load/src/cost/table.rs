@@ -43,7 +43,7 @@ impl Table {
         Ok(Self { columns, rows })
     }
 
-    /// Where the column `name` is.
+    /// Returns where the column `name` is.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column == name)
     }

@@ -81,7 +81,7 @@ pub struct Config {
     pub targets: Vec<Target>,
     /// What secures the connections to targets that are reached by TCP; `None`: nothing does.
     pub tls: Option<Client>,
-    /// Whether [`crate::traffic::Traffic::target`] says which target each request goes to; otherwise any connection
+    /// True if [`crate::traffic::Traffic::target`] says which target each request goes to; otherwise any connection
     /// serves any request.
     pub routed: bool,
     /// Threads.
@@ -122,7 +122,7 @@ pub struct Config {
     pub connects_at_once_max: usize,
     /// Length of a timeline's slice in nanoseconds.
     pub slice_ns: u64,
-    /// Whether the live figures tell what each verb did.
+    /// True if the live figures tell what each verb did.
     pub live_verbs: bool,
     /// How threads wait.
     pub wait: Wait,
@@ -221,7 +221,7 @@ impl Config {
         faults
     }
 
-    /// What is wrong with TLS to these targets.
+    /// Returns what is wrong with TLS to these targets.
     fn tls_faults(&self) -> Vec<String> {
         let Some(client) = &self.tls else { return Vec::new() };
         let sampled = self.sampler.iter().map(|sampler| &sampler.target);
@@ -234,7 +234,7 @@ impl Config {
         faults
     }
 
-    /// What is wrong with the CPUs of the threads: each has one of its own, and this process may run on it.
+    /// Returns what is wrong with the CPUs of the threads: each has one of its own, and this process may run on it.
     fn pin_faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let of_sampler = self.sampler.as_ref().and_then(|sampler| sampler.cpu);

@@ -30,7 +30,7 @@ pub(super) struct InFlight {
     /// Since when there was room for it.
     pub room_ns: u64,
     pub sent_ns: u64,
-    /// How often an answer sent it to another target; its times are those of the first send.
+    /// Number of times that an answer sent it to another target; its times are those of the first send.
     pub redirects: u8,
 }
 
@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// Whether it takes so many requests more.
+    /// Returns whether it takes so many requests more.
     pub fn has_room(&self, requests: usize, depth: usize) -> bool {
         self.state == State::Up && !self.blocked && !self.closing && self.in_flight.len() + requests <= depth
     }

@@ -74,7 +74,7 @@ impl Control {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`Control::stop`] was called.
+    /// Returns whether [`Control::stop`] was called.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }

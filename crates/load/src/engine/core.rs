@@ -83,7 +83,7 @@ pub(crate) struct Settings {
     pub connects_at_once_max: usize,
     pub slice_ns: u64,
     pub live_verbs: bool,
-    /// Whether the control's rate is this stream's.
+    /// True if the control's rate is this stream's.
     pub follows_control: bool,
 }
 
@@ -232,7 +232,7 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
         self.up
     }
 
-    /// Whether all requests asked for were let out.
+    /// Returns whether all requests asked for were let out.
     pub fn is_exhausted(&self) -> bool {
         let is_over = match &self.pacing {
             Pacing::Open(intents) | Pacing::Blind(Some(intents)) => intents.is_over(),
@@ -303,7 +303,7 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
         wake_ns.min(self.end_ns.saturating_add(if is_draining { self.settings.drain_ns } else { 0 }))
     }
 
-    /// When the next request is due by the schedule; `u64::MAX`: none before the end.
+    /// Returns when the next request is due by the schedule; `u64::MAX`: none before the end.
     fn next_due_ns(&self) -> u64 {
         let next_ns = match &self.pacing {
             Pacing::Open(intents) | Pacing::Blind(Some(intents)) => intents.peek_ns().saturating_add(self.start_ns),

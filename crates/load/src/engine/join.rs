@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const SLICES_WAITING_MAX: usize = 16;
 /// From the last thread's readiness to the start.
 const HEAD_START_NS: u64 = 2_000_000;
-/// How often the run is looked at when no slice comes.
+/// Number of times that the run is looked at when no slice comes.
 const LOOK_NS_MAX: u64 = 100_000_000;
 /// Mixed into the seed of the sampler's schedule, so that it does not follow the bulk's.
 pub(crate) const SAMPLER_SEED: u64 = 0x5A4D_504C_4552_0001;

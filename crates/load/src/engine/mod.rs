@@ -225,7 +225,7 @@ pub fn run<T: Traffic>(
     join::run(config, &make_traffic, control, None)
 }
 
-/// What [`run`] does, as one of several hosts.
+/// Returns what [`run`] does, as one of several hosts.
 ///
 /// # Errors
 /// As [`run`]; and when there is no start.

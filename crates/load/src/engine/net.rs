@@ -66,12 +66,12 @@ pub trait Net {
     /// After an event for an attempt under way: how it stands. A handshake that secures the connection belongs to it.
     fn finish_connect(&mut self, connection: usize) -> Connecting;
 
-    /// What secures a connection that is made; `None`: nothing does.
+    /// Returns what secures a connection that is made; `None`: nothing does.
     fn secured(&mut self, _connection: usize) -> Option<Secured> {
         None
     }
 
-    /// What is said of an attempt under way that takes too long: a name and a sentence.
+    /// Returns what is said of an attempt under way that takes too long: a name and a sentence.
     fn overdue(&self, _connection: usize) -> (&'static str, &'static str) {
         OVERDUE
     }

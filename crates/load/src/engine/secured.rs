@@ -266,7 +266,7 @@ fn drain(tls: &mut ClientConnection, into: &mut [u8], filled: &mut usize) -> boo
     false
 }
 
-/// Whether what came first can be a record of TLS: an alert or a part of a handshake, of a version 3.
+/// Returns whether what came first can be a record of TLS: an alert or a part of a handshake, of a version 3.
 fn is_tls(first: &[u8]) -> bool {
     matches!(first, [0x15 | 0x16, 0x03, ..])
 }

@@ -93,12 +93,13 @@ impl Script {
         }
     }
 
-    /// What it does wrong with request number `number`.
+    /// Returns what it does wrong with request number `number`.
     pub fn misconduct_at(&self, number: u64) -> Option<Misconduct> {
         self.misconduct.filter(|(every, _)| number % every == every - 1).map(|(_, what)| what)
     }
 
-    /// When request number `number` that came at `arrival_ns` is answered, if the server was free from `free_ns` on.
+    /// Returns when request number `number` that came at `arrival_ns` is answered, if the server was free from
+    /// `free_ns` on.
     pub fn answer_ns(&self, arrival_ns: u64, free_ns: u64, number: u64) -> u64 {
         let begin_ns = if self.one_by_one { arrival_ns.max(free_ns) } else { arrival_ns };
         let answer_ns = begin_ns + self.delay_ns(number);

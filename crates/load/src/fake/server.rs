@@ -21,7 +21,7 @@ const READ_BYTES: usize = 64 * 1024;
 const ANSWERS_READY: usize = 1024;
 const CONNECTIONS_MAX: usize = 16_384;
 const LISTENER: u64 = u64::MAX;
-/// How often the thread looks whether it shall end.
+/// Number of times that the thread looks whether it shall end.
 const LOOK_NS: u64 = 20_000_000;
 /// Shorter than this before an answer is due, the thread polls: a virtual machine may wake it that late.
 const POLL_NS: u64 = 2_000_000;
@@ -111,7 +111,7 @@ impl Server {
         Ok(Self { place, stop, answered, cpu_ns, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns where it listens.
     pub fn target(&self) -> Target {
         match &self.place {
             Place::Tcp(address) => Target::Tcp(address.to_string()),

@@ -37,7 +37,7 @@ impl Fate {
         }
     }
 
-    /// Whether an objective on errors counts it.
+    /// Returns whether an objective on errors counts it.
     pub const fn is_failure(self) -> bool {
         !matches!(self, Self::Hit | Self::Miss)
     }

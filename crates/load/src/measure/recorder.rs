@@ -223,7 +223,7 @@ impl Recorder {
         }
     }
 
-    /// What went wrong so far.
+    /// Returns what went wrong so far.
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }

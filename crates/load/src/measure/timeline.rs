@@ -120,7 +120,7 @@ pub struct Slice {
     pub begin_ns: u64,
     /// How long it is, in nanoseconds.
     pub length_ns: u64,
-    /// Whether it lies in the measured part: neither in the warm-up nor behind the end.
+    /// True if it lies in the measured part: neither in the warm-up nor behind the end.
     pub measured: bool,
     /// Requests sent.
     pub sent: u64,

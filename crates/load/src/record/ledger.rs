@@ -54,7 +54,7 @@ impl Ledger {
         }
     }
 
-    /// Whether request `number` still waits for its outcome.
+    /// Returns whether request `number` still waits for its outcome.
     pub fn is_open(&mut self, number: u64) -> bool {
         self.slot(number).is_some_and(|slot| slot.open)
     }

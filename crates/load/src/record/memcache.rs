@@ -342,7 +342,7 @@ fn settle(ask: &Ask, from: u32, to: u32, outcome: Outcome, ledger: &mut Ledger) 
     }
 }
 
-/// Whether `reply` is the quiet `ask`'s; `None`: nothing tells.
+/// Returns whether `reply` is the quiet `ask`'s; `None`: nothing tells.
 fn belongs(ask: &Ask, reply: &Reply<'_>) -> Option<bool> {
     let flags = match reply {
         Reply::Meta { flags, .. } | Reply::MetaValue { flags, .. } => flags,

@@ -165,7 +165,7 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Where it listens.
+    /// Returns where it listens.
     ///
     /// # Errors
     /// When the system does not know.
@@ -176,7 +176,7 @@ impl Proxy {
         }
     }
 
-    /// What was seen so far, and the entries that were handed to the file and lost.
+    /// Returns what was seen so far, and the entries that were handed to the file and lost.
     pub const fn seen(&self) -> (Seen, (u64, u64)) {
         (self.seen, self.tape.counts())
     }
@@ -356,7 +356,7 @@ impl Proxy {
         if went.is_err() || is_over { self.close(at) } else { self.wait_for(at) }
     }
 
-    /// What `side` of a connection is ready for. An error ends it.
+    /// Returns what `side` of a connection is ready for. An error ends it.
     fn turn(&mut self, at: usize, side: usize, flags: epoll::EventFlags, room: &mut [u8]) -> io::Result<()> {
         let Some(pair) = self.pairs.get_mut(at).and_then(Option::as_mut) else { return Ok(()) };
         let broken = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);

@@ -506,7 +506,7 @@ impl Answers {
     }
 }
 
-/// What a number says of a request.
+/// Returns what a number says of a request.
 fn counted(ask: Ask, count: i64) -> Outcome {
     match (ask.verb, count) {
         (Verb::Delete | Verb::Touch | Verb::HashDelete | Verb::Add, 0) => Outcome::Miss,

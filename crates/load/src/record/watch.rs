@@ -42,7 +42,7 @@ impl Watched {
         Self { pen, began_unix_us: None, lookups: HashMap::new() }
     }
 
-    /// When the stream began, in microseconds since 1970, and where it is.
+    /// Returns when the stream began, in microseconds since 1970, and where it is.
     pub const fn time(&self) -> (Option<u64>, u64) {
         (self.began_unix_us, self.pen.at_us)
     }

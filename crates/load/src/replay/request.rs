@@ -31,7 +31,7 @@ const NUMBER_DIGITS_MAX: u64 = 18;
 /// The field that stands for all of a hash.
 const FIELD: &[u8] = b"f";
 
-/// What values of `key` are marked with.
+/// Returns what values of `key` are marked with.
 pub fn mark(key: u64) -> u64 {
     split_mix(key ^ MARK)
 }

@@ -34,7 +34,7 @@ impl Altered {
         }
     }
 
-    /// Whether the value of `key` can not be checked.
+    /// Returns whether the value of `key` can not be checked.
     pub fn has(&self, key: u64) -> bool {
         let (word, bit) = Self::place(key);
         self.words[word].load(Relaxed) & bit != 0

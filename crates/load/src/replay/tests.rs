@@ -61,7 +61,7 @@ fn of(verb: Verb, key: u64) -> Entry {
     Entry { verb, key, key_bytes: 14, value_bytes: 30, ttl_s: 60, ..Entry::default() }
 }
 
-/// What is sent, and what was put for it.
+/// Returns what is sent, and what was put for it.
 fn sent(playback: &mut Playback) -> (Pending, String) {
     let (pending, out) = sent_bytes(playback);
     (pending, String::from_utf8_lossy(&out).into_owned())

@@ -364,7 +364,7 @@ pub struct GeneratorThread {
     pub cpu_share: f64,
     /// Share of the time that it was ready and had no CPU, 0 to 1.
     pub waiting_share: f64,
-    /// How often it was taken off its CPU against its will.
+    /// Number of times that it was taken off its CPU against its will.
     pub involuntary_switches: u64,
 }
 
@@ -408,7 +408,7 @@ pub struct Assertion {
     pub condition: String,
     /// What the figure was, in words.
     pub value: String,
-    /// Whether it held.
+    /// True if it held.
     pub held: bool,
 }
 

@@ -93,7 +93,7 @@ impl From<&Step> for StepResult {
 }
 
 impl SearchResult {
-    /// What `found` says.
+    /// Returns what `found` says.
     pub fn of(settings: &Settings, found: &Found) -> Self {
         let end = match &found.end {
             End::Found => "found",

@@ -63,7 +63,7 @@ impl Bound {
         Ok(Self { listener, addr })
     }
 
-    /// Where it listens, with the real port.
+    /// Returns where it listens, with the real port.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -91,7 +91,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Where it listens.
+    /// Returns where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }

@@ -123,7 +123,7 @@ fn take_away(name: &str, keep: bool, shared: &Shared, running: &mut Settings) ->
     kept(keep, format!("{name} is gone; {connections} connections are in database {}\n", number.0), shared, running)
 }
 
-/// Whether it can be kept, if that is asked for.
+/// Returns whether it can be kept, if that is asked for.
 fn check_kept(keep: bool, shared: &Shared) -> Result<(), Refused> {
     if keep && shared.config.config_file.is_none() {
         let line = "the server was started without a file: name one, or leave keep out; nothing was changed\n";

@@ -50,7 +50,7 @@ impl Pages {
         Self { shared, settings, window: Window::new(Instant::now()) }
     }
 
-    /// When [`Pages::tick`] has something to do.
+    /// Returns when [`Pages::tick`] has something to do.
     pub fn due(&self) -> Instant {
         self.window.due()
     }

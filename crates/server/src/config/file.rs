@@ -213,8 +213,8 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a value that was written as `written` can be read as a `shape`. A bare number for a text is let through:
-/// sizes and durations say themselves what is missing.
+/// Returns whether a value that was written as `written` can be read as a `shape`. A bare number for a text is let
+/// through: sizes and durations say themselves what is missing.
 fn fits((shape, auto, ranged): (Shape, bool, bool), text: &str, written: Shape) -> bool {
     match (written, shape) {
         (Shape::Text, Shape::Integer) => text == "auto" && auto,

@@ -76,7 +76,8 @@ pub fn lift_files_limit(files: u64) {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: Some(files) });
 }
 
-/// Whether the kernel's switch, as in `always [madvise] never`, is not at `never`. A kernel without it has none.
+/// Returns whether the kernel's switch, as in `always [madvise] never`, is not at `never`. A kernel without it has
+/// none.
 fn huge_pages(root: &Path) -> bool {
     let text = fs::read_to_string(root.join("sys/kernel/mm/transparent_hugepage/enabled")).unwrap_or_default();
     text.contains("[always]") || text.contains("[madvise]")

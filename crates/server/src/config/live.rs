@@ -27,7 +27,7 @@ pub struct Change {
     pub reload: Reload,
 }
 
-/// What differs between the settings that the server runs with and those that the user wants now.
+/// Returns what differs between the settings that the server runs with and those that the user wants now.
 pub fn changes(running: &Settings, wanted: &Settings) -> Vec<Change> {
     let change = |setting: &'static super::table::Setting| {
         let (before, after) = (setting.show(running), setting.show(wanted));
@@ -139,7 +139,8 @@ fn number_of(namespace: &NamespaceSettings, running: &Settings, wanted: &Setting
     said.or_else(|| (1..Namespace::MAX as u8).find(is_free))
 }
 
-/// What is wrong with the prefixes of those namespaces that there will be: those that are wanted, and those that stay.
+/// Returns what is wrong with the prefixes of those namespaces that there will be: those that are wanted, and those
+/// that stay.
 fn prefixes_fault(running: &Settings, wanted: &Settings) -> Option<Wrong> {
     let mut all = wanted.namespaces.clone();
     let stays = |there: &&NamespaceSettings| !wanted.namespaces.iter().any(|other| other.name == there.name);

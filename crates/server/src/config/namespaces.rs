@@ -226,7 +226,7 @@ impl NamespaceSettings {
         said.map(|key| format!("{} = {}\n", key.key, key.text(self))).collect()
     }
 
-    /// What a server keeps of it.
+    /// Returns what a server keeps of it.
     pub fn config(&self, number: u8) -> NamespaceConfig {
         NamespaceConfig {
             name: self.name.0.clone(),

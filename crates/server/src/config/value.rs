@@ -229,7 +229,7 @@ pub enum Auto<T> {
 }
 
 impl<T: Copy> Auto<T> {
-    /// What the user said, if anything.
+    /// Returns what the user said, if anything.
     pub fn said(&self) -> Option<T> {
         match self {
             Self::Auto => None,

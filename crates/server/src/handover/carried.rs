@@ -309,7 +309,7 @@ impl Early {
         (!carried.input.is_empty()).then(|| Box::new(Self { carried: Arc::clone(carried), taken: 0 }))
     }
 
-    /// What is not taken.
+    /// Returns what is not taken.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.carried.input[self.taken..]
     }

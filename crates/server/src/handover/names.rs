@@ -33,7 +33,7 @@ impl Names {
         Self(names)
     }
 
-    /// What was received of another process.
+    /// Returns what was received of another process.
     pub(super) fn adopt(told: impl IntoIterator<Item = (OwnedFd, ListenAddr)>) -> Self {
         Self(told.into_iter().map(|(fd, addr)| (addr, PassListener::adopt(fd))).collect())
     }

@@ -282,7 +282,7 @@ struct Offered {
     devices: Vec<Arc<File>>,
 }
 
-/// What is offered of a store, if it is what is wanted.
+/// Returns what is offered of a store, if it is what is wanted.
 fn offered(
     told: &Value,
     mut descriptors: impl Iterator<Item = OwnedFd>,

@@ -265,7 +265,8 @@ impl Minutes {
         history.minutes.push_back(Minute { began, lists });
     }
 
-    /// What there is of the last `minutes` whole minutes and of the one that is not over; `count` names a list at most.
+    /// Returns what there is of the last `minutes` whole minutes and of the one that is not over; `count` names a list
+    /// at most.
     pub fn read<'h>(&self, minutes: usize, count: usize, heats: impl IntoIterator<Item = &'h Heat>) -> Told {
         let history = self.history();
         let mut sums = Sums::default();

@@ -155,7 +155,7 @@ impl Channels {
         Name::new(self.hash(bytes), bytes)
     }
 
-    /// What names are ordered by.
+    /// Returns what names are ordered by.
     pub(super) fn hash(&self, bytes: &[u8]) -> u64 {
         self.hasher.hash_one(bytes)
     }

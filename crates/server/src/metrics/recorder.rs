@@ -53,7 +53,7 @@ impl Recorder {
         self.slow_above_ns.store(ns.unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// What [`Recorder::set_slow_above_ns`] said; `u64::MAX` for none.
+    /// Returns what [`Recorder::set_slow_above_ns`] said; `u64::MAX` for none.
     #[inline]
     pub fn slow_above_ns(&self) -> u64 {
         self.slow_above_ns.load(Relaxed)
@@ -153,7 +153,7 @@ impl Totals {
         all.since(&others)
     }
 
-    /// What was counted after `earlier`.
+    /// Returns what was counted after `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let since = |now: &[Counts], then: &[Counts]| now.iter().zip(then).map(|(now, then)| now.since(then)).collect();
         Self { counts: since(&self.counts, &earlier.counts), spaces: since(&self.spaces, &earlier.spaces) }

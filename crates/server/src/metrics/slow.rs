@@ -108,7 +108,7 @@ impl SlowLines {
         }
     }
 
-    /// Whether an operation whose bytes were there at `ready` and that ended at `ended` is slow already.
+    /// Returns whether an operation whose bytes were there at `ready` and that ended at `ended` is slow already.
     #[inline]
     pub fn is_slow(&self, ready: Ticks, ended: Ticks) -> bool {
         ended.0.saturating_sub(ready.0) > self.above_ticks
@@ -174,7 +174,7 @@ impl Entry {
         self.sequence.store(sequence + 2, Release);
     }
 
-    /// What it holds, and how often it was written before.
+    /// Returns what it holds, and how often it was written before.
     fn read(&self) -> Option<(u64, [u64; WORDS])> {
         let before = self.sequence.load(Acquire);
         if before == 0 || before % 2 == 1 {
@@ -216,8 +216,8 @@ impl SlowRing {
         self.pushed.load(Relaxed)
     }
 
-    /// What is in the ring now, in no particular order, as requests of worker number `worker`. An entry that is being
-    /// written is left out.
+    /// Returns what is in the ring now, in no particular order, as requests of worker number `worker`. An entry that is
+    /// being written is left out.
     pub fn read(&self, worker: usize) -> Vec<SlowRequest> {
         let request = |number, [at, command, wait_ns, execute_ns, send_ns, line @ ..]: [u64; WORDS]| SlowRequest {
             at: UnixMillis(at),

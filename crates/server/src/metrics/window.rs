@@ -25,7 +25,7 @@ impl Window {
         Self { readings }
     }
 
-    /// When the next reading is due.
+    /// Returns when the next reading is due.
     pub fn due(&self) -> Instant {
         self.readings.back().expect("a window always has a reading").0 + STEP
     }

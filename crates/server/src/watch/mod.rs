@@ -204,7 +204,7 @@ impl Drop for Watching {
 }
 
 impl Hub {
-    /// What is watched now.
+    /// Returns what is watched now.
     #[inline]
     pub(crate) fn watched(&self) -> Watched {
         Watched(self.watched.load(Relaxed))

@@ -261,13 +261,13 @@ fn holds_reply<S>(sessions: &Table<S>, index: u32) -> Option<(Ticks, u64)> {
     session.state.reply_held()
 }
 
-/// Whether a session takes nothing of its output.
+/// Returns whether a session takes nothing of its output.
 fn is_slow<S>(sessions: &Table<S>, index: u32, now_ns: u64) -> bool {
     let moved_ns = sessions.peek(index as usize).map_or(now_ns, |session| session.moved_ns);
     now_ns.saturating_sub(moved_ns) >= READ_GRACE_NS
 }
 
-/// Whether a session is blocked and keeps values pinned.
+/// Returns whether a session is blocked and keeps values pinned.
 fn pins<S>(sessions: &Table<S>, index: u32) -> bool {
     let session = sessions.peek(index as usize);
     session.is_some_and(|s| s.blocked && s.out.as_ref().is_some_and(|out| out.pinned_bytes() > 0))

@@ -18,7 +18,7 @@ const REDIRECTS_MAX: u8 = 16;
 const ELSEWHERE_MAX: usize = 65_536;
 
 impl<N: Net, T: Traffic> Core<'_, N, T> {
-    /// Whether `request` may go to `target`; otherwise the answer that said so is what it got.
+    /// Returns whether `request` may go to `target`; otherwise the answer that said so is what it got.
     pub(super) fn may_go(&self, request: &InFlight, target: usize) -> bool {
         target < self.elsewhere.len() && request.redirects < REDIRECTS_MAX && self.elsewhere_count < ELSEWHERE_MAX
     }

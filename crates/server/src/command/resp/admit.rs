@@ -10,7 +10,7 @@ use crate::context::State;
 use crate::shared::Pause;
 
 impl<'c> Call<'c, '_> {
-    /// Whether a request of so many words may be run.
+    /// Returns whether a request of so many words may be run.
     #[inline(always)]
     pub(super) fn admit_command(&mut self, entry: &'static table::Entry, words: usize, asked: Asked<'_, 'c>) -> Run {
         if !entry.takes(words) {

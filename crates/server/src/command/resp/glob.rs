@@ -24,7 +24,7 @@ pub(in crate::command::resp) fn check(pattern: &[u8]) -> Result<(), Fault> {
     if is_bounded(pattern) { Ok(()) } else { Err(Fault::PatternTooLong) }
 }
 
-/// Whether a pattern takes at most [`steps_max`] steps for any text.
+/// Returns whether a pattern takes at most [`steps_max`] steps for any text.
 pub(crate) fn is_bounded(pattern: &[u8]) -> bool {
     let (mut at, mut stars) = (0, None);
     while at < pattern.len() {
@@ -45,7 +45,7 @@ pub(crate) fn steps_max(pattern: &[u8], text: &[u8]) -> usize {
 /// Steps for each element of a part, after which it is looked for with all its elements at once.
 const NAIVE_STEPS: usize = 8;
 
-/// Whether all of `text` matches `pattern`.
+/// Returns whether all of `text` matches `pattern`.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let Some((mut at, mut place)) = match_here(pattern, text) else { return false };
     if at == pattern.len() {
@@ -90,7 +90,7 @@ fn part(pattern: &[u8]) -> (usize, usize) {
     (at, elements)
 }
 
-/// Where a part without stars first matches in `text`.
+/// Returns where a part without stars first matches in `text`.
 fn find(part: &[u8], elements: usize, text: &[u8]) -> Option<usize> {
     let last = text.len().checked_sub(elements)?;
     let mut steps = NAIVE_STEPS * part.len();

@@ -123,7 +123,7 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// Whether the item was renamed; false if a target is there that is kept.
+    /// Returns whether the item was renamed; false if a target is there that is kept.
     fn rename(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<bool, Stop> {
         if self.session.done == 0 {
             if from == to {

@@ -30,7 +30,7 @@ const FIELDS_AN_EDIT: u32 = 16;
 const OPS_AN_EDITED_FIELD: usize = 3;
 /// Operations that checking the lengths of [`FIELDS_A_SLICE`] fields counts as.
 const OPS_A_LOOK: usize = 8;
-/// How often a read begins anew before its key is claimed.
+/// Number of times that a read begins anew before its key is claimed.
 const RESTARTS_MAX: u32 = 4;
 
 /// A read of one value that takes several visits.
@@ -52,7 +52,7 @@ impl Reading {
         self.identity.is_none()
     }
 
-    /// Whether there was a value.
+    /// Returns whether there was a value.
     pub(super) fn was_there(&self) -> bool {
         self.identity.is_some_and(|identity| identity != NOTHING)
     }
@@ -192,7 +192,7 @@ impl<'c> Call<'c, '_> {
         look(self.out, record.as_ref(), view.now_ms)
     }
 
-    /// What is read was changed: begins anew, and with a key lock set if that was so several times.
+    /// Returns what is read was changed: begins anew, and with a key lock set if that was so several times.
     fn begin_anew(&mut self, reading: &mut Reading) -> Stop {
         self.session.end_request();
         reading.restarts += 1;

@@ -122,7 +122,7 @@ impl Call<'_, '_> {
         Ok(pinned?)
     }
 
-    /// Whether an earlier visit has put what comes before a value, and a part of that.
+    /// Returns whether an earlier visit has put what comes before a value, and a part of that.
     pub(super) fn is_copying(&self) -> bool {
         self.session.copying.is_some()
     }
@@ -234,8 +234,8 @@ impl Call<'_, '_> {
     }
 }
 
-/// What is there now is known: a value of which an earlier visit has copied a part goes on being copied only if it is
-/// that one. Else the part goes.
+/// Returns what is there now is known: a value of which an earlier visit has copied a part goes on being copied only if
+/// it is that one. Else the part goes.
 #[inline]
 pub(super) fn copy_on(out: &mut OutBuffer, session: &mut SessionState, value: Option<&Value<'_>>) -> Step {
     match session.copying {

@@ -61,7 +61,7 @@ impl Walk {
         Box::new(Self { cursor, start: cursor, ..Self::default() })
     }
 
-    /// What it remembers, in bytes. A set of hashes is copied as it grows.
+    /// Returns what it remembers, in bytes. A set of hashes is copied as it grows.
     fn held_bytes(&self) -> usize {
         let met = self.met.capacity() * HASH_BYTES * 3 / 2;
         met + self.found.capacity() + self.records.held_bytes() + self.query.held_bytes()
@@ -85,8 +85,8 @@ const HASH_BYTES: usize = 10;
 /// Bytes that a walk may remember without counting.
 const FREE_BYTES: usize = 4 << 10;
 
-/// What a step of a walk that looked at so many items counts for, in operations: the slots of an index group are read,
-/// and each item is a wait for memory that overlaps with others'.
+/// Returns what a step of a walk that looked at so many items counts for, in operations: the slots of an index group
+/// are read, and each item is a wait for memory that overlaps with others'.
 pub(crate) fn walk_step_ops(items: usize) -> usize {
     4 + items / 4
 }
@@ -141,7 +141,7 @@ fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool
 }
 
 impl Call<'_, '_> {
-    /// Whether this visit has used its slice, by its operations or by the clock, which is read.
+    /// Returns whether this visit has used its slice, by its operations or by the clock, which is read.
     pub(super) fn is_spent(&mut self) -> bool {
         self.ops >= self.ctx.pace.share() || self.ctx.pace.is_slice_over(self.ctx.clock.ticks())
     }

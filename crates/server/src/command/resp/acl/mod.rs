@@ -75,7 +75,7 @@ pub(super) enum Asked<'k, 'c> {
     Some,
 }
 
-/// What a command does to its key number `place`.
+/// Returns what a command does to its key number `place`.
 fn access(entry: &Entry, place: usize, args: Option<Args<'_>>) -> u8 {
     match entry.name {
         "exists" | "type" | "touch" | "strlen" | "hlen" | "hexists" | "hstrlen" | "watch" | "memory" | "object" => 0,
@@ -171,7 +171,7 @@ impl Call<'_, '_> {
         Err(denied.fault.into())
     }
 
-    /// What `rights` have against a request where the client is, or where it is to go.
+    /// Returns what `rights` have against a request where the client is, or where it is to go.
     fn denied_namespace(&self, rights: &Rights, entry: &Entry, first: Option<&[u8]>) -> Option<Denied> {
         if rights.all_namespaces() {
             return None;

@@ -152,7 +152,7 @@ impl Rights {
         all
     }
 
-    /// What it allocates, in bytes.
+    /// Returns what it allocates, in bytes.
     pub(super) fn cost(&self) -> u64 {
         let keys = self.keys.iter().map(|key| size_of::<KeyPattern>() + key.pattern.len());
         let texts = self.rules.iter().chain(&self.namespaces).map(|text| size_of::<String>() + text.len());
@@ -185,12 +185,12 @@ impl Rights {
         self.commands.has(number)
     }
 
-    /// Whether all of `access` may be done to a key.
+    /// Returns whether all of `access` may be done to a key.
     pub(super) fn allows_key(&self, key: &[u8], access: u8) -> bool {
         self.keys.iter().any(|allowed| allowed.may & access == access && matches(&allowed.pattern, key))
     }
 
-    /// Whether a channel may be used; a pattern of channels only as it was said.
+    /// Returns whether a channel may be used; a pattern of channels only as it was said.
     pub(super) fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         let fits = |allowed: &Vec<u8>| if is_pattern { allowed == name } else { matches(allowed, name) };
         self.all_channels() || self.channels.iter().any(fits)
@@ -201,7 +201,7 @@ impl Rights {
         self.namespaces.is_empty()
     }
 
-    /// Whether the keys of a namespace with this number and this name may be used.
+    /// Returns whether the keys of a namespace with this number and this name may be used.
     pub(super) fn allows_namespace(&self, number: u8, name: &str) -> bool {
         let is = |said: &String| said == name || said.parse() == Ok(number);
         self.all_namespaces() || self.namespaces.iter().any(is)
@@ -325,13 +325,13 @@ impl Rights {
         Ok(())
     }
 
-    /// What was said of commands.
+    /// Returns what was said of commands.
     pub(super) fn commands_text(&self) -> String {
         let first = if self.all_commands { "+@all" } else { "-@all" };
         [first].into_iter().chain(self.rules.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
     }
 
-    /// What was said of keys.
+    /// Returns what was said of keys.
     pub(super) fn keys_text(&self) -> Vec<u8> {
         let one = |key: &KeyPattern| {
             let mark = ["", "%R", "%W", ""][usize::from(key.may)];
@@ -340,14 +340,14 @@ impl Rights {
         self.keys.iter().map(one).collect::<Vec<_>>().join(&b' ')
     }
 
-    /// What was said of channels.
+    /// Returns what was said of channels.
     pub(super) fn channels_text(&self) -> Vec<u8> {
         self.channels.iter().map(|pattern| [b"&", &pattern[..]].concat()).collect::<Vec<_>>().join(&b' ')
     }
 }
 
 impl Rights {
-    /// What was said of namespaces.
+    /// Returns what was said of namespaces.
     pub(super) fn namespaces_text(&self) -> Vec<u8> {
         self.namespaces.iter().map(|name| format!("ns={name}")).collect::<Vec<_>>().join(" ").into_bytes()
     }
@@ -358,7 +358,7 @@ fn bounded(pattern: &[u8]) -> Result<(), Wrong> {
     if is_bounded(pattern) { Ok(()) } else { Err(TOO_COMPLEX) }
 }
 
-/// What stands in a line between spaces.
+/// Returns what stands in a line between spaces.
 fn plain(pattern: &[u8]) -> Result<(), Wrong> {
     let is_plain = !pattern.iter().any(|byte| matches!(byte, b' ' | 0 | b'\r' | b'\n'));
     if is_plain { Ok(()) } else { Err("Syntax error") }

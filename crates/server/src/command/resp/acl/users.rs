@@ -127,7 +127,7 @@ impl User {
         Ok(())
     }
 
-    /// Whether this is one of its passwords. Compares with all of them.
+    /// Returns whether this is one of its passwords. Compares with all of them.
     fn admits(&self, password: &[u8]) -> bool {
         let digest: [u8; 32] = Sha256::digest(password).into();
         let any = same_digest(&self.passwords, &digest);
@@ -223,7 +223,7 @@ type ByName = BTreeMap<Vec<u8>, Arc<User>>;
 pub struct Users {
     budget: Arc<Budget>,
     by_name: RwLock<Arc<ByName>>,
-    /// How often they were changed; 0: there is the default user alone, as it was made.
+    /// Number of times that they were changed; 0: there is the default user alone, as it was made.
     changes: AtomicU64,
     /// Who has not said who it is may do nothing.
     asks: AtomicBool,
@@ -480,7 +480,7 @@ impl Users {
     }
 }
 
-/// Whether it can be a user's name.
+/// Returns whether it can be a user's name.
 pub(super) fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && !name.iter().any(|byte| matches!(byte, b' ' | 0 | b'\r' | b'\n'))
 }

@@ -291,7 +291,7 @@ impl SetOptions {
         }
     }
 
-    /// Whether one of the fields is not as it is to be.
+    /// Returns whether one of the fields is not as it is to be.
     fn refuses(self, edit: &mut Edit<'_>, fields: Args<'_>) -> Result<bool, Fault> {
         let Some(wanted) = self.wanted else { return Ok(false) };
         for (name, _) in Pairs(fields) {

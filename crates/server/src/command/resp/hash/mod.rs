@@ -157,7 +157,7 @@ impl<'c> Call<'c, '_> {
     }
 }
 
-/// Whether an item is a record that is kept in leaves, so that all of it takes several visits.
+/// Returns whether an item is a record that is kept in leaves, so that all of it takes several visits.
 fn is_large(item: &Item<'_>) -> bool {
     matches!(item.value, Value::Typed { kind, .. } if Kind::of(kind).is_some_and(Kind::is_large))
 }

@@ -119,7 +119,7 @@ fn put_scan_head(out: &mut impl Sink, cursor: u64, parts: u64) {
 }
 
 impl Call<'_, '_> {
-    /// How many fields there are under a key, or more.
+    /// Returns the number of fields under a key, or more.
     fn number_of_fields(&mut self, key: &[u8]) -> Result<usize, Stop> {
         let (key, view) = (self.key(key), self.ctx.view());
         let item = self.guard.peek(&key);

@@ -15,7 +15,7 @@ use protocol::resp::{Argument, Parser, ProtocolError, argument, reply};
 use segment::{Expire, OpError, Put, PutMode, PutOutcome};
 
 impl<'c> Call<'c, '_> {
-    /// What is to be seen of a value before it is there.
+    /// Returns what is to be seen of a value before it is there.
     pub(super) fn may_begin(
         &mut self,
         entry: &'static Entry,

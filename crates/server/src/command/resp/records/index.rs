@@ -164,7 +164,7 @@ fn drop_from(shared: &Shared, set: u16, bin: &[u8]) -> bool {
     })
 }
 
-/// Whether the store goes on with what `bytes` for indexes leave of the `whole` memory. Resizes it if so.
+/// Returns whether the store goes on with what `bytes` for indexes leave of the `whole` memory. Resizes it if so.
 fn leaves_room(shared: &Shared, whole: u64, bytes: u64) -> bool {
     whole.checked_sub(bytes).is_some_and(|left| left > 0 && shared.resize_store(left).is_ok())
 }
@@ -275,7 +275,7 @@ pub(in super::super) fn places_of(
         .collect()
 }
 
-/// Where the record that an entry is of has its value now. What cannot be read now is where the entry says.
+/// Returns where the record that an entry is of has its value now. What cannot be read now is where the entry says.
 fn place_now(index: &SetIndex, guard: &Guard<'_>, view: View<'_>, entry: Entry) -> Option<(u64, u64)> {
     let namespace = Namespace(view.sets.of(index.set)?.namespace());
     let Some(item) = guard.by_hash(namespace, entry.key) else {

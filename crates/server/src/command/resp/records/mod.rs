@@ -272,7 +272,7 @@ impl<'c> Options<'c> {
         }
     }
 
-    /// Whether what is there may be changed; `set`: the number of the set that it has to be of.
+    /// Returns whether what is there may be changed; `set`: the number of the set that it has to be of.
     fn allow(&self, old: Option<&Record<'_>>, set: Option<u16>, now: UnixMillis) -> Result<(), Bad<'static>> {
         self.allow_revision(old.map_or(0, Record::revision))?;
         if let (Some(old), Some(wanted)) = (old, set) {

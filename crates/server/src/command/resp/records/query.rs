@@ -35,7 +35,7 @@ use std::sync::Arc;
 const LIMIT: i64 = 100;
 /// Records that a call tells at most.
 const LIMIT_MAX: i64 = 4096;
-/// How often a call takes more entries for those that stood for nothing.
+/// Number of times that a call takes more entries for those that stood for nothing.
 const REFILLS_MAX: usize = 16;
 
 /// What values are asked for, both ends with them.
@@ -107,7 +107,7 @@ pub(in super::super) struct Going {
 }
 
 impl Going {
-    /// What it keeps, in bytes.
+    /// Returns what it keeps, in bytes.
     pub(in super::super) fn held_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>()
             + 2 * self.told.capacity() * size_of::<u64>()

@@ -73,7 +73,7 @@ impl<'c> Telling<'c> {
         Ok(self)
     }
 
-    /// Whether the record is told.
+    /// Returns whether the record is told.
     pub(super) fn takes(&self, record: &Record<'_>, now_ms: u64) -> Result<bool, Fault> {
         Ok(match &self.filter {
             Some(filter) => filter.holds(record, now_ms)?,

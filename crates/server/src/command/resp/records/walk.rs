@@ -49,7 +49,7 @@ pub(in super::super) struct Found {
 }
 
 impl Found {
-    /// What it keeps, in bytes.
+    /// Returns what it keeps, in bytes.
     pub(in super::super) fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.records.capacity() * size_of::<(u32, std::ops::Range<usize>)>()
     }
