@@ -48,7 +48,7 @@ pub(crate) fn same_digest(known: &[[u8; 32]], digest: &[u8; 32]) -> bool {
     known.iter().fold(Choice::from(0), |any, known| any | known.ct_eq(digest)).into()
 }
 
-/// What a file says.
+/// The users of a password file.
 #[derive(Clone, Default)]
 struct Users {
     entries: Vec<(Padded, Padded)>,

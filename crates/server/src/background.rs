@@ -10,15 +10,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How long the background rests when it was in a flush's way.
+/// Pause of the background after it was in a flush's way.
 const FLUSH_ROOM: Duration = Duration::from_millis(3);
-/// How long it sleeps when nothing is waiting and no worker wakes it.
+/// Longest sleep when no work is waiting and no worker wakes it.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
-/// How long the thread that gets memory sleeps when enough is there: more than is used meanwhile.
+/// Sleep of the populating thread when it is ahead by more than is used meanwhile.
 const POPULATE_SLEEP: Duration = Duration::from_millis(10);
 
-/// How long a thread that rebuilds the index sleeps that has to wait for others.
+/// Sleep of a thread that rebuilds the index and has to wait for others.
 const REBUILD_WAIT: Duration = Duration::from_millis(1);
 
 /// Time of one slice, after which it ends at its next item.
@@ -42,7 +42,7 @@ const KINDS: [(SliceKind, &str); 8] = [
     (SliceKind::Rebuild, "rebuild"),
 ];
 
-/// How long the slices of one kind took. One thread alone writes: the background's, or the one that gets memory. The
+/// Times of the slices of one kind. One thread alone writes: the background's, or the one that gets memory. The
 /// clock on the wall counts also while others had the CPU; the thread's own CPU time is what a slice costs.
 #[derive(Debug, Default)]
 pub struct SliceTimes {
@@ -70,7 +70,7 @@ impl SliceTimes {
     }
 }
 
-/// What the background thread counts.
+/// Counters of the background thread.
 #[derive(Debug, Default)]
 pub struct BackgroundCounters {
     times: [SliceTimes; KINDS.len()],

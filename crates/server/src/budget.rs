@@ -35,7 +35,7 @@ pub const MEMORY_PART: u64 = 8;
 /// The least fall of what is used after which free memory goes back to the kernel, in bytes.
 const FALLEN_BYTES_MIN: u64 = 2 << 20;
 
-/// What bytes are for.
+/// The purposes of client memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Requests of transactions and of commands over several keys, and watched keys.

@@ -42,17 +42,18 @@ pub const OUT_BYTES: usize = 32 << 10;
 /// Least bytes of a big buffer.
 pub const BIG_BYTES_MIN: usize = 256 << 10;
 
-/// What a worker's buffers take at most on top of the store's memory, with segments of up to 2 MiB. With larger ones,
+/// Most memory that a worker's buffers take on top of the store's, with segments of up to 2 MiB. With larger ones,
 /// the big buffers grow with the pieces of large values: see [`Sizes::bytes`].
 pub const BYTES_A_WORKER_MAX: usize = 16 << 20;
 
-/// What an idle connection takes, in bytes: it holds no buffer. With io_uring, 128 bytes more.
+/// Most memory of an idle connection, in bytes: it holds no buffer. With io_uring, 128 bytes more.
 pub const BYTES_A_CONNECTION_MAX: usize = 1 << 10;
 
-/// How long a session that is not being served keeps a receive buffer, in ns.
+/// Time for which a session that is not being served keeps a receive buffer, in ns.
 pub const LENT_NS_MAX: u64 = 2_000_000;
 
-/// How long a reader of a long reply has to take it when others wait for such a buffer and no memory is left, in ns.
+/// Time in which a reader of a long reply has to read it while others wait for such a buffer and no memory is left, in
+/// ns.
 pub const READER_GRACE_NS: u64 = 1_000_000_000;
 
 /// Most and least bytes that all workers together set aside.
@@ -62,7 +63,7 @@ const ASIDE_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 20;
 /// so many of them, or once for each half of the request's length.
 const ASIDE_ROOM: usize = 64;
 
-/// What an allocation costs beside its bytes, about.
+/// Approximate overhead of an allocation, in bytes.
 const ALLOCATION_OVERHEAD: u64 = 32;
 
 /// Bytes that one of `workers` sets aside at most, in a server of `memory_bytes`.
@@ -70,7 +71,7 @@ pub fn aside_bytes_max(memory_bytes: u64, workers: usize) -> u64 {
     (memory_bytes / 16).clamp(*ASIDE_BYTES.start(), *ASIDE_BYTES.end()) / workers.max(1) as u64
 }
 
-/// What one worker has set aside now. The worker writes it, any thread reads it.
+/// Memory that one worker has set aside now. The worker writes it, any thread reads it.
 #[derive(Debug, Default)]
 pub struct SetAside {
     bytes: AtomicU64,
@@ -100,7 +101,7 @@ fn add(number: &AtomicU64, more: u64) {
     number.store(number.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
-/// How many buffers of each class there are, and how large the big ones are.
+/// The number of buffers of each class, and the size of the big ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Ordinary receive buffers.

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 /// Text that a client may leave about itself, in bytes.
 pub const CLIENT_TEXT_MAX: usize = 64;
 
-/// What a client says about itself.
+/// A text by which a client names itself.
 pub type ClientText = ArrayVec<u8, CLIENT_TEXT_MAX>;
 
 /// A client's card.

@@ -12,7 +12,7 @@ use segment::{Checkpointer, Finished};
 use crate::clock::Clock;
 use crate::shared::Shared;
 
-/// How long it sleeps between two looks at whether there is something to do.
+/// Sleep between two checks for work.
 const LOOK: Duration = Duration::from_millis(50);
 /// And between two checkpoints of which the first was crowded: each ends the segments that are open.
 const AGAIN: Duration = Duration::from_secs(1);

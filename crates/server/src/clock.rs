@@ -25,7 +25,7 @@ pub struct Ticks(pub u64);
 const SPAN_TICKS: u64 = 1 << 32;
 const NS_A_MS: u64 = 1_000_000;
 
-/// Where a worker's time comes from.
+/// The source of a worker's time.
 #[derive(Clone, Debug)]
 pub enum Clock {
     /// The machine's.

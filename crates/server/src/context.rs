@@ -45,7 +45,7 @@ const ENTRY_WORK_BYTES: usize = 128;
 /// Entries that count as one operation.
 const ENTRIES_AN_OP: usize = 16;
 
-/// What one visit spends on publishing, in mailboxes filled: some 100 us.
+/// Most mailboxes that one visit fills when it publishes: about 100 us.
 pub(crate) const PUBLISH_WORK: usize = 1024;
 
 /// Changes of keys that wait to be published, of one worker, from which on its requests wait.
@@ -58,7 +58,7 @@ pub(crate) struct Unpublished {
     publishing: Publishing,
 }
 
-/// How far a `serve` came.
+/// The progress of a `serve`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes of the input that need not be shown again.
@@ -91,7 +91,7 @@ pub enum State {
     Close,
 }
 
-/// What a worker has for all its sessions; single-threaded.
+/// State of a worker for all its sessions; single-threaded.
 pub struct WorkerContext {
     /// The store's clock of this iteration.
     pub now: UnixMillis,

@@ -24,7 +24,7 @@ impl Counter {
     }
 }
 
-/// What one worker has done since start. Cache-line aligned, so that two workers share no line.
+/// Counters of one worker since the start. Cache-line aligned, so that two workers share no line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct WorkerCounters {

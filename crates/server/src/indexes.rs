@@ -26,7 +26,7 @@ const STRIPES: usize = 256;
 /// Entries that are looked at for each new one.
 const SWEPT: usize = 2;
 
-/// How far an index is.
+/// The state of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum IndexState {
@@ -110,7 +110,7 @@ impl SetIndex {
     }
 }
 
-/// What a change of one record does to its indexes.
+/// The index changes that a change of one record causes.
 #[derive(Debug, Default)]
 pub struct Moves {
     /// Those of the record's set.

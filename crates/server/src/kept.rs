@@ -29,7 +29,7 @@ const NAMESPACE_GONE: u8 = 5;
 const INDEX: u8 = 6;
 const INDEX_GONE: u8 = 7;
 
-/// Where notes are kept.
+/// The store of metadata records.
 #[derive(Clone, Debug)]
 pub struct Notes(Arc<Store>);
 
@@ -167,7 +167,7 @@ fn index_of(note: &[u8]) -> Option<KeptIndex> {
     })
 }
 
-/// What was kept.
+/// The metadata that was read at the start.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     /// Sets and bins, as they were.

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 /// New connections that one worker has not looked at yet. A storm's worth: when a worker is kept from its CPU for a
 /// moment, what does not fit goes to the others, and stays there.
 pub(crate) const INTAKE_MAX: usize = 2048;
-/// How long the acceptor rests when the process has no descriptor left.
+/// Pause of the acceptor when the process has no file descriptor left.
 const REST: Duration = Duration::from_millis(50);
-/// How long the acceptor pauses when no worker has looked at its new connections yet.
+/// Pause of the acceptor when no worker has taken its new connections yet.
 const INTAKE_FULL_PAUSE: Duration = Duration::from_micros(200);
 /// Time that workers may take to set up subscribers that were taken over. Then other connections are served anyway.
 const SET_UP_PATIENCE: Duration = Duration::from_secs(1);

@@ -25,14 +25,14 @@ use segment::{Namespace, NamespaceStats, Store, Terms, TermsError};
 
 use crate::kept::Notes;
 
-/// What number 0 is called.
+/// Name of namespace 0.
 pub const DEFAULT_NAME: &str = "default";
 /// Bytes of a name at most.
 pub const NAME_BYTES_MAX: usize = 63;
 /// Operations a second are counted over this part of a second: as many may come at once.
 const BURST_NS: u64 = 100_000_000;
 
-/// What a namespace is set up with.
+/// The configuration of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceConfig {
     /// 1 to [`NAME_BYTES_MAX`] bytes, not a number.
@@ -80,7 +80,7 @@ struct Room {
     ops_refused: AtomicU64,
 }
 
-/// What a namespace's room has come to.
+/// The memory use of a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoomStats {
     /// Connections in it.
@@ -91,7 +91,7 @@ pub struct RoomStats {
     pub ops_refused: u64,
 }
 
-/// What a namespace is and does, as commands and the admin port tell it.
+/// The figures of a namespace, as commands and the admin port report them.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// Its number.

@@ -19,7 +19,7 @@ pub struct KeyEvents(pub u32);
 /// The letters, in the order of their bits and in which they are shown.
 const LETTERS: &[u8; 15] = b"g$lshzxetdnKEmA";
 
-/// What `A` stands for: the letters before `n`.
+/// The classes that `A` stands for: the letters before `n`.
 const ALL: u32 = (1 << 10) - 1;
 
 const fn bit(letter: u8) -> u32 {

@@ -9,7 +9,7 @@ struct Mount {
     options: Vec<String>,
 }
 
-/// What is asked of the place.
+/// The requirements on the file's place.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     /// The whole memory.

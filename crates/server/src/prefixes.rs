@@ -16,7 +16,7 @@ pub const NAME_BYTES_MAX: usize = 2 << 20;
 /// Places for entries: at most half of them are taken.
 const PLACES: usize = PREFIXES_MAX * 2;
 
-/// What is counted.
+/// The counted events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// A lookup, and whether there was something.

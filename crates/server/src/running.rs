@@ -20,7 +20,7 @@ use crate::shared::Shared;
 use crate::start::{Known, StartError, doors};
 use crate::survey;
 
-/// What clients come in by.
+/// The listeners of a server.
 pub(crate) struct Doors {
     /// In the order of the configuration.
     pub(crate) listeners: Vec<Listener>,
@@ -71,7 +71,7 @@ impl Prepared {
     }
 }
 
-/// How a server ended.
+/// The way in which a server ended.
 #[derive(Debug)]
 pub enum Ended {
     /// It stopped.

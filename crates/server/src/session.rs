@@ -8,7 +8,7 @@ use crate::out::OutBuffer;
 use io::Token;
 use segment::Awaited;
 
-/// Where a session is noted. It is noted in one place at most, so every list is as long as the table at most.
+/// The list that a session is in. It is in one place at most, so every list is as long as the table at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Nowhere: an event will bring it back.
@@ -25,7 +25,7 @@ pub(crate) enum Place {
     Batch,
 }
 
-/// How far its life is.
+/// The phase of a session's life.
 ///
 /// ```text
 ///   Open ──> Finishing ──> Lingering ──> Dead        Open, Finishing -> Dead too; never back

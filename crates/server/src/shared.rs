@@ -417,7 +417,7 @@ impl Clients {
     }
 }
 
-/// What the acceptor counts.
+/// Counters of the acceptor.
 #[derive(Debug)]
 pub struct AcceptorCounters {
     /// Connections accepted and handed to a worker.
@@ -577,7 +577,7 @@ impl DelayedFlush {
     }
 }
 
-/// Whether the server still runs, in two steps: it finishes what is in flight, then its workers are gone.
+/// The switch that stops the server, in two steps: it finishes what is in flight, then its workers are gone.
 ///
 /// ```text
 ///   stop        off ──> shut ──> workers gone

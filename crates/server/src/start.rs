@@ -45,7 +45,7 @@ pub const WORKERS_MAX: usize = 128;
 /// in indexes that were made again.
 const LANES_SPARE: usize = 3;
 
-/// What a server is started with. All sizes are bytes.
+/// The configuration of a server. All sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Where the memcached protocol is served.
@@ -431,7 +431,7 @@ pub fn check_users(config: &ServerConfig) -> Result<(), StartError> {
     load_rights(config, &Budget::new(config.memory_bytes, config.client_memory_bytes)).map(drop)
 }
 
-/// What another server left of its store.
+/// The store that another server handed over.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     /// Its memory.

@@ -11,14 +11,14 @@ use segment::{Census, Store};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How old a census is at most.
+/// Greatest age of a census.
 const CENSUS_STEP: Duration = Duration::from_secs(1);
 /// The least time between two returns of freed memory: threads that allocate wait while one is under way.
 const TRIM_PAUSE: Duration = Duration::from_millis(10);
 /// Huge pages are counted with every tenth census, from the second on: the kernel walks page tables for it.
 const PAGES_EVERY: u64 = 10;
 
-/// What was found last.
+/// The latest findings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Findings {
     /// Segments by state and their dead bytes, a second old at most.
@@ -27,7 +27,7 @@ pub struct Findings {
     pub huge_page_bytes: u64,
 }
 
-/// Where the findings lie. Whoever holds the lock copies a few words, and nothing more.
+/// The latest findings, shared. The lock is held only while a few words are copied.
 #[derive(Debug)]
 pub struct Survey {
     latest: Mutex<Findings>,

@@ -11,11 +11,11 @@ use segment::{IndexPlace, StoreConfig, TierGround, TierPlan};
 use crate::config::kinds::FlashPlace;
 use crate::start::{Left, Opened, ServerConfig, StartError};
 
-/// What an item in memory takes at least, in bytes, of what the index has to have slots for beside those on flash.
+/// Least bytes of an item in memory: the index has slots for as many such items beside those on flash.
 const MEMORY_ITEM_BYTES: u64 = 128;
 /// The index is to be so full, in percent.
 const LOAD_PERCENT: u64 = 85;
-/// What a slot takes, in bytes.
+/// Bytes of a slot.
 const SLOT_BYTES: u64 = 8;
 
 /// A second tier.

@@ -20,7 +20,7 @@ use crate::namespaces::Figures;
 use crate::shared::{Shared, WorkerShared};
 use crate::survey::resident_bytes;
 
-/// How a figure moves.
+/// The type of a figure, as Prometheus names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It only rises.
@@ -171,7 +171,7 @@ pub fn read(shared: &Shared, spaces: &[Figures]) -> Vec<Figure> {
 /// A namespace's figure: how it moves, its name, what it is, and where.
 type OfSpace = (Kind, &'static str, &'static str, fn(&Figures) -> u64);
 
-/// What is given namespace by namespace.
+/// Figures of each namespace.
 const OF_SPACES: [OfSpace; 15] = [
     (Kind::Gauge, "gannet_namespace_items", "Items that are there, by namespace.", |s| s.store.items),
     (Kind::Gauge, "gannet_namespace_item_bytes", "Bytes of the items, by namespace.", |s| s.store.item_bytes),
@@ -268,7 +268,7 @@ fn connections(list: &mut List, shared: &Shared) {
 /// A worker's counter: its name, what it is, and where.
 type OfWorker = (&'static str, &'static str, fn(&WorkerCounters) -> u64);
 
-/// What is given worker by worker.
+/// Figures of each worker.
 const OF_WORKERS: [OfWorker; 11] = [
     ("gannet_worker_ops_total", "Operations executed, by worker.", |c| c.ops.value()),
     ("gannet_worker_turns_total", "Turns of the loop, by worker.", |c| c.iterations.value()),

@@ -9,7 +9,7 @@ use crate::heat::{KEPT, LEADERS_MAX, Leader, List, MINUTES_MAX, Name, SAMPLED_ON
 use crate::shared::Shared;
 use segment::Namespace;
 
-/// What a query asks for: `minutes=60&count=20`.
+/// The parameters of a query: `minutes=60&count=20`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query {
     minutes: usize,

@@ -7,7 +7,7 @@ pub const BODY_BYTES_MAX: usize = 8 << 10;
 /// Header lines of a request at most.
 const HEADERS_MAX: usize = 64;
 
-/// What the bytes of a connection are so far.
+/// The result of parsing the bytes received so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// The beginning of a request.

@@ -30,7 +30,7 @@ pub fn list(settings: &RunningSettings) -> Response {
     Response::text(200, tables.collect::<Vec<_>>().join("\n"))
 }
 
-/// What a request was refused with.
+/// The response to a request that is refused.
 type Refused = Response;
 
 /// Creates the namespace `name`, or changes it, by the keys that `text` names.

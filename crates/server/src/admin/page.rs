@@ -37,7 +37,7 @@ pub struct Latencies {
     pub minute_s: f64,
 }
 
-/// What the pages are made of.
+/// The sources of the pages.
 pub struct Pages {
     shared: Arc<Shared>,
     settings: RunningSettings,

@@ -13,7 +13,7 @@ use crate::config::table::Reload;
 use crate::config::{Fault, Origin, Settings, live};
 use crate::shared::Shared;
 
-/// What stands for the file's name in faults and origins.
+/// Text that stands for the file's name in errors and origins.
 const SOURCE: &str = "PUT /config";
 /// Settings that a running server takes from its file alone: they are not in the hands of the admin port.
 const FROM_FILE: [&str; 1] = ["log.level"];

@@ -13,9 +13,9 @@ use super::page::Pages;
 
 /// Connections at once.
 pub const CONNECTIONS_MAX: usize = 16;
-/// How long a peer may take to send its request, and then again to take the answer.
+/// Time limit for a peer to send its request, and again to read the response.
 pub const DEADLINE: Duration = Duration::from_secs(5);
-/// How long no one is accepted after the kernel refused.
+/// Pause of accepting after the kernel refused a connection.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
 /// One peer.
@@ -131,7 +131,7 @@ impl Server {
     }
 }
 
-/// What [`Server::wait`] found.
+/// Events that [`Server::wait`] reports.
 #[derive(Default)]
 struct Ready {
     listener: bool,

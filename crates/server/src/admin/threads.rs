@@ -8,7 +8,7 @@ use std::path::Path;
 /// Threads that are looked at: more than a server of 128 workers has.
 const THREADS_MAX: usize = 512;
 
-/// What the kernel did to the threads of one name since they began.
+/// The kernel's counters of the threads of one name since they began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Placed {
     /// Times that it took a CPU away that the thread still had work for.

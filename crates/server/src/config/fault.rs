@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::value::Wrong;
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// A line of a file, counted from 1.

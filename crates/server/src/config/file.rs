@@ -18,7 +18,7 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Faults that are listed at most; a file with more is not a configuration.
 pub const FAULTS_MAX: usize = 100;
 
-/// Where each setting that someone set came from, by its path.
+/// The origin of each setting that was set, by its path.
 pub type Origins = HashMap<&'static str, Origin>;
 
 /// Reads the file at `path` into `settings`. Settings that are right are taken even if others are wrong.

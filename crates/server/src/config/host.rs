@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What the server may use.
+/// The resources of the host that the server may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// CPUs that this process may run on, ascending; not empty.

@@ -15,7 +15,7 @@ pub const ENDPOINTS_MAX: usize = 32;
 /// The longest path that the kernel takes for a Unix socket, without its final zero byte.
 pub const UNIX_PATH_LEN_MAX: usize = 107;
 
-/// Where a listener listens.
+/// The address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// An IP address and a port.
@@ -117,7 +117,7 @@ fn is_any_port(endpoint: &Endpoint) -> bool {
     matches!(endpoint, Endpoint::Tcp(address) if address.port() == 0)
 }
 
-/// Where the admin port listens.
+/// The address of the admin port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AdminAddress {
     /// There is no admin port.
@@ -158,7 +158,7 @@ impl Value for AdminAddress {
     }
 }
 
-/// How much is logged.
+/// The level of detail of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     /// Nothing.
@@ -185,7 +185,7 @@ const LOG_LEVELS: [(&str, LogLevel); 6] = [
     ("trace", LogLevel::Trace),
 ];
 
-/// How workers wait for sockets.
+/// The way in which workers wait for sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoChoice {
     /// The one that measured better for so many connections (docs/decisions/0003-io-uring.md).
@@ -392,7 +392,7 @@ impl std::str::FromStr for FlashPlace {
     }
 }
 
-/// What a second tier lies on.
+/// The devices and files of a second tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlashPlaces(pub Vec<FlashPlace>);
 
@@ -473,7 +473,7 @@ impl Words for CommandNames {
     }
 }
 
-/// What ends a key's prefix: one character of ASCII that a key can have.
+/// The delimiter behind a key's prefix: one character of ASCII that a key can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delimiter(pub u8);
 

@@ -19,7 +19,7 @@ use super::prefix::{self, Prefixes};
 use super::value::{Auto, Shape, Value, Wrong};
 use crate::namespaces::{DEFAULT_NAME, NAME_BYTES_MAX, NamespaceConfig};
 
-/// What the tables are called.
+/// The name of the tables.
 pub const TABLE: &str = "namespace";
 
 /// A namespace's name.
@@ -51,7 +51,7 @@ impl Value for Name {
     }
 }
 
-/// What the user wants of a namespace. The table ([`KEYS`]) says what each field does.
+/// The settings of a namespace. The table ([`KEYS`]) says what each field does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the table documents each field")]
 pub struct NamespaceSettings {

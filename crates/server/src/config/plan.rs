@@ -29,7 +29,7 @@ const FILES_A_WORKER: u64 = 4;
 /// Workers at most.
 const WORKERS_MAX: u64 = crate::start::WORKERS_MAX as u64;
 
-/// What the server is started with.
+/// The resolved settings that the server is started with.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The server's part.

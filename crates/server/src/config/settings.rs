@@ -11,7 +11,7 @@ use super::table::SETTINGS;
 use super::value::Auto;
 use crate::notify::KeyEvents;
 
-/// What the user wants, `auto` not yet resolved. The table of settings ([`SETTINGS`]) says what each field does.
+/// The user's settings, `auto` not yet resolved. The table of settings ([`SETTINGS`]) says what each field does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the table of settings documents each field")]
 pub struct Settings {

@@ -8,7 +8,7 @@ use base::units::{ByteSize, TimeSpan};
 use super::settings::Settings;
 use super::value::{Value, Wrong};
 
-/// Whether a running server takes a changed value.
+/// The effect of a changed value on a running server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
     /// SIGHUP takes it.

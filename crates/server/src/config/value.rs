@@ -27,7 +27,7 @@ impl From<UnitError> for Wrong {
     }
 }
 
-/// How a value is spelled in TOML.
+/// The spelling of a value in TOML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// `"text"`.

@@ -17,7 +17,7 @@ use crate::mail::{Kind, Subscriber};
 use crate::shared::Shared;
 use base::clock::UnixMillis;
 
-/// Who a client said that it is.
+/// The user that a client has authenticated as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CarriedUser {
     /// It has not said.

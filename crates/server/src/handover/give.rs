@@ -19,12 +19,12 @@ use super::wire::{
 use crate::admin::Bound;
 use crate::shared::Shared;
 
-/// How long the new process may take from the offer until it is ready: nobody waits meanwhile.
+/// Time limit of the new process from the offer until it is ready: no client waits meanwhile.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
 /// Time that values that arrive in pieces may take to complete before connections leave. All clients are served
 /// meanwhile.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
-/// How long it may take to open the memory and start its threads, while nobody is served.
+/// Time limit to open the memory and start the threads, while no client is served.
 const TAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// Time that the new process may take from `go` until it serves.
 const SERVE_PATIENCE: Duration = Duration::from_secs(10);
@@ -32,10 +32,10 @@ const SERVE_PATIENCE: Duration = Duration::from_secs(10);
 const WATCH: Duration = Duration::from_secs(1);
 /// Interval at which the watch checks for a stop request.
 const WATCH_STEP: Duration = Duration::from_millis(20);
-/// How long it may take to end when it has failed, before it is ended.
+/// Time limit for a failed process to exit before it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Who is ready to take over.
+/// The process that is ready to take over.
 #[derive(Debug)]
 struct Heir {
     pass: Pass,
@@ -52,7 +52,7 @@ pub struct Giver {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the running server resumes with after a failed takeover. The new process has exited.
+/// State that the running server resumes with after a failed takeover. The new process has exited.
 #[derive(Debug)]
 pub struct Kept {
     /// What it would have left.

@@ -47,7 +47,7 @@ pub use give::{Giver, Kept};
 pub use names::Names;
 pub use take::{Predecessor, Received, Refused, Taking, memory_of_file};
 
-/// What a server leaves to another one.
+/// All that a server hands over to another one.
 #[derive(Debug, Default)]
 pub struct Estate {
     /// Its listeners, those of the admin port not among them.

@@ -25,7 +25,7 @@ use crate::admin::Bound;
 use crate::config::kinds::FlashPlace;
 use crate::start::{ServerConfig, doors, store_config};
 
-/// How long the running server may take to let go: its connections, and then its threads.
+/// Time limit of the running server to release its connections, and then its threads.
 const HANDED_PATIENCE: Duration = Duration::from_secs(60);
 /// Time that the running process may take to exit once its end of the socket is closed.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ impl Refused {
     }
 }
 
-/// What a running server has let go of.
+/// State that a running server has released.
 #[derive(Debug, Default)]
 pub struct Received {
     /// What its clients hold on to.
@@ -275,7 +275,7 @@ fn connect(config: &ServerConfig) -> Result<Result<Pass, Refused>, Refused> {
     ))))
 }
 
-/// What is offered of a store, and is what is wanted.
+/// An offered store that matches the settings.
 struct Offered {
     memory: Arc<MapFile>,
     memory_bytes: u64,

@@ -15,7 +15,7 @@ use crate::config::kinds::FlashPlace;
 
 /// The version of these messages. Another one is refused.
 pub(super) const PROTOCOL: u64 = 2;
-/// How long the next message of a kind that needs no work is waited for, and room for one.
+/// Time limit for the next message of a kind that needs no work, and for room to send one.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Connections that are told in one message: their texts fit, however long they are.
 const TOLD_TOGETHER: usize = 32;

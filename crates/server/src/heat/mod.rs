@@ -36,10 +36,10 @@ pub const KEPT: usize = 10;
 pub const LEADERS_MAX: usize = 100;
 /// Shorter values are not told as long ones, in bytes.
 pub const BIG_BYTES_MIN: u64 = 1024;
-/// How long a minute is, in ms.
+/// Length of a minute, in ms.
 const MINUTE_MS: u64 = 60_000;
 
-/// What is asked about keys.
+/// The lists of keys that a query can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum List {
@@ -71,7 +71,7 @@ impl List {
     }
 }
 
-/// What decides which keys of a worker are looked at.
+/// The sampler that selects keys of a worker.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     /// Keys to let pass before the next one is.
@@ -116,7 +116,7 @@ impl Sampler {
     }
 }
 
-/// What was found of a sampled key.
+/// A sampled access to a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     /// Bytes of its value; `None`: it is not there.
@@ -158,7 +158,7 @@ struct Minute {
     lists: [Box<[Leader]>; List::ALL.len()],
 }
 
-/// What was counted and is not the workers' any more.
+/// Counts that were collected from the workers.
 #[derive(Debug)]
 struct History {
     /// When what the workers hold began.

@@ -20,13 +20,13 @@ pub const MONITORS_MAX: usize = 64;
 /// Parts that the names of channels are divided into, each with a lock of its own.
 const PARTS: usize = 16;
 
-/// What a subscription costs beside its name, about, in bytes: its places in both maps.
+/// Approximate overhead of a subscription beside its name, in bytes: its entries in both maps.
 const SUBSCRIPTION_OVERHEAD: u64 = 256;
 
 /// Steps of a match that take about as long as putting a message into a mailbox.
 const STEPS_A_RECEIVER: usize = 64;
 
-/// What a name stands for.
+/// The kind of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A channel.
@@ -41,7 +41,7 @@ impl Kind {
     /// All kinds, in the order of their numbers.
     pub(crate) const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
 
-    /// How a message of this kind begins.
+    /// Returns the first element of a message of this kind.
     const fn message(self) -> &'static [u8] {
         match self {
             Self::Channel => b"message",
@@ -64,8 +64,8 @@ struct Patterns {
 /// Patterns that are taken under one lock, to be matched without it.
 const PATTERNS_A_LOCK: usize = 32;
 
-/// How far the publication of one message is. It goes on after each slice at the receiver, or the pattern, behind the
-/// last one: who stays subscribed gets the message once.
+/// The progress of the publication of one message. It goes on after each slice at the receiver, or the pattern, behind
+/// the last one: who stays subscribed gets the message once.
 #[derive(Debug, Default)]
 pub(crate) struct Publishing {
     stage: Stage,
@@ -80,7 +80,7 @@ pub(crate) struct Publishing {
     told: u64,
 }
 
-/// What a publication is at.
+/// The stage of a publication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     /// Receivers of the channel.

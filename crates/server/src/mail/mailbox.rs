@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a message costs beside its bytes, about: its counters and its place in the allocator.
+/// Approximate overhead of a message beside its bytes: its counters and its place in the allocator.
 const MESSAGE_OVERHEAD: u64 = 64;
 
-/// What a message costs in each queue that it is in.
+/// Bytes of a message in each queue that holds it.
 const ENTRY_OVERHEAD: u64 = 16;
 
 /// A message as it is on the wire, shared by all that it is for. Version 2 of the protocol has no messages out of band:
@@ -61,7 +61,7 @@ struct Inner {
     ended: bool,
 }
 
-/// What became of a message.
+/// The result of posting a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Posted {
     /// It waits behind others.

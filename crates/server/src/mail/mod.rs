@@ -74,7 +74,7 @@ impl Post {
     }
 }
 
-/// What all mail together takes of the memory of clients.
+/// The share of client memory that all queued messages take.
 #[derive(Debug)]
 pub(crate) struct MailBudget(Arc<Budget>);
 

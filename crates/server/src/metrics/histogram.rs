@@ -45,7 +45,7 @@ const fn highest(bucket: usize) -> u64 {
     lowest(bucket + 1) - 1
 }
 
-/// What one thread writes.
+/// A histogram that one thread writes.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],

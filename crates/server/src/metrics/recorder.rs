@@ -22,7 +22,7 @@ const fn series(command: Command, part: Part) -> usize {
     command as usize * Part::ALL.len() + part as usize
 }
 
-/// What one worker writes: a histogram for each command and part, and for each namespace and part (about 900 KiB, of
+/// The histograms of one worker: one for each command and part, and for each namespace and part (about 900 KiB, of
 /// which it touches what occurs), and the latest slow requests.
 #[derive(Debug)]
 pub struct Recorder {

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::recorder::Totals;
 
-/// How far apart readings are taken.
+/// Interval between readings.
 pub const STEP: Duration = Duration::from_secs(10);
-/// How long the window is.
+/// Length of the window.
 pub const WINDOW: Duration = Duration::from_secs(60);
 const READINGS_MAX: usize = (WINDOW.as_secs() / STEP.as_secs()) as usize + 1;
 

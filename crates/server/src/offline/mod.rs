@@ -44,7 +44,7 @@ pub struct Offline {
     reads: Reads,
 }
 
-/// What waits for devices, if there are any: nobody else does.
+/// Reads that wait for devices, if there are any; no other part waits.
 struct Reads(Option<(Arc<Flash>, Scratch)>);
 
 impl Reads {
@@ -78,7 +78,7 @@ pub enum Told<'e> {
     Record(Record<'e>),
 }
 
-/// What was told, and what was not.
+/// Counts of the items that were reported, and of those that were not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Items that were told.
@@ -246,7 +246,7 @@ fn ends_of(item: &Item<'_>) -> Option<UnixMillis> {
     }
 }
 
-/// Where the parts of a large record are.
+/// The source of the parts of a large record.
 #[derive(Debug)]
 struct KeyParts<'t> {
     guard: &'t Guard<'t>,

@@ -103,7 +103,7 @@ impl Lines {
     }
 }
 
-/// How every line begins.
+/// The beginning of every line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     /// When it happened.
@@ -173,7 +173,7 @@ impl Head {
     }
 }
 
-/// What became of a value that was to be stored.
+/// The result of a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreEvent {
     pub(crate) status: &'static str,

@@ -42,7 +42,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Watchers at once.
 pub const WATCHERS_MAX: usize = 20;
 
-/// What there is to watch: the byte of [`Watched`] that counts it.
+/// The events that can be watched: the byte of [`Watched`] that counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Lookups of keys.
@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-/// How many watch each kind: one byte each, so that coming and going are one addition.
+/// The number of watchers of each kind: one byte each, so that coming and going are one addition.
 ///
 /// ```text
 ///    31       24 23       16 15        8 7         0
@@ -122,7 +122,7 @@ impl Watched {
     }
 }
 
-/// What is shared by those that are watched and those that watch.
+/// State that watched workers and watchers share.
 #[derive(Debug, Default)]
 pub struct Hub {
     watched: AtomicU32,
@@ -313,7 +313,7 @@ impl Hub {
     }
 }
 
-/// What a worker keeps for being watched.
+/// State of a worker that is watched.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     /// What is watched in this batch.

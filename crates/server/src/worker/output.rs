@@ -13,7 +13,7 @@ const SEND_BYTES_MAX: usize = 256 << 10;
 const LINGER_RECEIVES: usize = 16;
 /// Bytes that a finished session may still send before its connection is closed without waiting for its end.
 const LINGER_BYTES_MAX: usize = 1 << 20;
-/// How long a finished session waits for its peer to close.
+/// Time for which a finished session waits for its peer to close.
 pub(super) const LINGER_NS: u64 = 1_000_000_000;
 
 impl<B: Backend> Core<B> {

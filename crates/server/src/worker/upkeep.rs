@@ -16,13 +16,13 @@ const SWEEP_NS: u64 = 1_000_000_000;
 /// Ended connections whose state one iteration gives back, and those of them that are not done with after a step.
 pub(super) const GRAVES_A_TURN: usize = 64;
 const UNFINISHED_A_TURN: usize = 2;
-/// How long a reader may keep pinned values while others wait for memory to pin.
+/// Time for which a reader may keep pinned values while others wait for memory to pin.
 const PIN_GRACE_NS: u64 = 1_000_000_000;
-/// How long a blocked reader keeps its values pinned before they are copied, if they fit into a big block.
+/// Time for which a blocked reader keeps its values pinned before they are copied, if they fit into a big block.
 const COPY_OUT_NS: u64 = 100_000_000;
-/// How long a reader may take nothing of an answer that is kept for it while client memory is short.
+/// Time for which a reader may read nothing of a reply that is held for it while client memory is short.
 const READ_GRACE_NS: u64 = 100_000_000;
-/// How often blocked readers with pins are looked at, and whether anyone waits for a pin.
+/// Interval at which blocked readers with pins are checked, and whether a session waits for a pin.
 pub(super) const PIN_CHECK: Duration = Duration::from_millis(25);
 
 /// Blocked sessions with values pinned, each once.

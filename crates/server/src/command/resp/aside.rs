@@ -20,12 +20,12 @@ use std::sync::Arc;
 /// Bytes of one reply that is put together beside the output, at most.
 pub(super) const LONG_REPLY_BYTES_MAX: usize = 64 << 20;
 
-/// What such a reply begins with, in bytes.
+/// Initial capacity of such a reply, in bytes.
 const LONG_REPLY_BYTES_MIN: usize = 4 << 10;
 /// Subscriptions that one visit ends: some 100 us.
 const ENDED_A_VISIT: usize = 256;
 
-/// What a connection has beside its requests.
+/// State of a connection beside its requests.
 #[derive(Default)]
 pub(super) struct Aside {
     pub(super) subscriber: Option<Subscriber>,

@@ -21,10 +21,10 @@ use segment::{Delete, DeleteOutcome, Expire, Fetch, Lease, Put, PutOutcome};
 /// In [`super::SessionState::sum`]: the request at hand was given the right to fill, but its answer had no room yet.
 const WON: i64 = 1;
 
-/// How often `CAS.GET` looks in one visit before it parks, if other clients change the value in between.
+/// Attempts of `CAS.GET` in one visit before it parks, if other clients change the value in between.
 const LOOKS_MAX: usize = 4;
 
-/// How long a right to fill lasts unless the request says otherwise, in ms.
+/// Default time for which a right to fill lasts, in ms.
 const LEASE_MS: u64 = 10_000;
 
 /// `CAS.GET key`: the value and its token.

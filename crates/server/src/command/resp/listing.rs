@@ -15,7 +15,7 @@ const HEAD_BYTES: usize = 40;
 /// Bytes of one number in a set of them.
 const BYTES_AN_ID: usize = 24;
 
-/// What one visit spends on a list, in entries looked at: some 100 us.
+/// Most entries of a list that one visit looks at: about 100 us.
 pub(super) const LISTING_WORK: usize = 512;
 
 /// A list, as far as it is.

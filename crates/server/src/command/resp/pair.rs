@@ -12,19 +12,19 @@ use crate::notify::Event;
 use protocol::resp::{Args, reply};
 use segment::{Change, CopyStep, Delete, Expire, Item, PartsCopy, PutMode, Value};
 
-/// What is done about a target that is there.
+/// The treatment of a target that exists.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     Replaced,
     Kept,
 }
 
-/// How far a rename came, in [`super::SessionState::done`]: there is a copy under the new key.
+/// The progress of a rename, in [`super::SessionState::done`]: there is a copy under the new key.
 const COPIED: u32 = 1;
 /// The new key has the parts, and the old one has them still.
 const MOVED: u32 = 2;
 
-/// What became of a copy.
+/// The result of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Copied {
     Done,

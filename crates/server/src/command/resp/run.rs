@@ -273,7 +273,7 @@ fn probe<'b>(lone: Lone<'b>, key: Key<'b>, end: usize) -> Probe<'b> {
     Probe { key, value, end }
 }
 
-/// What of a run is done and not accounted for.
+/// Work of a run that is done and not yet counted.
 struct Tally {
     /// Where the first of these requests begins.
     line_at: usize,

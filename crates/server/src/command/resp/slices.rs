@@ -58,7 +58,7 @@ impl Reading {
     }
 }
 
-/// Where there is no value.
+/// The identity of a missing value.
 const NOTHING: (u64, u32, u64) = (0, 0, 0);
 
 impl<'c> Call<'c, '_> {

@@ -296,7 +296,7 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 /// Parts of a value whose bytes are added up before the slice is looked at.
 const PARTS_A_STEP: u64 = 128;
-/// What an item takes in the index.
+/// Bytes of an item in the index.
 const SLOT_BYTES: u64 = 8;
 
 impl Call<'_, '_> {

@@ -5,7 +5,7 @@
 use super::table::{COMMANDS, Entry};
 use std::fmt::Write as _;
 
-/// Whether a command is answered.
+/// The support of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// As Redis answers it.
@@ -71,7 +71,7 @@ pub fn page() -> String {
     page
 }
 
-/// What is different of commands that are answered, by name.
+/// Differences of supported commands from Redis, by name.
 #[rustfmt::skip]
 const DIFFERENT: &[(&str, &str)] = &[
     (

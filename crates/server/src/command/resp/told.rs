@@ -15,7 +15,7 @@ use segment::{Change, Guard, Item, Key, LargeRef, Pinned, Value};
 
 /// Bytes of a long value that are copied into an answer before the slice is looked at.
 const COPIED_AT_ONCE_BYTES: u64 = 64 << 10;
-/// What that counts for.
+/// Operations that it counts for.
 const COPIED_AT_ONCE_OPS: usize = 16;
 
 /// A value that is copied into an answer over several visits.

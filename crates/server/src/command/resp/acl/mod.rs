@@ -32,7 +32,7 @@ pub(super) fn name_of(number: usize) -> String {
     rights::name_of(number)
 }
 
-/// Who a client is.
+/// The identity of a client.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Who {
     /// It has not said: the default user.

@@ -47,7 +47,7 @@ pub(super) const CATEGORIES: [&str; 21] = [
     "scripting",
 ];
 
-/// What a request does to a key.
+/// Kinds of access of a request to a key.
 pub const READ: u8 = 1;
 /// The same.
 pub const WRITE: u8 = 2;
@@ -104,7 +104,7 @@ struct KeyPattern {
     pattern: Vec<u8>,
 }
 
-/// What a user may do.
+/// The rights of a user.
 #[derive(Clone, Debug)]
 pub struct Rights {
     commands: Bits,

@@ -28,9 +28,9 @@ const LOG_OBJECT_BYTES_MAX: usize = 1024;
 const LOG_SAME_MS: u64 = 60_000;
 /// A file of users is not larger than this, in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// What an allocated block costs beside its bytes, about.
+/// Approximate overhead of an allocated block, in bytes.
 pub(super) const BLOCK_BYTES: usize = 32;
-/// Who a client is that has not said who it is.
+/// The user of a client that has not authenticated.
 pub const DEFAULT: &[u8] = b"default";
 
 const SYNTAX: Wrong = "Syntax error";

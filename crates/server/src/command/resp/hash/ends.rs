@@ -13,9 +13,9 @@ use protocol::resp::{Args, reply};
 use record::{Bin, Edit, Name, Value};
 use segment::Expire;
 
-/// What is told of a field that there is none of.
+/// The reply for a field that does not exist.
 const NONE: i64 = -2;
-/// What is told of a field that has no end.
+/// The reply for a field without an expiry.
 const LASTING: i64 = -1;
 
 /// The words behind `FIELDS` and their number: so many of `each` words, and no more.
@@ -256,8 +256,8 @@ pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
     })
 }
 
-/// What `HSETEX` is at, as [`super::super::SessionState::sum`]: its fields are looked at, or stored, or one of them is
-/// not as it is to be.
+/// The stage of `HSETEX`, as [`super::super::SessionState::sum`]: its fields are looked at, or stored, or one of them
+/// is not as it is to be.
 const LOOKING: i64 = 0;
 const STORING: i64 = 1;
 const REFUSED: i64 = 2;

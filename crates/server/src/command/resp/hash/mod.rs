@@ -22,7 +22,7 @@ use protocol::sink::Fixed;
 use record::{Bin, Damaged, HASHES, Kind, Name, Record};
 use segment::{Item, Value};
 
-/// What is told of each field of a hash.
+/// The parts of each field that a reply lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Telling {
     Names,

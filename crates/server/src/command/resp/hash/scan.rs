@@ -209,7 +209,7 @@ impl Call<'_, '_> {
     }
 }
 
-/// What `HRANDFIELD` asks for.
+/// The arguments of `HRANDFIELD`.
 #[derive(Clone, Copy)]
 struct Drawing {
     /// `None`: one field, and no array. Below 0: so many, each drawn from all.

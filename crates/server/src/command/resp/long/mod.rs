@@ -46,7 +46,7 @@ enum Stage {
     Skipped { bytes: u64, then: Option<Each> },
 }
 
-/// What becomes of a value that is all there.
+/// The treatment of a value that has arrived whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     /// As the words behind it say: `SET`.
@@ -64,7 +64,7 @@ enum Rule {
     Pair,
 }
 
-/// What is done to each argument.
+/// The operation on each argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Each {
     Get,

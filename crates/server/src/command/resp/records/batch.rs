@@ -38,7 +38,7 @@ pub(in super::super) fn mget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     })
 }
 
-/// What `REC.MPUT` says of all its records: `set(bin TYPE, bin TYPE ...)`.
+/// The bins that all records of a `REC.MPUT` have: `set(bin TYPE, bin TYPE ...)`.
 struct Shape<'c> {
     set: Option<&'c [u8]>,
     bins: Vec<(&'c [u8], &'c [u8])>,

@@ -24,7 +24,7 @@ use std::time::Duration;
 const MEMORY_PART: u64 = 32;
 /// The least memory of an index, in bytes.
 const MEMORY_MIN: u64 = 64 << 10;
-/// How long who is to enter all records rests while they are still being found.
+/// Pause of the thread that indexes all records while the store is still finding items.
 const FOUND_SLEEP: Duration = Duration::from_millis(10);
 /// Between two looks at what is read from flash.
 const READ_SLEEP: Duration = Duration::from_micros(200);

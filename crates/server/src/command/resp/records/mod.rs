@@ -221,7 +221,7 @@ impl<'c> Call<'c, '_> {
     }
 }
 
-/// When a record is changed, and when it ends then.
+/// The conditions of a change of a record, and its expiry afterwards.
 #[derive(Debug, Default)]
 struct Options<'c> {
     presence: Option<Presence>,
@@ -232,7 +232,7 @@ struct Options<'c> {
     filter: Option<Filter<'c>>,
 }
 
-/// What has to be there.
+/// The condition on the record's existence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
     /// Nothing.

@@ -10,7 +10,7 @@ use protocol::resp::{Args, reply};
 use record::{Edit, Record};
 use segment::Expire;
 
-/// What a list of operations came to.
+/// The result of a list of operations.
 pub(super) struct Done {
     /// The revision of the record, 0 if there is none.
     pub(super) revision: u32,

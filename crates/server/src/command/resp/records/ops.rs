@@ -29,7 +29,7 @@ pub(super) enum Op<'c> {
     Map(&'c [u8], MapOp<'c>),
 }
 
-/// What is done to a list; an index below 0 counts from the end.
+/// An operation on a list; an index below 0 counts from the end.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ListOp<'c> {
     Append(Given<'c>),
@@ -42,7 +42,7 @@ pub(super) enum ListOp<'c> {
     Size,
 }
 
-/// What is done to a map.
+/// An operation on a map.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum MapOp<'c> {
     Put(&'c [u8], Given<'c>),

@@ -38,7 +38,7 @@ const LIMIT_MAX: i64 = 4096;
 /// Number of times that a call takes more entries for those that stood for nothing.
 const REFILLS_MAX: usize = 16;
 
-/// What values are asked for, both ends with them.
+/// The range of values that is queried, both ends included.
 struct Range<'c> {
     low: Value<'c>,
     high: Value<'c>,
@@ -89,7 +89,7 @@ struct Query<'c> {
     telling: Telling<'c>,
 }
 
-/// How far a call has come.
+/// The progress of a call.
 #[derive(Default)]
 pub(in super::super) struct Going {
     /// Entries to be looked at, and how many of them were.
@@ -115,7 +115,7 @@ impl Going {
     }
 }
 
-/// What an entry's record is.
+/// The record of an index entry.
 enum Look {
     Told,
     /// Nobody asked for it, or it is told already.

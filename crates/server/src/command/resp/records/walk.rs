@@ -31,7 +31,7 @@ struct Scan<'c> {
     count: usize,
 }
 
-/// What a walk has found: records as they are told, each with its place in the walk's order.
+/// The results of a walk: encoded records, each with its place in the walk's order.
 #[derive(Default)]
 pub(in super::super) struct Found {
     bytes: Vec<u8>,
