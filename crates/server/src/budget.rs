@@ -44,7 +44,7 @@ pub enum Kind {
     Replies,
     /// Parts of requests.
     Requests,
-    /// What walks remember.
+    /// State of walks.
     Walks,
     /// Messages that wait for subscribers.
     Messages,

@@ -330,7 +330,7 @@ impl Buffers {
         Some(Box::new(OutBuffer::aside(bytes, reserved)))
     }
 
-    /// How many of `class` are free.
+    /// Returns the number of free buffers of `class`.
     pub(crate) fn free(&self, class: Class) -> usize {
         match class {
             Class::Small => self.small.len(),
@@ -396,7 +396,7 @@ impl Buffers {
         }
     }
 
-    /// How many are lent.
+    /// Returns the number of buffers that are lent.
     pub(crate) fn lent(&self) -> usize {
         let all = self.sizes.small_count + self.sizes.big_count + self.sizes.out_count + self.sizes.big_out_count;
         all - CLASSES.iter().map(|class| self.free(*class)).sum::<usize>()

@@ -19,7 +19,7 @@ pub struct Card {
     pub id: u64,
     /// Its own end of the connection; `None` for a unix socket.
     pub local: Option<SocketAddr>,
-    /// When it came, in Unix seconds.
+    /// Time at which it connected, in Unix seconds.
     pub since_secs: u64,
     /// The name that it gave itself.
     pub name: ClientText,
@@ -27,7 +27,7 @@ pub struct Card {
     pub library: ClientText,
     /// The version of that.
     pub library_version: ClientText,
-    /// Who it said that it is; empty: nobody in particular.
+    /// User that it authenticated as; empty if none.
     pub user: ClientText,
     /// It speaks version 3 of the protocol.
     pub speaks_3: bool,

@@ -34,7 +34,7 @@ pub enum Clock {
         counter: quanta::Clock,
         /// Nanoseconds in [`SPAN_TICKS`] ticks of it: one multiplication makes ns of a difference.
         span_ns: u64,
-        /// Where the store's clock runs from.
+        /// Origin of the store's clock.
         origin: Origin,
     },
     /// Nanoseconds since 1970 by the store's clock, that a test moves.
@@ -178,7 +178,7 @@ impl Follower {
         Self { set_ns: 0, unix_ns, latest: UnixMillis(unix_ns / NS_A_MS) }
     }
 
-    /// What it is at an instant of the thread's life, which is now.
+    /// Returns the time at an instant of the thread's life, which is now.
     #[inline]
     pub(crate) fn at(&mut self, clock: &Clock, ns: u64) -> UnixMillis {
         if ns.saturating_sub(self.set_ns) >= FOLLOWED_NS {

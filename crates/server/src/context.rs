@@ -97,7 +97,7 @@ pub struct WorkerContext {
     pub now: UnixMillis,
     /// By how many ms the wall clock is ahead of it.
     pub(crate) ahead_ms: i64,
-    /// What all threads of the server share: store, settings, counters of all workers, the stop switch.
+    /// State that all threads of the server share: store, settings, counters of all workers, the stop switch.
     pub shared: Arc<Shared>,
     /// This worker's number, from 0.
     pub worker: usize,
@@ -105,11 +105,11 @@ pub struct WorkerContext {
     pub clock: Clock,
     /// The longest request that has to lie whole in a receive buffer, in bytes.
     pub(crate) request_bytes_max: usize,
-    /// What bounds the iteration and the visit at hand.
+    /// Bounds of the iteration and the visit at hand.
     pub(crate) pace: Pace,
-    /// When the operation in progress began.
+    /// Start of the operation in progress.
     pub(crate) op_begun: Ticks,
-    /// When the bytes of the session that is served were known to be there.
+    /// Time at which the bytes of the session that is served were known to be there.
     pub(crate) ready: Ticks,
     /// The namespace of the session that is served.
     pub(crate) namespace: Namespace,
@@ -130,15 +130,15 @@ pub struct WorkerContext {
     pub(crate) long_keys: usize,
     /// The request lines of operations that were slow before their reply was sent.
     pub(crate) slow_lines: SlowLines,
-    /// What is watched, and what there is to tell of this batch.
+    /// The events that are watched, and those of this batch to report.
     pub(crate) watch: Watch,
     /// Which clients wait, in this batch.
     pub(crate) pause: Pause,
     /// Some commands of Redis may be refused or put off in this batch, to whomever.
     pub(crate) restrained: bool,
-    /// How often users were changed; 0: everyone may do everything.
+    /// Number of changes of users; 0: every client may do everything.
     pub(crate) user_changes: u64,
-    /// Who has not said who it is may do nothing.
+    /// True if a client that has not authenticated may do nothing.
     pub(crate) asks: bool,
     /// Workers whose connections got mail in this batch, a bit each.
     pub(crate) to_wake: u128,
@@ -164,7 +164,7 @@ impl WorkerContext {
         &self.shared.workers[self.worker].counters
     }
 
-    /// Who is connected to this worker.
+    /// Returns the connections of this worker.
     pub(crate) fn roster(&self) -> &Roster {
         &self.shared.workers[self.worker].roster
     }
@@ -313,7 +313,7 @@ impl WorkerContext {
         }
     }
 
-    /// What is served from here on is a session of this namespace.
+    /// Serves a session of this namespace from here on.
     #[inline(always)]
     pub(crate) fn turn_to(&mut self, namespace: Namespace) {
         self.namespace = namespace;

@@ -45,7 +45,7 @@ pub struct SetIndex {
     pub set: u16,
     /// The bin's name.
     pub bin: Box<[u8]>,
-    /// What values it has.
+    /// Type of its values.
     pub kind: IndexType,
     /// The memory set aside for it, in bytes.
     pub bytes: u64,
@@ -54,7 +54,7 @@ pub struct SetIndex {
 }
 
 impl SetIndex {
-    /// How far it is.
+    /// Returns its state.
     pub fn state(&self) -> IndexState {
         match self.state.load(Acquire) {
             0 => IndexState::Building,
@@ -63,7 +63,7 @@ impl SetIndex {
         }
     }
 
-    /// What was there before it is entered.
+    /// Records that all earlier records are entered.
     pub fn built(&self) {
         let _ = self.state.compare_exchange(0, IndexState::Ready as u8, AcqRel, Acquire);
     }

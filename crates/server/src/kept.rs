@@ -143,7 +143,7 @@ fn namespace_of(note: &[u8]) -> Option<NamespaceConfig> {
 pub struct KeptIndex {
     /// The number of the set.
     pub set: u16,
-    /// What values it has.
+    /// Type of its values.
     pub kind: IndexType,
     /// The memory set aside for it, in bytes.
     pub bytes: u64,

@@ -27,7 +27,7 @@ const ACCEPTS_A_VISIT: usize = 64;
 /// The acceptor's state.
 pub(crate) struct Acceptor {
     pub(crate) listeners: Vec<Listener>,
-    /// What the clients of each listener speak, and where their keys are.
+    /// The protocol and the namespace of the clients of each listener.
     pub(crate) doors: Vec<Door>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) intakes: Vec<SyncSender<Arrival<Stream>>>,

@@ -43,7 +43,7 @@ pub struct NamespaceConfig {
     pub memory_bytes: Option<u64>,
     /// Items are evicted to make room; else what does not fit is refused.
     pub evict: bool,
-    /// When an item ends that is stored without an end, in ms from then on; 0: never.
+    /// Default time to live of an item that is stored without one, in ms; 0: none.
     pub ttl_default_ms: u64,
     /// The longest time to live, in ms; 0: any.
     pub ttl_max_ms: u64,
@@ -96,13 +96,13 @@ pub struct RoomStats {
 pub struct Figures {
     /// Its number.
     pub namespace: Namespace,
-    /// What it is called: its number, if it has no name.
+    /// Its name, or its number if it has no name.
     pub name: String,
-    /// What it has of the store.
+    /// Its statistics in the store.
     pub store: NamespaceStats,
-    /// Who is in it.
+    /// Its memory use.
     pub room: RoomStats,
-    /// What its clients have done.
+    /// Counters of its clients' commands.
     pub commands: CommandTotals,
 }
 
@@ -125,14 +125,14 @@ pub fn figures(shared: &Shared) -> Vec<Figures> {
 /// All namespaces.
 #[derive(Debug, Default)]
 pub struct Namespaces {
-    /// Where names and terms are kept beyond the process.
+    /// The store of names and terms beyond the process.
     notes: Option<Notes>,
     rooms: [Room; Namespace::MAX],
     named: Mutex<Vec<NamespaceConfig>>,
     /// A bit for each whose operations a second are bounded, and [`ROUTED`].
     guards: AtomicU32,
     routes: Mutex<Arc<Routes>>,
-    /// How often those were changed.
+    /// Number of changes of the routes.
     route_changes: AtomicU64,
 }
 
@@ -220,7 +220,7 @@ impl Namespaces {
         Arc::clone(&self.routes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How often [`Namespaces::routes`] has changed.
+    /// Returns the number of changes of [`Namespaces::routes`].
     pub(crate) fn route_changes(&self) -> u64 {
         self.route_changes.load(Acquire)
     }

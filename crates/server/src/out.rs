@@ -50,9 +50,9 @@ pub const PARTS_MAX: usize = 64;
 pub(crate) struct OpTimes {
     pub(crate) command: Command,
     pub(crate) namespace: u8,
-    /// How many.
+    /// Number of replies.
     pub(crate) count: u32,
-    /// When its bytes were known to be there.
+    /// Time at which its bytes were known to be there.
     pub(crate) ready: Ticks,
     pub(crate) begun: Ticks,
     pub(crate) ended: Ticks,
@@ -80,7 +80,7 @@ pub struct OutBuffer {
     full: VecDeque<Vec<u8>>,
     full_bytes: usize,
     full_held: usize,
-    /// What such an output has of the memory of clients: what all its blocks take.
+    /// Its share of client memory: the bytes of all its blocks.
     grant: Option<Grant>,
 }
 
@@ -124,7 +124,7 @@ impl OutBuffer {
         (size_of::<Self>() + self.unsent_own().len() + size_of_val(&self.ops[..])) as u64
     }
 
-    /// What of its own bytes has to be kept: with values pinned between them, all.
+    /// Returns those of its own bytes that have to be retained: all, if values are pinned between them.
     fn unsent_own(&self) -> &[u8] {
         self.plain().unwrap_or(&self.block[..self.len])
     }

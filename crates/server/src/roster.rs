@@ -32,11 +32,11 @@ struct Entry {
     ip: [AtomicU64; 2],
     /// The peer's port; [`UNIX`] for a unix socket.
     port: AtomicU64,
-    /// When it last sent something, in Unix seconds, times two; 1 more if it watches.
+    /// Time at which it last sent bytes, in Unix seconds, times two; 1 more if it watches.
     seen: AtomicU64,
     /// The number of the client that is to be closed; 0: none.
     killed: AtomicU64,
-    /// What a client of Redis is.
+    /// Client info of a Redis client.
     card: Mutex<Option<Box<Card>>>,
 }
 
@@ -60,7 +60,7 @@ pub struct Connection {
     pub number: usize,
     /// The other end; `None` for a unix socket.
     pub peer: Option<SocketAddr>,
-    /// When it last sent something, in Unix seconds; known to a second or two.
+    /// Time at which it last sent bytes, in Unix seconds; exact to a second or two.
     pub received_secs: u64,
     /// It watches.
     pub watches: bool,
@@ -71,7 +71,7 @@ impl Roster {
         Self { entries: (0..connections_max).map(|_| Entry::default()).collect() }
     }
 
-    /// How many connections there is room for: the numbers of [`Connection`] are below it.
+    /// Returns the number of connections that there is room for: the numbers of [`Connection`] are below it.
     pub fn room(&self) -> usize {
         self.entries.len()
     }

@@ -232,7 +232,7 @@ impl Running {
         Ok(told)
     }
 
-    /// How the workers wait for their sockets; never `Auto`.
+    /// Returns the way in which the workers wait for their sockets; never `Auto`.
     pub fn io(&self) -> IoChoice {
         self.io
     }
@@ -253,7 +253,7 @@ impl Running {
         doors(&self.shared.config).into_iter().map(|(door, _)| door).zip(&self.addrs)
     }
 
-    /// What the server's threads share: counters, settings that can be changed, the stop switch.
+    /// Returns the state that the server's threads share: counters, settings that can be changed, the stop switch.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

@@ -65,7 +65,7 @@ pub(crate) struct Session<S> {
     /// Bytes that are to be received before those of the stream.
     pub(crate) early: Option<Box<Early>>,
     pub(crate) out: Option<Box<OutBuffer>>,
-    /// What the protocol keeps.
+    /// State of the protocol.
     pub(crate) state: SessionState,
     pub(crate) place: Place,
     pub(crate) phase: Phase,
@@ -85,7 +85,7 @@ pub(crate) struct Session<S> {
     pub(crate) paused: bool,
     /// It has mail, and was blocked or in the middle of a reply when that was found out.
     pub(crate) mail: bool,
-    /// What is received may hold a whole request.
+    /// True if the received bytes may hold a whole request.
     pub(crate) servable: bool,
     /// Why it was not served further.
     pub(crate) pause: Pause,
@@ -97,13 +97,13 @@ pub(crate) struct Session<S> {
     pub(crate) discarded: usize,
     /// Since when it waits for a buffer, in ns of the worker's life.
     pub(crate) waits_ns: u64,
-    /// When its bytes were known to be there.
+    /// Time at which its bytes were known to be there.
     pub(crate) ready_at: Ticks,
-    /// When it last received, in ns of the worker's life.
+    /// Time at which it last received, in ns of the worker's life.
     pub(crate) received_ns: u64,
     /// Since when its input waits to become a whole request, in ns of the worker's life.
     pub(crate) held_ns: u64,
-    /// When its output last moved, in ns of the worker's life.
+    /// Time at which its output last moved, in ns of the worker's life.
     pub(crate) moved_ns: u64,
 }
 

@@ -34,13 +34,13 @@ use std::time::{Duration, Instant};
 pub struct Shared {
     /// The item store.
     pub store: Arc<Store>,
-    /// What the server was started with.
+    /// Configuration that the server was started with.
     pub config: ServerConfig,
-    /// What a reload may change.
+    /// Settings that a reload may change.
     pub live: Live,
     /// One for each worker, in their order.
     pub workers: Vec<WorkerShared>,
-    /// What the commands of all workers share.
+    /// State that the commands of all workers share.
     pub commands: CommandShared,
     /// Numbers for connections that ask for theirs.
     pub clients: Clients,
@@ -48,50 +48,50 @@ pub struct Shared {
     pub acceptor: AcceptorCounters,
     /// The background thread's counters.
     pub background: BackgroundCounters,
-    /// What is slow to find out, as it was found last.
+    /// Findings that are slow to obtain, as of the last survey.
     pub survey: Survey,
     /// Bytes of the store that readers may pin.
     pub pins: PinBudget,
     /// Bytes that connections hold outside the store.
     pub budget: Arc<Budget>,
-    /// What namespaces are called, may have and have.
+    /// Names, terms and figures of namespaces.
     pub namespaces: Namespaces,
     /// Flushes that have been asked for and are not due yet.
     pub delayed_flush: DelayedFlush,
-    /// Who may use the server; without it, everyone.
+    /// Users of the server; without it, every client may use it.
     pub auth: Option<Arc<Auth>>,
-    /// What clients of Redis may do.
+    /// Rights of Redis clients.
     pub users: Users,
-    /// What is counted by key prefix, while it is.
+    /// Counters by key prefix, while they are on.
     pub prefixes: Prefixes,
-    /// What the records of each set have in common.
+    /// Facts that the records of each set share.
     pub sets: record::Sets,
     /// Hot, big and missed keys, minute by minute.
     pub minutes: Minutes,
     /// Secondary indexes of sets.
     pub indexes: crate::indexes::Indexes,
-    /// Who watches what.
+    /// Watchers, by kind of event.
     pub watch: Arc<Hub>,
-    /// Who is subscribed to what.
+    /// Subscribers, by channel.
     pub channels: Arc<Channels>,
-    /// When the server was started, by the store's clock.
+    /// Start of the server, by the store's clock.
     pub started: UnixMillis,
-    /// Where the store's clock runs from.
+    /// Origin of the store's clock.
     pub(crate) origin: Origin,
     /// By how many ms the wall clock is ahead of the store's: see `Moment`.
     pub(crate) wall_ahead_ms: AtomicI64,
-    /// How long its memory took to open, or to make.
+    /// Time that its memory took to open, or to create.
     pub opened_in: Duration,
     /// The stop switch.
     pub stop: StopSwitch,
     /// True if a hand-over is being prepared.
     pub(crate) drain: Drain,
     pub(crate) background_thread: OnceLock<Thread>,
-    /// How long the last checkpoint took, from when all was sealed.
+    /// Time that the last checkpoint took, from when all was sealed.
     pub checkpoint_ns: AtomicU64,
-    /// Where evicted items go.
+    /// The tier that evicted items go to.
     pub flash: Option<Arc<flash::Flash>>,
-    /// What its devices are, in the order of the configuration.
+    /// Its devices, in the order of the configuration.
     pub(crate) flash_files: Vec<Arc<std::fs::File>>,
 }
 
@@ -319,15 +319,15 @@ impl Drain {
 
 /// One worker as others see it.
 pub struct WorkerShared {
-    /// What it has done.
+    /// Its counters.
     pub counters: WorkerCounters,
-    /// What its commands have done, by namespace.
+    /// Counters of its commands, by namespace.
     pub commands: [CommandCounters; Namespace::MAX],
     /// The latencies of its operations.
     pub recorder: Recorder,
-    /// What it has set aside of requests and replies, beside its pools of buffers.
+    /// Bytes of requests and replies that it has set aside, beside its pools of buffers.
     pub aside: Arc<SetAside>,
-    /// Who is connected to it.
+    /// Its connections.
     pub roster: Roster,
     /// Which keys it is asked for.
     pub heat: Heat,
@@ -346,7 +346,7 @@ pub struct Live {
     pub connections_max: AtomicU64,
     /// Until when clients wait.
     pub pause: PauseSwitch,
-    /// What was slow before this, in Unix ms, is not told of by `SLOWLOG`.
+    /// Unix time in ms before which `SLOWLOG` reports no slow request.
     pub slow_reset_ms: AtomicU64,
     /// The same for `LATENCY`.
     pub latency_reset_ms: AtomicU64,
@@ -387,7 +387,7 @@ impl PauseSwitch {
         self.0.store(0, Relaxed);
     }
 
-    /// Who waits at `now`.
+    /// Returns the clients that wait at `now`.
     #[inline]
     pub fn now(&self, now: UnixMillis) -> Pause {
         match self.0.load(Relaxed) {
@@ -504,7 +504,7 @@ impl PinBudget {
 /// past it executes.
 #[derive(Debug, Default)]
 pub struct DelayedFlush {
-    /// Where it is kept beyond the process.
+    /// The store that retains it beyond the process.
     store: Option<Arc<Store>>,
     /// A bit for each namespace that has one.
     scheduled: AtomicU32,

@@ -48,9 +48,9 @@ const LANES_SPARE: usize = 3;
 /// The configuration of a server. All sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where the memcached protocol is served.
+    /// Addresses of the memcached protocol.
     pub memcached: Vec<ListenAddr>,
-    /// Where the protocol of Redis is served. At least one address in all.
+    /// Addresses of the Redis protocol. At least one address in all.
     pub resp: Vec<ListenAddr>,
     /// The file that the settings are from, for what is to be kept.
     pub config_file: Option<std::path::PathBuf>,
@@ -58,7 +58,7 @@ pub struct ServerConfig {
     pub doors: Vec<(Door, ListenAddr)>,
     /// The namespaces that have names and terms.
     pub namespaces: Vec<NamespaceConfig>,
-    /// Where the admin port listens, if anywhere.
+    /// Address of the admin port, if there is one.
     pub admin: Option<std::net::SocketAddr>,
     /// Heap and index of the store. The connections' buffers are on top of it: at most
     /// [`crate::buffers::BYTES_A_WORKER_MAX`] for each worker, and with io_uring [`io::uring::BYTES_MAX`] and
@@ -69,11 +69,11 @@ pub struct ServerConfig {
     pub memory_bytes_max: u64,
     /// Worker threads.
     pub workers: usize,
-    /// How the workers wait for their sockets.
+    /// The way in which the workers wait for their sockets.
     pub io: IoChoice,
     /// The CPUs that the workers are pinned to, one after another and round again; empty: not pinned.
     pub pin: Vec<usize>,
-    /// How long a worker polls its sockets before it sleeps.
+    /// Time for which a worker polls its sockets before it sleeps.
     pub busy_poll: Duration,
     /// Connections at once; the next one is refused.
     pub connections_max: usize,
@@ -82,7 +82,7 @@ pub struct ServerConfig {
     /// A connection that takes nothing of its output for so long is dropped; so is one that holds back half a request
     /// for so long while others wait for its buffer.
     pub stall_timeout: Duration,
-    /// How long a stop waits for requests in flight before it closes their connections.
+    /// Time for which a stop waits for requests in flight before it closes their connections.
     pub stop_timeout: Duration,
     /// Longest item, key and value.
     pub item_bytes_max: u64,
@@ -101,33 +101,33 @@ pub struct ServerConfig {
     /// Requests of one session that are served before the others are served, at most
     /// [`crate::context::OPS_A_BATCH`].
     pub requests_a_visit: usize,
-    /// Where users and their secrets are read from; without it everyone may use the server.
+    /// File of users and their secrets; without it every client may use the server.
     pub auth_file: Option<std::path::PathBuf>,
-    /// Where users of Redis's protocol and their rights are read from, and written to.
+    /// File that users of the Redis protocol and their rights are read from and written to.
     pub acl_file: Option<std::path::PathBuf>,
     /// Items are evicted to make room; else what does not fit is refused.
     pub evict: bool,
     /// The file that the store's memory lies in; without one it is the process's own.
     pub file: Option<std::path::PathBuf>,
-    /// Where the index of a store in a file is.
+    /// Place of the index of a store in a file.
     pub file_index: IndexPlace,
     /// So often all of the file is written to its disk, to be there after a loss of power.
     pub checkpoint: Option<Duration>,
-    /// What the file holds is thrown away.
+    /// True if the file's contents are discarded.
     pub file_reset: bool,
     /// Without a file, the memory is such that another process can take it over.
     pub upgradable: bool,
-    /// What evicted items go to.
+    /// Devices and files that evicted items go to.
     pub flash: Vec<FlashPlace>,
     /// Devices of flash lose what they hold, also another owner's data.
     pub flash_reset: bool,
     /// The mean length of an item there, in bytes.
     pub flash_item_bytes: u64,
-    /// What may be written to devices a day, in bytes; 0: whatever there is.
+    /// Bytes that may be written to devices a day; 0: no limit.
     pub flash_writes_a_day_bytes: u64,
     /// Requests are counted by key prefix from the start.
     pub prefix_stats: bool,
-    /// What ends a prefix.
+    /// Delimiter behind a prefix.
     pub prefix_delimiter: u8,
     /// Items have CAS tokens; else they are told as 0 and match nothing.
     pub cas: bool,
@@ -239,14 +239,14 @@ pub enum StartError {
     },
     /// The file of users is not taken.
     Auth {
-        /// Where it is.
+        /// Path of the file.
         path: std::path::PathBuf,
         /// Why not.
         error: crate::auth::AuthError,
     },
     /// The file of users and rights is not taken.
     Rights {
-        /// Where it is.
+        /// Path of the file.
         path: std::path::PathBuf,
         /// Why not.
         error: FileError,
@@ -271,14 +271,14 @@ pub enum StartError {
     Store(segment::StartError),
     /// The file that the store's memory was to lie in cannot be opened.
     File {
-        /// Where it is.
+        /// Path of the file.
         path: std::path::PathBuf,
         /// Why not.
         error: arena::OpenError,
     },
     /// A device of the second tier is not taken.
     Flash {
-        /// Where it is.
+        /// Path of the file.
         path: std::path::PathBuf,
         /// Why not.
         error: flash::OpenError,

@@ -21,11 +21,11 @@ const SLOT_BYTES: u64 = 8;
 /// A second tier.
 pub(crate) struct Tiered {
     pub(crate) flash: Arc<Flash>,
-    /// What its devices are, in the order of the configuration, for who takes them over.
+    /// Its devices, in the order of the configuration, for a process that takes them over.
     pub(crate) files: Vec<Arc<File>>,
 }
 
-/// How the devices are cut, and what a store is made for that has them and its index there.
+/// Returns the layout of the devices, and the plan of a store that has them and its index there.
 pub(crate) fn plan(config: &ServerConfig, index: IndexPlace) -> Result<(Sizes, TierPlan), StartError> {
     let device_bytes: Vec<u64> = config.flash.iter().map(|place| place.size.0).collect();
     let sizes = Sizes::of(&device_bytes).map_err(|error| match error {

@@ -63,7 +63,7 @@ impl fmt::Display for Number {
 /// One value of a figure.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// What a histogram's sample appends to the name.
+    /// Text that a histogram's sample appends to the name.
     pub suffix: &'static str,
     /// The values of the figure's labels, in their order. The sum and the number of a histogram lack the last, `le`.
     pub labels: Vec<String>,
@@ -76,7 +76,7 @@ pub struct Sample {
 pub struct Figure {
     /// Its name, unit last.
     pub name: &'static str,
-    /// How it moves.
+    /// Type of the figure.
     pub kind: Kind,
     /// A sentence.
     pub help: &'static str,
@@ -285,7 +285,7 @@ const OF_WORKERS: [OfWorker; 11] = [
     ("gannet_worker_received_bytes_total", "Bytes received, by worker.", |c| c.bytes_read.value()),
 ];
 
-/// What clients hold outside the store.
+/// Lists the memory that clients hold outside the store.
 fn client_memory(list: &mut List, budget: &Budget) {
     let help = "Bytes that clients hold outside the store, by kind.";
     let kinds = budget::Kind::ALL.map(|kind| (kind.name(), budget.used_by(kind)));
@@ -378,7 +378,7 @@ fn stores(list: &mut List, totals: &CommandTotals) {
     list.total("gannet_session_yields_total", help, totals.yields);
 }
 
-/// What would be left of the memory after a loss of power.
+/// Lists the figures of checkpoints: what a loss of power would leave of the memory.
 fn checkpoints(list: &mut List, shared: &Shared) {
     let stats = shared.store.checkpoint_stats().unwrap_or_default();
     list.total("gannet_checkpoints_total", "Checkpoints of the memory file that were made.", stats.made);
@@ -391,7 +391,7 @@ fn checkpoints(list: &mut List, shared: &Shared) {
     list.gauge("gannet_checkpoint_segments", "Segments that it has.", stats.segments);
 }
 
-/// How the memory came back, of a server whose memory lies in a file.
+/// Lists how the memory was reopened, for a server whose memory lies in a file.
 fn reopened(list: &mut List, shared: &Shared) {
     let reopened = shared.store.reopened().copied();
     let how = reopened.map(|reopened| match reopened {

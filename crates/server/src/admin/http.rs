@@ -16,13 +16,13 @@ pub enum Parsed {
     Request {
         /// The path, without its query.
         path: String,
-        /// What stands behind the `?`.
+        /// Text behind the `?`.
         query: String,
         /// Only the head of the answer is wanted.
         head_only: bool,
         /// The request is a DELETE.
         delete: bool,
-        /// What is to be put there, if the request is a PUT.
+        /// Body of a PUT request.
         body: Option<String>,
     },
     /// Something else: the answer to give.

@@ -33,7 +33,7 @@ pub struct Latencies {
     pub start: Totals,
     /// In the last minute.
     pub minute: Totals,
-    /// How long that minute was, in seconds.
+    /// Length of that minute, in seconds.
     pub minute_s: f64,
 }
 

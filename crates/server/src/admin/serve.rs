@@ -28,7 +28,7 @@ struct Connection {
 }
 
 enum State {
-    /// What has arrived of the request.
+    /// The bytes of the request that have arrived.
     Reading(Vec<u8>),
     /// The answer and how much of it is sent.
     Writing(Vec<u8>, usize),

@@ -40,13 +40,13 @@ impl fmt::Display for Origin {
 /// One fault. Shows as `gannet.toml:12: limits.maxconns: what is wrong; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where the value came from.
+    /// Origin of the value.
     pub origin: Origin,
     /// The setting's path, or what stands in its place; empty if the fault belongs to no setting.
     pub name: String,
-    /// What is wrong.
+    /// The error.
     pub what: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 

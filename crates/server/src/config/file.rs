@@ -238,7 +238,7 @@ fn table_names() -> String {
     TABLES.map(|(name, _)| format!("[{name}]")).join(", ")
 }
 
-/// How `value` is written in the file.
+/// Returns the spelling of `value` in the file.
 pub fn toml_text(value: &dyn Value) -> String {
     let quoted = |text: &String| toml::Value::String(text.clone()).to_string();
     match value.shape() {

@@ -163,9 +163,9 @@ impl Value for AdminAddress {
 pub enum LogLevel {
     /// Nothing.
     Off,
-    /// What stops the server or loses data.
+    /// Events that stop the server or lose data.
     Error,
-    /// What an operator should look at.
+    /// Events that an operator should look at.
     Warn,
     /// Starts, stops and changes.
     #[default]
@@ -365,7 +365,7 @@ pub const FLASH_DEVICES_MAX: usize = 16;
 /// A file or a block device, and how much of it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlashPlace {
-    /// Where it is.
+    /// Path of the place.
     pub path: PathBuf,
     /// From its start on, in bytes.
     pub size: ByteSize,

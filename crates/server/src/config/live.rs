@@ -19,11 +19,11 @@ use crate::shared::Shared;
 pub struct Change {
     /// The setting's path.
     pub path: &'static str,
-    /// What it was.
+    /// The value before.
     pub before: String,
-    /// What the user wants now.
+    /// The value that the user wants now.
     pub after: String,
-    /// Whether a running server takes it.
+    /// The effect on a running server.
     pub reload: Reload,
 }
 

@@ -94,7 +94,7 @@ pub struct Key {
     pub range: Option<(u64, u64)>,
     /// A running server takes a changed value, by its admin port or SIGHUP.
     pub live: bool,
-    /// What it does, in whole sentences.
+    /// Its effect, in whole sentences.
     pub help: &'static str,
     /// Its place in the settings.
     pub value: fn(&mut NamespaceSettings) -> &mut dyn Value,
@@ -212,7 +212,7 @@ impl Key {
         Ok(())
     }
 
-    /// How the value that `settings` has is written in the file.
+    /// Returns the spelling of the value that `settings` has in the file.
     pub fn text(&self, settings: &NamespaceSettings) -> String {
         toml_text((self.value)(&mut settings.clone()))
     }
@@ -241,7 +241,7 @@ impl NamespaceSettings {
         }
     }
 
-    /// What of it cannot be, whatever the host and the other namespaces.
+    /// Returns the error of the settings by themselves, whatever the host and the other namespaces.
     pub fn fault(&self) -> Option<Wrong> {
         let is_default = self.name.0 == DEFAULT_NAME;
         let number = self.number.said();

@@ -38,7 +38,7 @@ pub struct Plan {
     pub resolved: Settings,
     /// Descriptors that the process needs.
     pub files: u64,
-    /// What an operator should know and what is no fault, a sentence each.
+    /// Notes for the operator that are no errors, a sentence each.
     pub notes: Vec<String>,
 }
 
@@ -249,7 +249,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Where items are beside memory.
+    /// Resolves the places of items beside memory.
     fn places(&mut self, settings: &Settings) {
         self.flash(settings);
         self.checkpoint(settings);

@@ -10,7 +10,7 @@ use crate::routes::{PREFIX_BYTES_MAX, PREFIXES_MAX, Routes};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes(pub Vec<String>);
 
-/// What is wrong with one prefix, whatever the others.
+/// Returns the error of one prefix by itself, whatever the others.
 fn wrong_with(prefix: &str) -> Option<Wrong> {
     let what = if prefix.is_empty() {
         "every key begins with an empty prefix"

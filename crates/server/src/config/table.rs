@@ -19,17 +19,17 @@ pub enum Reload {
 
 /// One setting.
 pub struct Setting {
-    /// Where it is in the file: `table.key`.
+    /// Its path in the file: `table.key`.
     pub path: &'static str,
     /// Its command-line flag without the dashes, if it has one.
     pub flag: Option<&'static str>,
-    /// What it is without a word from the user, as texts; more or fewer than one only for a list.
+    /// Its default, as texts; more or fewer than one only for a list.
     pub default: &'static [&'static str],
     /// The least and the greatest value: bytes, nanoseconds or things.
     pub range: Option<(u64, u64)>,
-    /// Whether a running server takes a changed value.
+    /// The effect of a changed value on a running server.
     pub reload: Reload,
-    /// What it does, in whole sentences.
+    /// Its effect, in whole sentences.
     pub help: &'static str,
     /// Its place in the settings.
     pub value: fn(&mut Settings) -> &mut dyn Value,

@@ -122,7 +122,7 @@ pub fn running(settings: &Settings, origins: &Origins) -> String {
     out
 }
 
-/// What a help text says behind the sentence: range, flag, reload.
+/// Returns the facts that a help text has behind the sentence: range, flag, reload.
 pub fn facts(setting: &Setting) -> Vec<String> {
     let mut facts = Vec::new();
     facts.extend(setting.show_range());

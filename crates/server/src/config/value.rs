@@ -8,9 +8,9 @@ use base::units::{ByteSize, Count, TimeSpan, UnitError};
 /// Why a text is not a value of its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// What is wrong, as part of a sentence.
+    /// The error, as part of a sentence.
     pub what: String,
-    /// What to write instead.
+    /// The text to write instead.
     pub remedy: String,
 }
 
@@ -51,10 +51,10 @@ pub trait Value {
     /// The text that [`Value::read`] takes back to this value. A list shows its entries with `, ` between them.
     fn show(&self) -> String;
 
-    /// How TOML spells it.
+    /// Returns its spelling in TOML.
     fn shape(&self) -> Shape;
 
-    /// What the reader of a help text is to put in, such as `SIZE`.
+    /// Returns the placeholder of a help text, such as `SIZE`.
     fn placeholder(&self) -> &'static str;
 
     /// The number that a range bounds: bytes, nanoseconds or things. `None` if it has none, or is `auto`.
@@ -62,7 +62,7 @@ pub trait Value {
         None
     }
 
-    /// How `magnitude` reads in this value's unit.
+    /// Returns `magnitude` in this value's unit, as text.
     fn show_magnitude(&self, magnitude: u64) -> String {
         magnitude.to_string()
     }
@@ -224,7 +224,7 @@ pub enum Auto<T> {
     /// Chosen at start from what the machine has.
     #[default]
     Auto,
-    /// What the user said.
+    /// The user's value.
     Is(T),
 }
 

@@ -32,13 +32,13 @@ pub enum CarriedUser {
 /// A connection without its socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carried {
-    /// What it speaks, and the namespace of its listener.
+    /// Its protocol, and the namespace of its listener.
     pub door: Door,
     /// The namespace that it is in.
     pub namespace: Namespace,
     /// Its client has said who it is.
     pub known: bool,
-    /// Who that is, of a client of Redis.
+    /// Its user, for a Redis client.
     pub user: CarriedUser,
     /// It speaks version 3 of the protocol of Redis.
     pub speaks_3: bool,
@@ -80,7 +80,7 @@ pub struct CarriedTransaction {
 /// A key that is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CarriedWatch {
-    /// Where it is.
+    /// Namespace of the key.
     pub namespace: Namespace,
     /// The key.
     pub key: Vec<u8>,
@@ -266,9 +266,9 @@ impl Carried {
 pub struct Arrival<S> {
     /// Its socket.
     pub stream: S,
-    /// Where it came in.
+    /// The listener that it came in by.
     pub door: Door,
-    /// What another worker or process left of it.
+    /// State that another worker or process left of it.
     pub carried: Option<Arc<Carried>>,
 }
 
@@ -283,7 +283,7 @@ impl<S> From<(S, Door)> for Arrival<S> {
 pub struct Moved<S> {
     /// Its socket, open, of no reactor.
     pub stream: S,
-    /// What its worker left of it.
+    /// State that its worker left of it.
     pub carried: Arc<Carried>,
     /// Its subscriptions. They collect published messages until the last worker has ended.
     pub(crate) subscriber: Option<Subscriber>,

@@ -40,7 +40,7 @@ const END_PATIENCE: Duration = Duration::from_secs(1);
 struct Heir {
     pass: Pass,
     process: Process,
-    /// What it found this one by.
+    /// The names by which it found this process.
     names: Names,
 }
 
@@ -55,7 +55,7 @@ pub struct Giver {
 /// State that the running server resumes with after a failed takeover. The new process has exited.
 #[derive(Debug)]
 pub struct Kept {
-    /// What it would have left.
+    /// The state that it would have handed over.
     pub estate: Estate,
     /// Its admin port.
     pub admin: Option<Bound>,

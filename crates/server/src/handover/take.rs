@@ -54,7 +54,7 @@ impl Refused {
 /// State that a running server has released.
 #[derive(Debug, Default)]
 pub struct Received {
-    /// What its clients hold on to.
+    /// The state that its clients depend on.
     pub estate: Estate,
     /// Its admin port.
     pub admin: Option<Bound>,

@@ -161,7 +161,7 @@ struct Minute {
 /// Counts that were collected from the workers.
 #[derive(Debug)]
 struct History {
-    /// When what the workers hold began.
+    /// Start of the minute that the workers count.
     began: UnixMillis,
     minutes: VecDeque<Minute>,
 }
@@ -178,7 +178,7 @@ pub struct Minutes {
 /// Some minutes' lists.
 #[derive(Debug)]
 pub struct Told {
-    /// When the first of them began.
+    /// Start of the first minute.
     pub from: UnixMillis,
     /// One for each [`List`], in its order; the greatest first. Counts are estimates of all requests.
     pub lists: [Vec<Leader>; List::ALL.len()],

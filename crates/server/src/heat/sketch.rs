@@ -25,7 +25,7 @@ pub struct Name {
     pub bytes: ArrayVec<u8, NAME_BYTES_MAX>,
     /// It has more of them.
     pub is_cut: bool,
-    /// Where it is.
+    /// Namespace of the key.
     pub namespace: Namespace,
 }
 
@@ -40,7 +40,7 @@ impl Name {
 /// A name that leads, and by what.
 #[derive(Clone, Debug)]
 pub struct Leader {
-    /// What it is called.
+    /// Its name.
     pub name: Name,
     /// Tells names apart that begin alike.
     pub(super) hash: u64,

@@ -413,7 +413,7 @@ impl Channels {
         true
     }
 
-    /// How many are subscribed to one name of a channel or shard channel.
+    /// Returns the number of subscribers of one name of a channel or shard channel.
     pub(crate) fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
         let hash = self.hash(name);
         lock(self.part(kind, hash)).get(&(hash, name) as &dyn Hashed).map_or(0, Receivers::len)

@@ -53,7 +53,7 @@ struct Inner {
     messages: VecDeque<Arc<Message>>,
     /// Bytes of the first message that were taken.
     taken: usize,
-    /// What all of them count for.
+    /// Bytes that all of them count for.
     bytes: u64,
     /// There was more than may wait, and the connection is to be closed: no message comes in any more.
     broken: bool,

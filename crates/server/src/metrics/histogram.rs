@@ -123,7 +123,7 @@ impl Counts {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// What was counted after `earlier`, an earlier reading of the same histograms.
+    /// Returns the counts since `earlier`, an earlier reading of the same histograms.
     pub fn since(&self, earlier: &Self) -> Self {
         let before = earlier.buckets.iter().copied().chain(std::iter::repeat(0));
         let buckets: Box<[u64]> = self.buckets.iter().zip(before).map(|(now, then)| now.saturating_sub(then)).collect();
@@ -154,7 +154,7 @@ impl Counts {
         self.max_ns
     }
 
-    /// How many values are in buckets that end at or before `ns`.
+    /// Returns the number of values in buckets that end at or before `ns`.
     pub fn at_most(&self, ns: u64) -> u64 {
         let end = if ns >= MAX_NS { BUCKETS } else { bucket_of(ns + 1) }.min(self.buckets.len());
         self.buckets[..end].iter().sum()

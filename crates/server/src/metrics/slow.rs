@@ -130,13 +130,13 @@ impl SlowLines {
 /// A request that took longer than the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowRequest {
-    /// When its reply had been sent.
+    /// Time at which its reply had been sent.
     pub at: UnixMillis,
-    /// How many its worker had kept before it.
+    /// Number of requests that its worker had logged before it.
     pub number: u64,
-    /// Who served it.
+    /// The worker that served it.
     pub worker: usize,
-    /// What it was.
+    /// Its command.
     pub command: Command,
     /// The beginning of its line, if it was slow before its reply was sent.
     pub line: SlowLine,
@@ -211,7 +211,7 @@ impl SlowRing {
         self.pushed.store(pushed + 1, Relaxed);
     }
 
-    /// How many were kept since start, also those that newer ones have replaced.
+    /// Returns the number of requests logged since the start, also those that newer ones have replaced.
     pub fn total(&self) -> u64 {
         self.pushed.load(Relaxed)
     }

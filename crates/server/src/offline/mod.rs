@@ -34,9 +34,9 @@ pub use json::line;
 
 /// A memory file that is read.
 pub struct Offline {
-    /// What its store is made with.
+    /// Configuration of its store.
     pub config: StoreConfig,
-    /// Where its index is.
+    /// Place of its index.
     pub index: IndexPlace,
     shared: Arc<Shared>,
     handle: ThreadHandle,
@@ -58,13 +58,13 @@ impl Reads {
 
 /// One item.
 pub struct Entry<'e> {
-    /// Where its key is.
+    /// Namespace of its key.
     pub namespace: Namespace,
     /// Its key.
     pub key: &'e [u8],
     /// The flags that a client of memcached gave it.
     pub client_flags: u32,
-    /// When it ends, if it does.
+    /// Its expiry, if it has one.
     pub ends: Option<UnixMillis>,
     /// Its value.
     pub value: Told<'e>,
@@ -234,7 +234,7 @@ fn tell<E>(
     }
 }
 
-/// How many bins it has; `None`: it cannot be read to its end.
+/// Returns its number of bins; `None` if it cannot be read to its end.
 fn is_whole(record: &Record<'_>, now: UnixMillis) -> Option<usize> {
     record.bins(now.0).try_fold(0, |count, bin| bin.ok().map(|_| count + 1))
 }

@@ -106,7 +106,7 @@ impl Lines {
 /// The beginning of every line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
-    /// When it happened.
+    /// Time of the event.
     pub(crate) now: UnixMillis,
     /// The line's number.
     pub(crate) gid: u64,

@@ -142,7 +142,7 @@ pub struct Hub {
 /// Room for one watcher.
 #[derive(Debug, Default)]
 struct Slot {
-    /// What it watches; 0: nobody is here.
+    /// Kinds of events that it watches; 0: the place is free.
     kinds: AtomicU32,
     /// Its worker in the upper half and its connection in the lower.
     owner: AtomicU64,
@@ -316,7 +316,7 @@ impl Hub {
 /// State of a worker that is watched.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// What is watched in this batch.
+    /// Events that are watched in this batch.
     pub(crate) watched: Watched,
     /// The connection that is served.
     pub(crate) connection: u32,

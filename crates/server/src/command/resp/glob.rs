@@ -143,7 +143,7 @@ fn find_at_once(part: &[u8], elements: usize, text: &[u8]) -> Option<usize> {
     None
 }
 
-/// How long the first element of a pattern is.
+/// Returns the length of the first element of a pattern.
 fn element_len(pattern: &[u8]) -> usize {
     match pattern {
         [b'[', set @ ..] => 1 + class(set, 0).0,
@@ -152,7 +152,7 @@ fn element_len(pattern: &[u8]) -> usize {
     }
 }
 
-/// How long the first element of a pattern, which is no star, is if it matches the byte.
+/// Returns the length of the first element of a pattern, which is no star, if it matches the byte.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,
@@ -298,7 +298,7 @@ mod tests {
         assert!(check(b"*").is_ok() && check(&b"*?".repeat(15_000)).is_err());
     }
 
-    /// What the thread's CPU takes is compared with that of a pass over the text: no clock's mood matters.
+    /// Compares the thread's CPU time with that of a pass over the text: no clock's mood matters.
     #[test]
     fn no_pattern_that_is_taken_takes_long_for_a_long_name() {
         let cpu_ns = || {

@@ -24,15 +24,15 @@ pub(super) struct Listing {
     pub(super) text: Vec<u8>,
     /// Entries in it, or done.
     pub(super) count: u64,
-    /// Where it goes on among names of channels.
+    /// Place among names of channels at which it continues.
     pub(super) names: NamesCursor,
-    /// Where it goes on among connections: the worker, and the number there.
+    /// Place among connections at which it continues: the worker, and the number there.
     pub(super) connection: (usize, usize),
     /// Clients that it is about, by number; empty: all.
     pub(super) ids: BTreeSet<u64>,
     /// The one who asks is among those that are closed.
     pub(super) closes_me: bool,
-    /// What it has of the memory of clients between two visits.
+    /// Its share of client memory between two visits.
     grant: Option<Grant>,
 }
 

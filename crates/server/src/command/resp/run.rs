@@ -30,9 +30,9 @@ pub(super) const PROBES_MAX: usize = OPS_TOGETHER_MAX;
 #[derive(Clone, Copy)]
 struct Probe<'b> {
     key: Key<'b>,
-    /// What is to be stored; `None`: a `GET`.
+    /// Value to store; `None`: a `GET`.
     value: Option<&'b [u8]>,
-    /// Where the request ends, in bytes from the start of the buffer.
+    /// End of the request, in bytes from the start of the buffer.
     end: usize,
 }
 
@@ -275,7 +275,7 @@ fn probe<'b>(lone: Lone<'b>, key: Key<'b>, end: usize) -> Probe<'b> {
 
 /// Work of a run that is done and not yet counted.
 struct Tally {
-    /// Where the first of these requests begins.
+    /// Start of the first of these requests.
     line_at: usize,
     requests: usize,
     command: Command,

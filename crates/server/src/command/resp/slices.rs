@@ -42,7 +42,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// What is read may change between visits.
+    /// Lets what is read change between visits.
     pub(super) fn goes_on_with_any(&mut self) {
         self.identity = Some(NOTHING);
     }

@@ -135,7 +135,7 @@ impl<'c> Call<'c, '_> {
         kinds
     }
 
-    /// How long requests of each kind waited, were executed, and took to send.
+    /// Replies how long requests of each kind waited, were executed, and took to send.
     fn explain(&mut self, args: Args<'c>) -> Run {
         let (version, totals) = (self.session.version, self.totals());
         let (kinds, mut all) = (Self::kinds(&totals, args), Vec::new());

@@ -27,7 +27,7 @@ pub struct Absent {
     pub name: &'static str,
     /// Words, its name included; below 0: so many or more.
     pub arity: i8,
-    /// What it is about.
+    /// Group of commands.
     pub group: &'static str,
     /// Why it is not answered.
     pub why: Support,
@@ -38,7 +38,7 @@ const fn absent(name: &'static str, arity: i8, group: &'static str, why: Support
 }
 
 impl Entry {
-    /// How it is different from that of Redis, if it is.
+    /// Returns how it differs from that of Redis, if it does.
     pub fn support(&self) -> Support {
         let found = DIFFERENT.binary_search_by_key(&self.name, |(name, _)| name);
         found.map_or(Support::Yes, |at| Support::Differs(DIFFERENT[at].1))

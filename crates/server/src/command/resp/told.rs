@@ -24,7 +24,7 @@ pub(super) struct Copying {
     /// Which it is.
     object: u64,
     head: HeadPlace,
-    /// Where in the value the next byte is.
+    /// Place of the next byte in the value.
     at: u64,
 }
 

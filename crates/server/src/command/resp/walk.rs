@@ -23,9 +23,9 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct Walk {
     pub(super) cursor: u64,
-    /// What its step waits for, of items on flash.
+    /// The items on flash that its step waits for.
     pub(super) stride: Stride,
-    /// Where the answer begins, if it is collected.
+    /// Start of the reply, if the reply is collected.
     pub(super) head: Option<HeadPlace>,
     /// The value that is read, if the walk is over one.
     pub(super) reading: Reading,
@@ -34,7 +34,7 @@ pub(super) struct Walk {
     pub(super) left: u64,
     /// Hashes of the keys that the step at hand has found: a key that moves meanwhile is met twice in one step.
     pub(super) met: HashSet<u64>,
-    /// What is found and not answered.
+    /// Results that are not replied yet.
     pub(super) found: Vec<u8>,
     /// Keys in that, or in all that is answered.
     pub(super) keys: u64,
@@ -42,16 +42,16 @@ pub(super) struct Walk {
     pub(super) looked: usize,
     /// Steps that were made, of those that are counted.
     pub(super) steps: usize,
-    /// Where the walk began, if it goes round, and whether it has come to the end of all keys.
+    /// Start of the walk, if it goes round, and whether it has reached the end of all keys.
     pub(super) start: u64,
     pub(super) round: bool,
     /// It is at its end: the cursor that is told.
     pub(super) ended: Option<u64>,
     /// Records that are found and not answered.
     pub(super) records: super::records::Found,
-    /// How far a query of an index has come.
+    /// Progress of a query of an index.
     pub(super) query: super::records::Going,
-    /// What it has of the memory of clients.
+    /// Its share of client memory.
     pub(super) grant: Option<Grant>,
 }
 

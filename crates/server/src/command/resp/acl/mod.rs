@@ -54,7 +54,7 @@ impl Who {
         }
     }
 
-    /// Who it is here. One that was taken away since it was looked for is nobody in particular.
+    /// Returns the session's user here. A user that was deleted meanwhile becomes the default one.
     pub(super) fn of(carried: &CarriedUser, users: &Users) -> Self {
         match carried {
             CarriedUser::Nobody => Self::Default,
@@ -106,7 +106,7 @@ impl Denied {
     }
 }
 
-/// What `rights` have against a request of number `number`, wherever its client is; `None`: nothing.
+/// Returns the reason why `rights` refuse request number `number`, wherever its client is; `None` if they allow it.
 fn denied(rights: &Rights, entry: &'static Entry, number: usize, asked: Asked<'_, '_>) -> Option<Denied> {
     if !rights.allows(number) {
         return Some(Denied { fault: Fault::NoPermission(number), reason: "command", object: name_of(number).into() });

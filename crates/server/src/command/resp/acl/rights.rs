@@ -108,7 +108,7 @@ struct KeyPattern {
 #[derive(Clone, Debug)]
 pub struct Rights {
     commands: Bits,
-    /// What was said of commands since all of them were allowed or refused.
+    /// The rules for commands since all of them were allowed or refused.
     rules: Vec<String>,
     all_commands: bool,
     keys: Vec<KeyPattern>,

@@ -71,7 +71,7 @@ impl User {
         Self { passwords, rights, is_on: self.is_on, no_password: self.no_password, ..Self::new(&self.name) }
     }
 
-    /// What it takes, in bytes: itself, its places in the map, and each block that it allocates.
+    /// Returns the bytes that it takes: itself, its places in the map, and each block that it allocates.
     fn cost(&self) -> u64 {
         let name = 2 * (self.name.len() + BLOCK_BYTES);
         let own = size_of::<Self>() + self.passwords.len() * 32 + 2 * BLOCK_BYTES;
@@ -134,7 +134,7 @@ impl User {
         self.is_on && (self.no_password || any)
     }
 
-    /// What it is, apart from its rights.
+    /// Returns its flags, apart from its rights.
     pub(super) fn flags(&self) -> Vec<&'static str> {
         let first = if self.is_on { "on" } else { "off" };
         [first].into_iter().chain(self.no_password.then_some("nopass")).collect()
@@ -225,7 +225,7 @@ pub struct Users {
     by_name: RwLock<Arc<ByName>>,
     /// Number of times that they were changed; 0: there is the default user alone, as it was made.
     changes: AtomicU64,
-    /// Who has not said who it is may do nothing.
+    /// True if a client that has not authenticated may do nothing.
     asks: AtomicBool,
     /// True if a command has changed them since the file was read or written.
     unsaved: AtomicBool,
@@ -302,13 +302,13 @@ impl Users {
         }
     }
 
-    /// How often they were changed; 0: everyone may do everything.
+    /// Returns the number of changes; 0: every client may do everything.
     #[inline]
     pub fn changes(&self) -> u64 {
         self.changes.load(Acquire)
     }
 
-    /// Who has not said who it is may do nothing.
+    /// Returns whether a client that has not authenticated may do nothing.
     #[inline]
     pub fn asks(&self) -> bool {
         self.asks.load(Relaxed)

@@ -31,7 +31,7 @@ enum Telling {
 }
 
 impl Telling {
-    /// How many fields there are, and the most bytes that they take in an answer.
+    /// Returns the number of fields, and the most bytes that they take in a reply.
     fn measure<'r>(self, bins: impl Iterator<Item = Result<Bin<'r>, Damaged>>) -> Result<(usize, usize), Damaged> {
         bins.into_iter().try_fold((0, 0), |(fields, bytes), bin| {
             let bin = bin?;

@@ -110,7 +110,7 @@ impl Rule {
         }))
     }
 
-    /// What is stored by, where that does not depend on what is there.
+    /// Returns the put for a value whose store does not depend on the existing item.
     fn put(self) -> Put<'static> {
         match self {
             Self::Until(expire) => Put { expire, ..Put::set(b"") },

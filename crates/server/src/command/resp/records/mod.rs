@@ -59,7 +59,7 @@ enum Refusal<'c> {
     BinName(&'c [u8]),
     /// It is of another set, or of none, than was asked for.
     OtherSet(Option<u16>, u16),
-    /// What it holds is not what was asked for.
+    /// The record does not match the filter.
     Filtered,
     /// The list in the bin has so many values, and none there.
     BinIndex(&'c [u8], i64, usize),

@@ -14,7 +14,7 @@ use segment::Expire;
 pub(super) struct Done {
     /// The revision of the record, 0 if there is none.
     pub(super) revision: u32,
-    /// What is told of each operation, as it is told.
+    /// Encoded replies of the operations.
     told: Vec<u8>,
     /// The record is another one.
     changed: bool,

@@ -95,7 +95,7 @@ pub(in super::super) struct Going {
     /// Entries to be looked at, and how many of them were.
     entries: Vec<Entry>,
     at: usize,
-    /// How many of them stood for nothing.
+    /// Number of entries without a record.
     swept: usize,
     fills: usize,
     /// The last one that was looked at.
