@@ -25,9 +25,9 @@ const LOOK: Duration = Duration::from_millis(50);
 const ALIVE: Duration = Duration::from_millis(500);
 /// A coordinator that says nothing for so long is gone.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long a coordinator waits for the one before it to leave.
+/// Time for which a coordinator waits for the one before it to leave.
 const SEAT: Duration = Duration::from_secs(5);
-/// How long a start is waited for, and how far ahead it may be.
+/// Time limit for a start, and how far ahead it may be.
 const START: Duration = Duration::from_secs(120);
 /// Peers at once; only one of them is a coordinator that was let in.
 const PEERS_MAX: usize = 8;
@@ -42,7 +42,7 @@ pub struct Agent {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What all connections of an agent share.
+/// State that all connections of an agent share.
 struct Shared {
     token: Option<Vec<u8>>,
     about: About,

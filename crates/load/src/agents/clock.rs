@@ -41,15 +41,15 @@ impl HostClock {
 /// One asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// When it was asked, by our clock, in nanoseconds.
+    /// Time of the question, by our clock, in nanoseconds.
     pub sent_ns: u64,
-    /// What the other clock showed.
+    /// Time that the other clock showed.
     pub there_ns: u64,
-    /// When the answer was here.
+    /// Time of the answer, by our clock.
     pub back_ns: u64,
 }
 
-/// What is known of another clock.
+/// An estimate of another clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
     /// It is ahead of ours by so many nanoseconds.

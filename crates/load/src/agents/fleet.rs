@@ -23,26 +23,26 @@ use crate::workload::file::Password;
 
 /// Agents of one run at most.
 pub const AGENTS_MAX: usize = 64;
-/// How long a connection to an agent may take to be made.
+/// Time limit for a connection to an agent.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Between two signs of life, and two looks at what goes on.
 const ALIVE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
-/// How long agents may take to make their connections, beside the time that each connection has.
+/// Time limit for agents to make their connections, beside the time that each connection has.
 const READY: Duration = Duration::from_secs(60);
-/// How long an agent may take to say what its clock shows.
+/// Time limit for an agent to report its clock.
 const CLOCK: Duration = Duration::from_secs(5);
 /// Askings of each agent's clock before a run.
 const ROUNDS: u64 = 8;
 /// From the telling of the start to the start, at least; and as long as a start may be off, since who allows more has
 /// hosts that are further away or busier.
 const START_AHEAD_NS: u64 = 100_000_000;
-/// How long a result may take behind the end of a run.
+/// Time limit for a result behind the end of a run.
 const RESULT: Duration = Duration::from_secs(60);
 /// Messages of agents that wait.
 const EVENTS_MAX: usize = 1024;
 
-/// What a coordinator allows its agents.
+/// The limits that a coordinator sets its agents.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// By how much an agreed start may be off on an agent.
@@ -75,7 +75,7 @@ struct Remote {
     name: String,
     sender: Arc<Sender>,
     about: About,
-    /// When it last said something, by our clock.
+    /// Time of its last message, by our clock.
     heard_ns: Arc<AtomicU64>,
     lost: Option<String>,
 }
@@ -238,7 +238,7 @@ impl Fleet {
         following.follow(self, started_unix_ms)
     }
 
-    /// How an agent's clock stands to ours, and its wall clock less ours in ms.
+    /// Returns the offset of an agent's clock from ours, and of its wall clock in ms.
     fn ask_clock(&mut self, agent: usize) -> Result<(Estimate, i64), Error> {
         let mut sent: HashMap<u64, u64> = HashMap::new();
         let (mut rounds, mut walls) = (Vec::new(), Vec::new());

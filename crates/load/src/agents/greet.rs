@@ -22,11 +22,11 @@ use super::wire::{
 };
 use crate::result::Machine;
 
-/// How long a greeting may take.
+/// Time limit for a greeting.
 const GREETING: Duration = Duration::from_secs(5);
-/// How long a peer may take to accept what is written.
+/// Time limit for a peer to accept what is written.
 const WRITE: Duration = Duration::from_secs(10);
-/// How long one read waits before the caller's patience is looked at.
+/// Time for which one read waits before the caller's time limit is checked.
 const LOOK: Duration = Duration::from_millis(200);
 /// Bytes that one read takes.
 const READ_BYTES: usize = 64 << 10;
@@ -50,7 +50,7 @@ impl Sender {
     }
 }
 
-/// Where messages come in.
+/// The receiving side of a connection.
 #[derive(Debug)]
 pub(super) struct Receiver {
     stream: TcpStream,
@@ -164,12 +164,12 @@ fn is_proved(token: Option<&[u8]>, role: &str, nonces: [&str; 2], proof: &str) -
     mac(token, role, nonces).verify_slice(&bytes_of(proof)).is_ok()
 }
 
-/// What an agent says of itself.
+/// An agent's description of itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct About {
     /// Its build.
     pub program: String,
-    /// Where it runs.
+    /// The machine that it runs on.
     pub machine: Machine,
 }
 

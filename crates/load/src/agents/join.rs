@@ -4,7 +4,7 @@ use super::clock::Estimate;
 use crate::engine::{Config, Ending, HostClock, HostRun, Limit, Load, LoopKind, Run, Watched, join::add_totals};
 use crate::measure::{Histogram, RawSlice, Slice, Snapshot, Totals};
 
-/// What slices alone tell of a host.
+/// The figures of a host that slices alone report.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     totals: Totals,
@@ -38,9 +38,9 @@ pub(super) struct Gathered {
     pub name: String,
     pub clock: Estimate,
     pub wall_offset_ms: i64,
-    /// What it measured, and its answers a second.
+    /// Its measurements, and its answers a second.
     pub over: Option<(Run, f64)>,
-    /// What it had told until it was lost.
+    /// The figures that it had reported until it was lost.
     pub told: Told,
     /// Why it was lost.
     pub lost: Option<String>,

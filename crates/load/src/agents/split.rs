@@ -2,7 +2,7 @@
 
 use crate::engine::{Config, Part, Reconnect, Sampler};
 
-/// What each of `agents` is asked to do of `config`, whose `threads` each of them has.
+/// Returns the share of `config` for each of `agents`, which all have its `threads`.
 ///
 /// # Errors
 /// Every fault of the shares, each with its remedy.

@@ -19,7 +19,7 @@ use crate::engine::{Config, Run};
 use crate::measure::RawSlice;
 use crate::result::Machine;
 
-/// What both sides say first.
+/// The first bytes of both sides.
 pub const MAGIC: [u8; 12] = *b"gannet-agent";
 /// The version of what follows.
 pub const VERSION: u16 = 1;
@@ -46,7 +46,7 @@ pub fn version(preamble: &[u8; PREAMBLE_BYTES]) -> Option<u16> {
     (magic == MAGIC).then(|| u16::from_be_bytes([version[0], version[1]]))
 }
 
-/// What an agent's threads ask for.
+/// The requests that an agent's threads send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -62,19 +62,19 @@ pub enum Kind {
 pub struct Prepare {
     /// The run's number; what concerns another run is stale.
     pub run: u64,
-    /// What the engine is asked to do.
+    /// The engine's configuration.
     pub config: Config,
-    /// What is asked of the server.
+    /// The requests to the server.
     pub kind: Kind,
     /// The workload file. Its threads are those of all agents.
     pub workload: String,
     /// The rate of all agents at first, requests a second; 0: none.
     pub rate_per_s: f64,
-    /// What times to live are counted from, in milliseconds since 1970.
+    /// Origin of times to live, in milliseconds since 1970.
     pub now_unix_ms: u64,
 }
 
-/// What a coordinator says.
+/// A message of a coordinator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ToAgent {
@@ -88,7 +88,7 @@ pub enum ToAgent {
         /// In hexadecimal.
         proof: String,
     },
-    /// What does your clock show?
+    /// A question for the time on the agent's clock.
     Clock {
         /// Comes back with the answer.
         number: u64,
@@ -99,7 +99,7 @@ pub enum ToAgent {
     Start {
         /// The run's number.
         run: u64,
-        /// When, by the agent's clock, in nanoseconds.
+        /// Time by the agent's clock, in nanoseconds.
         at_ns: u64,
     },
     /// The rate of all agents is another from now on.
@@ -118,7 +118,7 @@ pub enum ToAgent {
     Alive,
 }
 
-/// What an agent says.
+/// A message of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ToCoordinator {
@@ -135,7 +135,7 @@ pub enum ToCoordinator {
         proof: String,
         /// Its build.
         program: String,
-        /// Where it runs.
+        /// The machine that it runs on.
         machine: Box<Machine>,
     },
     /// It will not.
@@ -143,7 +143,7 @@ pub enum ToCoordinator {
         /// Why, and the remedy.
         why: String,
     },
-    /// What its clock shows.
+    /// The time on its clock.
     Clock {
         /// As asked.
         number: u64,
@@ -168,7 +168,7 @@ pub enum ToCoordinator {
     Over {
         /// The run's number.
         run: u64,
-        /// What it measured, without timelines of requests.
+        /// Its measurements, without timelines of requests.
         measured: Box<Run>,
         /// Its answers a second that came within the measured part.
         achieved_per_s: f64,

@@ -4,7 +4,7 @@ use base::nearest::nearest;
 
 use crate::workload::fault::Fault;
 
-/// What stands behind a flag.
+/// The kind of value behind a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     /// Nothing.
@@ -24,7 +24,7 @@ pub type Flag = (&'static [&'static str], Takes);
 #[derive(Debug, Default)]
 pub struct Flags {
     given: Vec<(&'static str, String)>,
-    /// What is wrong so far.
+    /// The errors so far.
     pub faults: Vec<Fault>,
 }
 

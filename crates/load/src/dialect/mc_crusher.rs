@@ -81,7 +81,7 @@ struct Kind {
 }
 
 impl Kind {
-    /// How many requests it sends, against other lines with the same pause.
+    /// Returns the number of requests that it sends, against other lines with the same pause.
     fn requests(&self) -> f64 {
         (self.connections * self.pipelines) as f64
     }

@@ -99,7 +99,7 @@ const REFUSED: [(&str, &str, &str); 3] = [
     ("--command-key-pattern", "all commands share the keys of one pattern", "give --key-pattern alone"),
 ];
 
-/// Where the fields of a workload come from.
+/// The flags that the fields of a workload come from.
 const NAMES: [(&str, &str); 16] = [
     ("targets.tls.certificate", "--cert"),
     ("targets.tls.key", "--key"),

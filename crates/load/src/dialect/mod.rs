@@ -25,21 +25,21 @@ use base::units::TimeSpan;
 use crate::workload::fault::{FAULTS_MAX, Fault};
 use crate::workload::model::Workload;
 
-/// What another tool's command line or file asks for.
+/// A workload and run that another tool's command line or file asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mapped {
-    /// What is asked of which servers, and at what pace.
+    /// The requests, their servers, and their pace.
     pub workload: Workload,
-    /// How long, and what is said about it.
+    /// The length of the run, and its reports.
     pub run: Run,
-    /// What was left out or means something slightly else here, a sentence each, for the user.
+    /// Arguments that were left out or mean something slightly else here, a sentence each, for the user.
     pub notes: Vec<String>,
 }
 
-/// What a command line says beside the workload.
+/// The part of a command line beside the workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
-    /// How long; without it and without `requests_max` until it is stopped.
+    /// Length of the run; without it and without `requests_max` the run goes on until it is stopped.
     pub duration: Option<TimeSpan>,
     /// Requests after which it ends, over all connections.
     pub requests_max: Option<u64>,
@@ -47,21 +47,21 @@ pub struct Run {
     pub rounds: u32,
     /// Between two lines of progress.
     pub interval: Option<TimeSpan>,
-    /// How long an answer is waited for.
+    /// Time limit for an answer.
     pub timeout: Option<TimeSpan>,
-    /// How long a connection is waited for.
+    /// Time limit for a connection.
     pub connect_timeout: Option<TimeSpan>,
-    /// Where the generator itself listens: `HOST:PORT`.
+    /// Address that the generator itself listens on: `HOST:PORT`.
     pub admin: Option<String>,
     /// The rate goes up in steps; the workload's own is the first.
     pub steps: Option<Steps>,
     /// Percentiles that are shown, in percent; empty: the usual ones.
     pub percentiles: Vec<f64>,
-    /// Where the text that is printed is written too.
+    /// File that the printed text is also written to.
     pub out: Option<PathBuf>,
-    /// Where the results are written as JSON.
+    /// File that the results are written to as JSON.
     pub json: Option<PathBuf>,
-    /// Where HDR histogram logs are written: what their names begin with.
+    /// Beginning of the names of HDR histogram logs.
     pub hdr: Option<PathBuf>,
 }
 
@@ -72,13 +72,13 @@ pub struct Steps {
     pub from_per_s: f64,
     /// Requests a second at last.
     pub to_per_s: f64,
-    /// What each step adds, requests a second.
+    /// Increase with each step, in requests a second.
     pub by_per_s: f64,
-    /// How long each rate is kept.
+    /// Time for which each rate is held.
     pub each: TimeSpan,
     /// The rates come in random order.
     pub shuffled: bool,
-    /// What comes after the last.
+    /// The action after the last rate.
     pub then: Then,
 }
 
@@ -116,7 +116,7 @@ impl Steps {
     }
 }
 
-/// What comes after the last of several rates.
+/// The action after the last of several rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Then {
     /// It is kept.

@@ -15,7 +15,7 @@ pub const DEPTH_MAX: usize = 1 << 16;
 /// Slices of a timeline.
 pub const SLICES_MAX: u64 = 200_000;
 
-/// How requests are let out.
+/// The way in which requests are let out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
@@ -29,14 +29,14 @@ pub enum Load {
     Blind(Option<Plan>),
 }
 
-/// When connections are closed on purpose and made again.
+/// The times at which connections are closed on purpose and made again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reconnect {
     /// So many connections a second, over all threads, are closed when they are idle and made again; 0: none.
     pub per_s: f64,
     /// Every so many nanoseconds all connections are closed at once and made again; 0: never.
     pub storm_every_ns: u64,
-    /// How long a connection that broke or was refused waits before it is tried again, in nanoseconds.
+    /// Pause before a connection that broke or was refused is tried again, in nanoseconds.
     pub pause_ns: u64,
 }
 
@@ -44,7 +44,7 @@ pub struct Reconnect {
 /// timeout and window, and is reported apart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampler {
-    /// Where it connects to: perhaps by TCP while the bulk uses a unix socket.
+    /// Its target: perhaps by TCP while the bulk uses a unix socket.
     pub target: Target,
     /// Its connections.
     pub connections: usize,
@@ -54,7 +54,7 @@ pub struct Sampler {
     pub cpu: Option<usize>,
 }
 
-/// How a thread waits for the next intended instant.
+/// The way in which a thread waits for the next intended instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wait {
@@ -79,7 +79,7 @@ pub struct Part {
 pub struct Config {
     /// The servers; connections are spread over them evenly.
     pub targets: Vec<Target>,
-    /// What secures the connections to targets that are reached by TCP; `None`: nothing does.
+    /// TLS of the connections to targets that are reached by TCP; `None`: none.
     pub tls: Option<Client>,
     /// True if [`crate::traffic::Traffic::target`] says which target each request goes to; otherwise any connection
     /// serves any request.
@@ -99,7 +99,7 @@ pub struct Config {
     /// each target that they are for). Each answer counts by itself, from that instant. A rate is of requests, not of
     /// batches.
     pub batch: usize,
-    /// How requests are let out.
+    /// The way in which requests are let out.
     pub load: Load,
     /// Draws of the schedule follow from it.
     pub seed: u64,
@@ -107,16 +107,16 @@ pub struct Config {
     pub warm_up_ns: u64,
     /// Nanoseconds of the measured part.
     pub duration_ns: u64,
-    /// How long after the end what is in flight or still due is waited for, in nanoseconds.
+    /// Time after the end for which requests in flight or still due are waited for, in nanoseconds.
     pub drain_ns: u64,
     /// Requests after which the run ends, over all threads; `None`: by time alone.
     pub requests_max: Option<u64>,
     /// How long an answer is waited for, in nanoseconds. Then the connection is closed, since an answer that comes
     /// later would be taken for the next one's.
     pub timeout_ns: u64,
-    /// How long a connection is waited for, in nanoseconds.
+    /// Time limit for a connection, in nanoseconds.
     pub connect_timeout_ns: u64,
-    /// When connections are closed on purpose, and the pause before one is made again.
+    /// The times at which connections are closed on purpose, and the pause before one is made again.
     pub reconnect: Reconnect,
     /// Connections that are being made at once, at the start and after a break; a storm knows no such limit.
     pub connects_at_once_max: usize,
@@ -124,7 +124,7 @@ pub struct Config {
     pub slice_ns: u64,
     /// True if the live figures tell what each verb did.
     pub live_verbs: bool,
-    /// How threads wait.
+    /// The way in which threads wait.
     pub wait: Wait,
     /// The generator's own lateness at the 99th percentile above which it is the limit, in nanoseconds.
     pub lateness_ns_max: u64,

@@ -9,14 +9,14 @@
 use crate::traffic::Pending;
 use std::collections::VecDeque;
 
-/// What a connection is doing.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// It is to be made when its turn comes.
     Waiting,
     /// The other end has not taken it yet.
     Connecting,
-    /// What it said first is being answered.
+    /// Its first request is being answered.
     Greeting,
     /// It takes requests.
     Up,
@@ -54,7 +54,7 @@ pub(super) struct Connection {
     pub blocked: bool,
     /// It is closed on purpose when nothing is in flight.
     pub closing: bool,
-    /// When the attempt to make it began.
+    /// Start of the attempt to make it.
     pub since_ns: u64,
     /// The last batch that it was given a request of.
     pub batch: u64,

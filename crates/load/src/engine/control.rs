@@ -15,7 +15,7 @@ pub struct Control {
     live: Mutex<Live>,
 }
 
-/// How far a run is.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// Connections are being made.
@@ -34,7 +34,7 @@ pub enum Phase {
 /// Figures of a run under way; they are renewed with every slice of the timeline.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
-    /// How far the run is.
+    /// The phase of the run.
     pub phase: Phase,
     /// Since the first request could be due, in nanoseconds.
     pub elapsed_ns: u64,

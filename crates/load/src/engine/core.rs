@@ -43,12 +43,12 @@ const KEPT_BYTES_MAX: usize = 64 << 20;
 const BLIND_BYTES_MAX: usize = 256 * 1024;
 /// Events that are taken at once.
 const EVENTS_MAX: usize = 256;
-/// How soon an instant that was not known yet is asked for again.
+/// Interval at which an instant that is not known yet is asked for again.
 const POLL_NS: u64 = 200_000;
 const TICK_NS_MIN: u64 = 1_000_000;
 const TICK_NS_MAX: u64 = 250_000_000;
 
-/// How a thread lets requests out.
+/// The way in which a thread lets requests out.
 #[derive(Debug)]
 pub(crate) enum Pacing {
     /// Each at its instant.
@@ -59,7 +59,7 @@ pub(crate) enum Pacing {
     Blind(Option<Intents>),
 }
 
-/// What a core needs to know; times are nanoseconds.
+/// The settings of a core; times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The target of each of its connections.
@@ -104,7 +104,7 @@ pub(crate) struct Core<'c, N, T> {
     /// Requests that an answer sent to another target, by target, until a connection there has room. They are in
     /// flight.
     elsewhere: Vec<VecDeque<InFlight>>,
-    /// How many these are.
+    /// The number of these.
     elsewhere_count: usize,
     /// Connections to make, by the instant from which on.
     to_make: BinaryHeap<Reverse<(u64, u32)>>,
@@ -117,12 +117,12 @@ pub(crate) struct Core<'c, N, T> {
     batch: u64,
     /// Requests of it that are still to be let out.
     batch_left: usize,
-    /// What is due waits for room, so that only an event lets it out.
+    /// True if the request that is due waits for room, so that only an event lets it out.
     is_stuck: bool,
     started: bool,
     start_ns: u64,
     end_ns: u64,
-    /// When this turn began.
+    /// Start of this iteration.
     now_ns: u64,
     rate_bits: u64,
     tick_ns: u64,

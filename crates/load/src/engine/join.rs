@@ -49,11 +49,11 @@ struct Ready {
     up: usize,
     faults: Vec<Fault>,
     error: Option<Error>,
-    /// Where it waits for the start; nothing comes when there is none.
+    /// The channel on which it waits for the start; it is closed if there is none.
     start: Sender<u64>,
 }
 
-/// What a thread leaves behind.
+/// The results of a thread.
 struct Left {
     stream: Stream,
     snapshot: Snapshot,
@@ -336,7 +336,7 @@ fn pacing(job: &Job) -> Pacing {
     }
 }
 
-/// What `run` does, on one thread and on `net`, from the instant that its clock shows.
+/// Does the work of `run` on one thread and on `net`, from the instant that its clock shows.
 pub(crate) fn run_on<N: Net, T: Traffic>(
     net: N,
     config: &Config,

@@ -58,7 +58,7 @@ pub struct Place {
     pub connections: usize,
 }
 
-/// How requests were let out.
+/// The way in which requests were let out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoopKind {
@@ -70,7 +70,7 @@ pub enum LoopKind {
     Blind,
 }
 
-/// How a run ended.
+/// The way in which a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
@@ -86,7 +86,7 @@ pub enum Ending {
     HostLost,
 }
 
-/// What one of several hosts did in a run.
+/// The share of one of several hosts in a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostRun {
     /// Its name: where its agent listens.
@@ -99,19 +99,19 @@ pub struct HostRun {
     pub achieved_per_s: f64,
     /// Its response times.
     pub response: Histogram,
-    /// How late it was itself.
+    /// Its own lateness.
     pub lateness: Histogram,
-    /// What its threads and its machine did over time.
+    /// The use of its threads and its machine over time.
     pub used: Vec<UseSlice>,
     /// Why it was the limit; empty: it was not.
     pub limits: Vec<Limit>,
-    /// How its clock stood to ours before the run.
+    /// The offset of its clock from ours before the run.
     pub clock: HostClock,
     /// Why it was lost before the end, if it was; its figures are those that it had told until then.
     pub lost: Option<String>,
 }
 
-/// How a host's clocks stand to ours.
+/// The offsets of a host's clocks from ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostClock {
     /// The shortest way there and back, in nanoseconds.
@@ -122,20 +122,20 @@ pub struct HostClock {
     pub wall_offset_ms: i64,
 }
 
-/// What a run measured.
+/// The measurements of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// How requests were let out.
+    /// The way in which requests were let out.
     pub kind: LoopKind,
-    /// How it ended.
+    /// The way in which it ended.
     pub ending: Ending,
-    /// When the first request could be due, in milliseconds since 1970.
+    /// Earliest instant at which the first request could be due, in milliseconds since 1970.
     pub started_unix_ms: u64,
     /// The load.
     pub bulk: Snapshot,
     /// The latency sampler, where there was one.
     pub sampler: Option<Snapshot>,
-    /// What the generator itself used.
+    /// The resources that the generator itself used.
     pub watched: Watched,
     /// Why the generator was the limit; empty: it was not.
     pub limits: Vec<Limit>,
@@ -144,7 +144,7 @@ pub struct Run {
     pub hosts: Vec<HostRun>,
 }
 
-/// How a host takes part in a run of several.
+/// A host's part in a run of several.
 pub struct Together<'a> {
     /// Asked when the connections are up: the instant at which the run starts. `None`: it does not.
     pub start: &'a mut dyn FnMut() -> Option<Instant>,
@@ -156,18 +156,18 @@ pub struct Together<'a> {
 /// Why there was no run.
 #[derive(Debug)]
 pub enum Error {
-    /// What was asked for can not be done; every fault with its remedy.
+    /// The configuration is impossible; every error with its remedy.
     Config(Vec<String>),
     /// A target's name is not known.
     Name {
         /// The target.
         target: String,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// No connection could be made.
     Connect {
-        /// What the first attempts came to, one text a kind of failure, with its remedy.
+        /// The results of the first attempts, one text a kind of failure, with its remedy.
         faults: Vec<String>,
         /// A server was there each time, and refused what a connection says first.
         refused: bool,
@@ -176,14 +176,14 @@ pub enum Error {
     Host {
         /// Its name.
         name: String,
-        /// What happened, and the remedy.
+        /// The event, and the remedy.
         what: String,
     },
     /// A thread could not begin or go on.
     System {
-        /// What it was about to do.
+        /// The action that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
 }

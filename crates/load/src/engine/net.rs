@@ -1,7 +1,7 @@
 //! What the core of a thread stands on: a clock and connections. `sockets` is the real one,
 //! [`crate::fake::SimNet`] one in simulated time.
 
-/// What happened on a connection.
+/// An event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The connection's number.
@@ -12,7 +12,7 @@ pub struct Event {
     pub writable: bool,
 }
 
-/// How a connection attempt stands.
+/// The state of a connection attempt.
 #[derive(Debug)]
 pub enum Connecting {
     /// It is made.
@@ -23,7 +23,7 @@ pub enum Connecting {
     Failed(std::io::Error),
 }
 
-/// How a send or receive ended.
+/// The result of a send or receive.
 #[derive(Debug)]
 pub enum Moved {
     /// So many bytes, at least 1.
@@ -36,10 +36,10 @@ pub enum Moved {
     Broken(std::io::Error),
 }
 
-/// What secures a connection, as it was agreed upon.
+/// The security of a connection, as it was agreed upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Secured {
-    /// What the handshake took, in nanoseconds.
+    /// Time that the handshake took, in nanoseconds.
     pub took_ns: u64,
     /// The protocol and its version, as `TLS 1.3`.
     pub version: &'static str,
@@ -49,7 +49,7 @@ pub struct Secured {
     pub resumed: bool,
 }
 
-/// What is said of a connection that is not made in time: a name and a sentence.
+/// Name and sentence for a connection that is not made in time.
 pub const OVERDUE: (&str, &str) = ("connect-timeout", "it did not take the connection in time");
 
 /// A clock and numbered connections, for one thread.

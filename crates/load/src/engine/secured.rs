@@ -23,7 +23,7 @@ const ROOM_BYTES: usize = 2 * RECORDS_BYTES;
 /// What came first is kept up to this, to be shown when it is no TLS.
 const FIRST_BYTES_MAX: usize = 64;
 
-/// How far a handshake is.
+/// The progress of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shaken {
     /// The connection is secured.
@@ -34,7 +34,7 @@ pub(crate) enum Shaken {
     WantsOutput,
 }
 
-/// How a connection ended.
+/// The way in which a connection ended.
 #[derive(Debug)]
 enum Ended {
     Closed,
@@ -137,7 +137,7 @@ impl Channel {
         Ok(())
     }
 
-    /// What was agreed upon, of a connection that is secured.
+    /// Returns the agreed security of a connection that is secured.
     pub fn secured(&self) -> Secured {
         let version = match self.tls.protocol_version() {
             Some(rustls::ProtocolVersion::TLSv1_3) => "TLS 1.3",

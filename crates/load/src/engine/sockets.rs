@@ -40,13 +40,13 @@ pub(crate) struct Sockets {
     poll: OwnedFd,
     targets: Vec<Resolved>,
     streams: Vec<Option<OwnedFd>>,
-    /// What secures connections, if anything does.
+    /// Maker of TLS connections, if they are secured.
     maker: Option<Maker>,
     /// Of each connection that is secured, or about to be.
     channels: Vec<Option<Box<Channel>>>,
     /// The target of each connection.
     of: Vec<usize>,
-    /// Where records lie before they are deciphered.
+    /// Buffer of records before they are deciphered.
     records: Vec<u8>,
     /// Connections that are told readable without waiting: what came for them is not all taken.
     again: Vec<usize>,

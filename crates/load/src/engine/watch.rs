@@ -13,7 +13,7 @@ pub const PREEMPTED_SHARE_MAX: f64 = 0.10;
 /// Share of the machine's CPU time that the hypervisor gave to others from which on that is the limit.
 pub const STEAL_SHARE_MAX: f64 = 0.10;
 
-/// What one thread of the generator used.
+/// The resources that one thread of the generator used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadUse {
     /// Its name: `load-0`, `sampler-0`.
@@ -45,10 +45,10 @@ impl ThreadUse {
     }
 }
 
-/// What the generator used in one slice of the timeline.
+/// The resources that the generator used in one slice of the timeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UseSlice {
-    /// When it ended, in nanoseconds from the start of the run.
+    /// End of the slice, in nanoseconds from the start of the run.
     pub end_ns: u64,
     /// The largest share of the time that one of its threads worked, from 0 to 1.
     pub busy_share: f64,
@@ -60,7 +60,7 @@ pub struct UseSlice {
     pub machine_share: f64,
 }
 
-/// What the generator used in the measured part.
+/// The resources that the generator used in the measured part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Watched {
     /// Each thread.
@@ -86,7 +86,7 @@ pub enum Limit {
     Late {
         /// Lateness at the 99th percentile, in nanoseconds.
         p99_ns: u64,
-        /// What was allowed.
+        /// The allowed value.
         max_ns: u64,
     },
     /// Other work had the CPU of a thread.

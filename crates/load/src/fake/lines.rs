@@ -10,7 +10,7 @@ pub struct Lines {
     value_bytes: u64,
 }
 
-/// What is sent.
+/// The request that is sent.
 const LINE: &[u8] = b"get key-00000000000000000000\r\n";
 
 impl Lines {

@@ -2,7 +2,7 @@
 
 use base::prng::split_mix;
 
-/// How long an answer takes.
+/// The time that an answer takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delay {
     /// Always so many nanoseconds.
@@ -13,7 +13,7 @@ pub enum Delay {
         fast_ns: u64,
         /// Nanoseconds of the others.
         slow_ns: u64,
-        /// How many of 10000 answers are slow.
+        /// Slow answers of 10,000.
         slow_per_10k: u64,
     },
 }
@@ -21,13 +21,13 @@ pub enum Delay {
 /// A time in which nothing is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// When it begins, in nanoseconds from the server's first request.
+    /// Its begin, in nanoseconds from the server's first request.
     pub begin_ns: u64,
-    /// How long it takes.
+    /// Its length.
     pub length_ns: u64,
 }
 
-/// What a server does wrong.
+/// A server's misconduct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misconduct {
     /// It closes the connection instead of answering.
@@ -52,7 +52,7 @@ pub struct Script {
     pub misconduct: Option<(u64, Misconduct)>,
 }
 
-/// What comes instead of an answer.
+/// The bytes that are sent instead of an answer.
 pub(super) const GARBAGE: &[u8] = b"?what was that\r\n";
 
 impl Script {
@@ -79,7 +79,7 @@ impl Script {
         Self { delay: Delay::Fixed(service_ns), one_by_one: true, stall: None, misconduct: None }
     }
 
-    /// How long request number `number` takes.
+    /// Returns the time that request number `number` takes.
     pub const fn delay_ns(&self, number: u64) -> u64 {
         match self.delay {
             Delay::Fixed(ns) => ns,

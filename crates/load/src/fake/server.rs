@@ -26,7 +26,7 @@ const LOOK_NS: u64 = 20_000_000;
 /// Shorter than this before an answer is due, the thread polls: a virtual machine may wake it that late.
 const POLL_NS: u64 = 2_000_000;
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug)]
 enum Place {
     Tcp(SocketAddr),
@@ -43,7 +43,7 @@ pub struct Server {
     thread: Option<std::thread::JoinHandle<std::io::Result<()>>>,
 }
 
-/// What a fake server did.
+/// The counters of a fake server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
     /// Requests answered.

@@ -9,7 +9,7 @@ use crate::traffic::Traffic;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// What a connection is told at an instant.
+/// An event that a connection gets at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Delivery {
     Answer,
@@ -42,11 +42,11 @@ pub struct SimNet {
     script: Script,
     answer: Vec<u8>,
     links: Vec<Link>,
-    /// What is on its way.
+    /// Deliveries under way.
     under_way: BinaryHeap<Reverse<UnderWay>>,
     order: u64,
     number: u64,
-    /// How many sends had so many requests.
+    /// Number of sends, by their number of requests.
     sends: BTreeMap<usize, u64>,
     free_ns: u64,
     /// How much later than asked for a wait without an event ends.
@@ -92,7 +92,7 @@ impl SimNet {
         self.number
     }
 
-    /// How many sends had so many requests, by requests.
+    /// Returns the number of sends, by their number of requests.
     pub const fn sends(&self) -> &BTreeMap<usize, u64> {
         &self.sends
     }

@@ -44,7 +44,7 @@ impl Histogram {
         self.0.clear();
     }
 
-    /// How many times were filed.
+    /// Returns the number of recorded times.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
@@ -86,7 +86,7 @@ impl Histogram {
     }
 }
 
-/// What is written: only the classes that hold something.
+/// The written form: only the classes that hold something.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {

@@ -3,7 +3,7 @@
 use crate::traffic::Outcome;
 use serde::{Deserialize, Serialize};
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {
@@ -81,7 +81,7 @@ pub enum SizeClass {
 }
 
 impl SizeClass {
-    /// How many classes there are.
+    /// Number of classes.
     pub const COUNT: usize = 7;
 
     /// The class of `bytes` of value.

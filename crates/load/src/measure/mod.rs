@@ -37,9 +37,9 @@ const CELLS_MAX: usize = 4096;
 pub struct Cell {
     /// Index into [`Snapshot::verbs`].
     pub verb: usize,
-    /// What became of the requests.
+    /// The outcome of the requests.
     pub fate: Fate,
-    /// How large their values were.
+    /// The size of their values.
     pub size: SizeClass,
     /// From the intended instant.
     pub response: Histogram,
@@ -47,12 +47,12 @@ pub struct Cell {
     pub service: Histogram,
 }
 
-/// What went wrong, by name.
+/// A failure, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// A short name that does not change: `connect-refused`, `closed-by-server`, `garbage`, `timeout` ...
     pub name: String,
-    /// How often.
+    /// Number of times.
     pub count: u64,
     /// The first one in full: to whom, and what was seen.
     pub first: String,

@@ -19,7 +19,7 @@ pub struct Intervals {
     table: Option<LatencyTable>,
     inserts: bool,
     period_ns: u64,
-    /// Whether each verb reads.
+    /// True for each verb that reads.
     reads: Vec<bool>,
     told: Vec<VerbCounts>,
     told_ns: u64,

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use crate::measure::Histogram;
 use crate::result::Figures;
 
-/// What `-latency` asks for.
+/// The arguments of `-latency`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatencyTable {
     columns: u32,
@@ -115,7 +115,7 @@ fn ycsb(name: &str, times: &Histogram) -> String {
     lines
 }
 
-/// What was done in one interval.
+/// The operations of one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tps {
     /// Operations a second.

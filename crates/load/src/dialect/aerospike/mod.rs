@@ -40,7 +40,7 @@ pub enum Form {
 pub struct Aerospike {
     /// Whose it is.
     pub form: Form,
-    /// What it asks for.
+    /// The workload and run that it asks for.
     pub mapped: Mapped,
     /// The table of latencies that it wants printed, if it does.
     pub latency: Option<LatencyTable>,
@@ -155,7 +155,7 @@ const IGNORED: [(&str, &str); 9] = [
     ("--sleep-between-retries", "a request is never sent twice: each counts as it came out"),
 ];
 
-/// Where the fields of a workload come from.
+/// The flags that the fields of a workload come from.
 const NAMES: [(&str, &str); 10] = [
     ("targets.tls", "-tls"),
     ("targets", "-h"),
@@ -358,7 +358,7 @@ fn some_bins(flags: &mut Flags, name: &str, fields: u32) -> u32 {
     bins.len() as u32
 }
 
-/// What `-w` says, as verbs.
+/// Reads the verbs of `-w`.
 fn commands(flags: &mut Flags, space: &mut KeySpace, run: &mut Run, notes: &mut Vec<String>) {
     const REMEDY: &str = "write I, RU,80, RU,80,50,100 (of reads and of writes, so many in 100 with all bins), RR,80, \
                           RUD,80,10, RMU, RMI, RMD or DB";
@@ -429,7 +429,7 @@ fn commands(flags: &mut Flags, space: &mut KeySpace, run: &mut Run, notes: &mut 
     space.verbs = verbs;
 }
 
-/// How long, and where results go.
+/// Reads the length of the run, and the places of its results.
 fn times(flags: &mut Flags, form: Form, run: &mut Run) {
     match form {
         Form::Java => {

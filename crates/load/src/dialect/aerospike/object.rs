@@ -54,7 +54,7 @@ fn one(kind: &str) -> Option<(u64, f64)> {
 }
 
 impl Object {
-    /// How many bins it names.
+    /// Returns the number of bins that it names.
     pub fn bins(&self) -> usize {
         self.kinds.len()
     }

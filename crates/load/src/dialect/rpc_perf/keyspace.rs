@@ -133,7 +133,7 @@ fn lifetime(ttl: Option<TimeSpan>) -> Vec<(TimeSpan, f64)> {
     ttl.filter(|ttl| ttl.0 > 0).map(|ttl| (ttl, 1.0)).into_iter().collect()
 }
 
-/// How keys are picked, by either of its names.
+/// Reads the order in which keys are picked, by either of its names.
 fn order<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>) -> Order {
     let mut picked = Order::Uniform;
     for key in ["key_distribution", "distribution"] {

@@ -179,7 +179,7 @@ fn span<'t>(
 const SECOND_NS: u64 = 1_000_000_000;
 const MILLISECOND_NS: u64 = 1_000_000;
 
-/// What `[general]` says beside the run.
+/// The part of `[general]` beside the run.
 #[derive(Default)]
 struct General {
     /// Threads, in the older form.

@@ -13,7 +13,7 @@ pub(crate) const GREETING_REFUSED: &str = "greeting-refused";
 pub(super) enum Unread {
     /// From so many bytes on they are no answer, and why.
     Garbage(usize, &'static str),
-    /// What the connection said first was answered with an error.
+    /// The connection's first request was answered with an error.
     Refused(String),
 }
 

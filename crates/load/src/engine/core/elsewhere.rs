@@ -12,7 +12,7 @@ use crate::engine::connection::InFlight;
 use crate::engine::net::Net;
 use crate::traffic::Traffic;
 
-/// How often one request is sent elsewhere: a server that sends it round and round is in error.
+/// Redirects of one request at most: a server that sends it round and round is in error.
 const REDIRECTS_MAX: u8 = 16;
 /// Requests that wait for room elsewhere.
 const ELSEWHERE_MAX: usize = 65_536;
@@ -45,7 +45,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         }
     }
 
-    /// What waits at the end has no answer.
+    /// Counts the requests that still wait at the end as lost.
     pub(super) fn lose_elsewhere(&mut self, now_ns: u64) {
         for target in 0..self.elsewhere.len() {
             let waiting = std::mem::take(&mut self.elsewhere[target]);
