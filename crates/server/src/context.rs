@@ -13,15 +13,15 @@
 
 use crate::clock::{Clock, Moment, Ticks};
 use crate::command::resp::Spares;
+use crate::connection_table::ConnectionTable;
 use crate::counters::WorkerCounters;
-use crate::heat::{Look, Sampler};
+use crate::hot_keys::{Look, Sampler};
 use crate::mail::{Kind, Publishing};
 use crate::metrics::{Command, SlowLine, SlowLines};
 use crate::namespaces::{AWAY, PAUSED, ROUTED};
 use crate::notify::{self, Event};
 use crate::out::{OpTimes, OutBuffer};
 use crate::pace::Pace;
-use crate::roster::Roster;
 use crate::routes::Routes;
 use crate::shared::{Pause, Shared};
 use crate::watch::Watch;
@@ -165,8 +165,8 @@ impl WorkerContext {
     }
 
     /// Returns the connections of this worker.
-    pub(crate) fn roster(&self) -> &Roster {
-        &self.shared.workers[self.worker].roster
+    pub(crate) fn connection_table(&self) -> &ConnectionTable {
+        &self.shared.workers[self.worker].connection_table
     }
 
     /// `count` operations have been executed together and their replies, if any, are in `out`: keeps their times until
@@ -211,17 +211,17 @@ impl WorkerContext {
         // What may be on flash is no miss yet, and its length is not known.
         let on_flash = || guard.hash_may_be_on_flash(key.hash()).then_some(0);
         let bytes = guard.peek(key).map(|item| item.value.client_bytes()).or_else(on_flash);
-        let heat = &self.shared.workers[self.worker].heat;
+        let hot_keys = &self.shared.workers[self.worker].hot_keys;
         let named = (key.namespace(), key.bytes());
-        self.shared.minutes.note(heat, named, Look { bytes, is_read }, &mut self.sampler.big_above);
+        self.shared.minutes.note(hot_keys, named, Look { bytes, is_read }, &mut self.sampler.big_above);
     }
 
     /// A value of so many bytes is to be stored: notes it if it is one of the longest of this minute.
     #[inline]
     pub(crate) fn note_length(&mut self, key: &[u8], bytes: u64) {
         if bytes > self.sampler.big_above {
-            let heat = &self.shared.workers[self.worker].heat;
-            self.shared.minutes.note_big(heat, (self.namespace, key), bytes, &mut self.sampler.big_above);
+            let hot_keys = &self.shared.workers[self.worker].hot_keys;
+            self.shared.minutes.note_big(hot_keys, (self.namespace, key), bytes, &mut self.sampler.big_above);
         }
     }
 

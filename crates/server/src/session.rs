@@ -171,7 +171,7 @@ pub(crate) struct Table<S> {
     sessions_max: usize,
 }
 
-/// Its slot here, its places in the worker's lists, and its entry in the roster.
+/// Its slot here, its places in the worker's lists, and its entry in the connection table.
 const _: () = assert!(size_of::<Option<Session<io::listen::Stream>>>() + 100 <= BYTES_A_CONNECTION_MAX);
 
 impl<S> Table<S> {

@@ -7,14 +7,14 @@ use crate::buffers::SetAside;
 use crate::clock::{Clock, Origin};
 use crate::command::counters::{CommandCounters, CommandShared, CommandTotals};
 use crate::command::resp::acl::Users;
+use crate::connection_table::ConnectionTable;
 use crate::counters::{Counter, WorkerCounters};
-use crate::heat::{Heat, Minutes, Told};
+use crate::hot_keys::{HotKeys, Minutes, Told};
 use crate::mail::{Channels, Post};
 use crate::metrics::Recorder;
 use crate::namespaces::Namespaces;
 use crate::notify::KeyEvents;
 use crate::prefixes::Prefixes;
-use crate::roster::Roster;
 use crate::start::ServerConfig;
 use crate::survey::Survey;
 use crate::watch::Hub;
@@ -194,13 +194,13 @@ impl Shared {
 
     /// Takes what workers hold of a minute of keys that is over.
     pub(crate) fn roll_minutes(&self, now: UnixMillis) {
-        self.minutes.roll(now, self.workers.iter().map(|worker| &worker.heat));
+        self.minutes.roll(now, self.workers.iter().map(|worker| &worker.hot_keys));
     }
 
     /// Hot, big and missed keys of the last so many whole minutes and of the one that is not over, at most `count` of
     /// each.
     pub fn hot_keys(&self, minutes: usize, count: usize) -> Told {
-        self.minutes.read(minutes, count, self.workers.iter().map(|worker| &worker.heat))
+        self.minutes.read(minutes, count, self.workers.iter().map(|worker| &worker.hot_keys))
     }
 
     /// A worker's connection has mail: wakes the worker, for any thread but a worker.
@@ -328,9 +328,9 @@ pub struct WorkerShared {
     /// Bytes of requests and replies that it has set aside, beside its pools of buffers.
     pub aside: Arc<SetAside>,
     /// Its connections.
-    pub roster: Roster,
+    pub connection_table: ConnectionTable,
     /// Which keys it is asked for.
-    pub heat: Heat,
+    pub hot_keys: HotKeys,
     /// Those of its connections that have mail.
     pub post: Post,
     /// Ends its wait.

@@ -9,16 +9,16 @@ use crate::command::resp::acl::{FileError, Users};
 use crate::command::resp::make_kept;
 use crate::command::{Door, Protocol};
 use crate::config::kinds::{FlashPlace, IoChoice};
+use crate::connection_table::ConnectionTable;
 use crate::counters::WorkerCounters;
 use crate::handover::Estate;
-use crate::heat::{Heat, Minutes};
+use crate::hot_keys::{HotKeys, Minutes};
 use crate::kept::Kept;
 use crate::mail::{Channels, Post};
 use crate::metrics::Recorder;
 use crate::namespaces::{NamespaceConfig, Namespaces};
 use crate::notify::KeyEvents;
 use crate::prefixes::Prefixes;
-use crate::roster::Roster;
 use crate::running::Doors;
 use crate::shared::{
     AcceptorCounters, Clients, DelayedFlush, Drain, Live, PauseSwitch, PinBudget, Shared, StopSwitch, WorkerShared,
@@ -499,8 +499,8 @@ fn worker_shared(config: &ServerConfig) -> Result<WorkerShared, StartError> {
         commands: std::array::from_fn(|_| CommandCounters::default()),
         recorder: Recorder::default(),
         aside: Arc::default(),
-        roster: Roster::new(config.sessions_max()),
-        heat: Heat::default(),
+        connection_table: ConnectionTable::new(config.sessions_max()),
+        hot_keys: HotKeys::default(),
         post: Post::default(),
         waker: Waker::new()?,
         arriving: AtomicU64::new(0),

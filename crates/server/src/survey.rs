@@ -1,7 +1,7 @@
 //! What is slow to find out: the census of segments and the memory that the kernel gave. A thread of its own finds it
-//! out now and then, and the others read what it found last. It also puts minutes of hot keys away ([`crate::heat`]),
-//! and returns freed client memory to the kernel as soon as [`crate::budget`] wakes it: until then clients can allocate
-//! as much again elsewhere in the heaps.
+//! out now and then, and the others read what it found last. It also puts minutes of hot keys away
+//! ([`crate::hot_keys`]), and returns freed client memory to the kernel as soon as [`crate::budget`] wakes it: until
+//! then clients can allocate as much again elsewhere in the heaps.
 //!
 //! Invariant: a worker that tells `stats` walks no segment headers and reads nothing of `/proc` about memory.
 

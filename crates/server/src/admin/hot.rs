@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 
 use super::time::rfc3339;
-use crate::heat::{KEPT, LEADERS_MAX, Leader, List, MINUTES_MAX, Name, SAMPLED_ONE_IN, Told};
+use crate::hot_keys::{KEPT, LEADERS_MAX, Leader, List, MINUTES_MAX, Name, SAMPLED_ONE_IN, Told};
 use crate::shared::Shared;
 use segment::Namespace;
 
@@ -67,7 +67,7 @@ pub fn json(shared: &Shared, query: Query) -> String {
     };
     let list = |list: List| (list.name().to_owned(), told.list(list).iter().map(leader).collect::<Vec<_>>().into());
     let lists: Map<String, Value> = List::ALL.into_iter().map(list).collect();
-    let lost: u64 = shared.workers.iter().map(|worker| worker.heat.lost.value()).sum();
+    let lost: u64 = shared.workers.iter().map(|worker| worker.hot_keys.lost.value()).sum();
     let document = json!({
         "from_unix_ms": told.from.0,
         "sampled_one_in": SAMPLED_ONE_IN,

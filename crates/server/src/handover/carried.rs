@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use segment::{Expire, Namespace, Version};
 use serde_json::{Value, json};
 
-use crate::card::ClientText;
+use crate::client_info::ClientText;
 use crate::command::{Door, Protocol};
 use crate::mail::{Kind, Subscriber};
 use crate::shared::Shared;
@@ -48,7 +48,7 @@ pub struct Carried {
     pub skips_next: bool,
     /// It is on another host and could be anyone.
     pub held_off: bool,
-    /// The name that it gave itself, its library, the version of that, its user: as its card has them.
+    /// The name that it gave itself, its library, the version of that, its user: as its client info has them.
     pub texts: [Vec<u8>; 4],
     /// Bytes that were received and not executed.
     pub input: Vec<u8>,
@@ -253,11 +253,11 @@ impl Carried {
         }
     }
 
-    /// Its texts, as a card has them.
+    /// Its texts, as a client info has them.
     pub(crate) fn card_texts(&self) -> [ClientText; 4] {
         self.texts
             .each_ref()
-            .map(|text| text.iter().copied().take(crate::card::CLIENT_TEXT_MAX).collect::<ArrayVec<_, _>>())
+            .map(|text| text.iter().copied().take(crate::client_info::CLIENT_TEXT_MAX).collect::<ArrayVec<_, _>>())
     }
 }
 

@@ -83,10 +83,11 @@ impl<B: Backend> Core<B> {
         let detached = self.io.detach(streams);
         for ((index, (mut one, subscriber)), detached) in indexes.into_iter().zip(carried).zip(detached) {
             if one.door.protocol == Protocol::Resp {
-                let card = self.ctx.roster().card(index, |card| {
-                    [&card.name, &card.library, &card.library_version, &card.user].map(|text| text.to_vec())
+                let client_info = self.ctx.connection_table().client_info(index, |client_info| {
+                    [&client_info.name, &client_info.library, &client_info.library_version, &client_info.user]
+                        .map(|text| text.to_vec())
                 });
-                one.texts = card.unwrap_or_default();
+                one.texts = client_info.unwrap_or_default();
             }
             if let Some(Detached { stream, received, mut unsent }) = detached {
                 one.input.extend(received);
@@ -135,9 +136,9 @@ impl<B: Backend> Core<B> {
         session.early = Early::of(carried);
         if carried.door.protocol == Protocol::Resp {
             let texts = carried.card_texts();
-            self.ctx.roster().card(index, |card| {
-                [card.name, card.library, card.library_version, card.user] = texts;
-                (card.speaks_3, card.database) = (carried.speaks_3, carried.namespace.0);
+            self.ctx.connection_table().client_info(index, |client_info| {
+                [client_info.name, client_info.library, client_info.library_version, client_info.user] = texts;
+                (client_info.speaks_3, client_info.database) = (carried.speaks_3, carried.namespace.0);
             });
         }
         self.ctx.watch.connection = index;

@@ -1,5 +1,5 @@
-//! Mail: publishing what a batch did, waking those whose connections it is for, and sending this worker's connections
-//! what waits for them.
+//! The push queue of a worker: publishing the events of a batch, waking the workers of their receivers, and sending
+//! queued messages to this worker's connections.
 
 use super::Core;
 use crate::buffers::{Class, OUT_BYTES};
@@ -7,25 +7,25 @@ use crate::session::{Phase, Place};
 use crate::watch::QUEUE_BYTES;
 use io::Backend;
 
-/// Outputs filled for one session in one visit: as many as a watcher's full queue takes, and one for what came
-/// meanwhile.
+/// The maximum number of outputs filled for one session in one visit: as many as a watcher's full queue takes, and one
+/// for messages that arrive meanwhile.
 const FILLS_MAX: usize = QUEUE_BYTES / OUT_BYTES + 1;
 
-/// Connections that one visit sends mail to.
+/// The maximum number of connections that one visit sends messages to.
 const VISITS_MAX: usize = 32;
-/// Bytes of mail after which a visit ends.
+/// The number of message bytes after which a visit ends.
 const SENT_BYTES_MAX: u64 = 256 << 10;
 
 impl<B: Backend> Core<B> {
-    /// Something was told, or is to be sent to a connection of this worker.
+    /// Returns true if a message is to be published, or is to be sent to a connection of this worker.
     #[inline]
     pub(super) fn has_mail(&self) -> bool {
         let ctx = &self.ctx;
         ctx.watch.watched.any() || ctx.to_wake != 0 || self.mail_left || ctx.shared.workers[ctx.worker].post.has()
     }
 
-    /// Publishes this worker's lines, wakes others and serves its connections that have mail. Without any it costs two
-    /// loads.
+    /// Publishes this worker's lines, wakes other workers, and serves its connections with queued messages. If there
+    /// are none it costs two loads.
     pub(super) fn serve_mail(&mut self) {
         let ctx = &mut self.ctx;
         if !ctx.unpublished.is_empty() {
@@ -57,8 +57,8 @@ impl<B: Backend> Core<B> {
         self.mail_left |= !self.ctx.unpublished.is_empty();
     }
 
-    /// Serves those that are noted, once, up to [`VISITS_MAX`] of them or [`SENT_BYTES_MAX`] sent. A connection that
-    /// could not be served whole stays noted, behind the others.
+    /// Serves the listed connections once: up to [`VISITS_MAX`] of them, or until [`SENT_BYTES_MAX`] are sent. A
+    /// connection with messages left stays in the list, behind the others.
     #[cold]
     fn deliver(&mut self) {
         let sent_before = self.ctx.counters().bytes_written.value();
@@ -76,14 +76,14 @@ impl<B: Backend> Core<B> {
         self.io.submit();
     }
 
-    /// Sends a session what waits for it, as far as its peer takes it. True if more can be sent soon.
+    /// Sends a session its queued messages, as many as its peer takes. Returns true if more can be sent soon.
     fn deliver_to(&mut self, index: u32) -> bool {
         let mut more = true;
         for _ in 0..FILLS_MAX {
             let Some(session) = self.sessions.peek_mut(index).filter(|session| session.phase == Phase::Open) else {
                 return false;
             };
-            if self.ctx.roster().is_killed(index) {
+            if self.ctx.connection_table().is_killed(index) {
                 self.kill(index);
                 return false;
             }
@@ -97,7 +97,7 @@ impl<B: Backend> Core<B> {
                 return false;
             }
             if session.blocked || session.state.is_answering() {
-                // Sending the rest brings it back.
+                // The session returns to the list once the rest is sent.
                 session.mail = true;
                 return false;
             }
@@ -105,7 +105,7 @@ impl<B: Backend> Core<B> {
                 session.out = self.buffers.take_out();
             }
             if session.out.is_none() {
-                // The next visit finds one, if a session was blocked with one.
+                // The next visit finds an output, if a blocked session held one.
                 self.reclaim(Class::Out, index);
                 return true;
             }

@@ -31,13 +31,13 @@ mod poll;
 mod upkeep;
 
 use crate::buffers::{Buffers, CLASSES, Class, Sizes};
-use crate::card::Card;
+use crate::client_info::ClientInfo;
 use crate::clock::{Clock, Follower, Ticks};
 use crate::command::resp::Spares;
 use crate::command::{Door, Protocol};
 use crate::context::WorkerContext;
 use crate::handover::{Arrival, Carried, Moved};
-use crate::heat::Sampler;
+use crate::hot_keys::Sampler;
 use crate::metrics::SlowLines;
 use crate::pace::Pace;
 use crate::session::{Phase, Place, Table};
@@ -446,7 +446,7 @@ impl<B: Backend> Core<B> {
         if attached.is_ok() {
             let peer = B::peer(&stream);
             let index = self.sessions.insert(stream, door, self.now_ns);
-            self.ctx.roster().open(index, peer, self.ctx.now.secs());
+            self.ctx.connection_table().open(index, peer, self.ctx.now.secs());
             if door.protocol == Protocol::Resp {
                 self.introduce(index, peer, door);
             }
@@ -470,14 +470,14 @@ impl<B: Backend> Core<B> {
     /// Adds the client info of a Redis client to the connection table.
     fn introduce(&mut self, index: u32, peer: Option<std::net::SocketAddr>, door: Door) {
         let (shared, session) = (&self.ctx.shared, self.sessions.at(index));
-        let card = Card {
+        let client_info = ClientInfo {
             id: shared.clients.next(),
             local: session.stream.as_ref().and_then(B::local),
             since_secs: self.ctx.now.secs(),
             database: door.namespace.0,
-            ..Card::default()
+            ..ClientInfo::default()
         };
-        self.ctx.roster().introduce(index, card);
+        self.ctx.connection_table().introduce(index, client_info);
         let distant = peer.is_some_and(|peer| !peer.ip().to_canonical().is_loopback());
         if distant && shared.config.protected && !shared.asks_who() {
             session.state.hold_off();

@@ -1,4 +1,4 @@
-//! The last third of a batch: sending, and what becomes of a session after that.
+//! The last step of a batch: sending, and the next state of each session.
 
 use super::{Core, Queue};
 use crate::out::{OutBuffer, PARTS_MAX};
@@ -6,18 +6,19 @@ use crate::session::{Pause, Phase, Place};
 use io::{Backend, Received, Sent};
 use std::io::IoSlice;
 
-/// Bytes of one session that are sent before others have their iteration: a socket whose peer reads all the time would
-/// take a long value in one.
+/// The number of bytes of one session that are sent before other sessions are served. Without the bound, a peer that
+/// reads all the time would take a long value at once.
 const SEND_BYTES_MAX: usize = 256 << 10;
-/// Receives that throw away what a finished session still gets, for each visit.
+/// The maximum number of receives for each visit that discard what a finished session still receives.
 const LINGER_RECEIVES: usize = 16;
-/// Bytes that a finished session may still send before its connection is closed without waiting for its end.
+/// The number of bytes that a finished session may still send before its connection is closed without waiting for its
+/// end.
 const LINGER_BYTES_MAX: usize = 1 << 20;
-/// Time for which a finished session waits for its peer to close.
+/// The time that a finished session waits for its peer to close.
 pub(super) const LINGER_NS: u64 = 1_000_000_000;
 
 impl<B: Backend> Core<B> {
-    /// Sends for the sessions of the batch that were visited, and notes who has more to do. The others stay first.
+    /// Sends for the visited sessions of the batch and queues those with more to do. The others stay at the front.
     pub(super) fn settle(&mut self, queue: Queue) {
         for number in (self.served..self.batch.len()).rev() {
             self.stay_first(self.batch[number], queue);
@@ -26,7 +27,8 @@ impl<B: Backend> Core<B> {
             let index = self.batch[number];
             let session = self.sessions.at(index);
             session.place = Place::Idle;
-            // A session that goes on in this iteration collects its replies for one send, while there is room for them.
+            // A session that continues in this iteration collects its replies for one send, while there is room for
+            // them.
             let goes_on = session.has_work() && session.pause == Pause::None;
             if !(goes_on && session.out.as_ref().is_some_and(|out| out.has_batch_room())) {
                 self.send(index);
@@ -51,13 +53,13 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// A blocked session can be written to again.
+    /// Resumes a blocked session whose socket can be written to again.
     pub(super) fn send_again(&mut self, index: u32) {
         self.send(index);
         self.move_on(index);
     }
 
-    /// Sends as much as the peer's socket takes, and at most [`SEND_BYTES_MAX`]: the rest goes on behind new requests.
+    /// Sends as much as the peer's socket takes, at most [`SEND_BYTES_MAX`]. The rest is sent behind new requests.
     pub(super) fn send(&mut self, index: u32) {
         let mut left = SEND_BYTES_MAX;
         loop {
@@ -80,7 +82,7 @@ impl<B: Backend> Core<B> {
                     if bytes == offered && left > 0 {
                         continue;
                     }
-                    // Its socket may take more, so nothing will report that it does.
+                    // The socket may take more, so no event will report that it is writable.
                     session.sending = bytes == offered;
                 }
                 Sent::Blocked => {}
@@ -114,7 +116,7 @@ impl<B: Backend> Core<B> {
         self.sent_all(index);
     }
 
-    /// Everything is sent: records the times, and gives the buffer back.
+    /// Records the times of a session whose output is sent, and returns its buffer.
     fn sent_all(&mut self, index: u32) {
         let Some(mut out) = self.sessions.at(index).out.take() else {
             return;
@@ -134,14 +136,14 @@ impl<B: Backend> Core<B> {
         self.buffers.put_out(out);
     }
 
-    /// Forgets an output's bytes and lets its pins go.
+    /// Clears an output and releases its pins.
     fn empty(&self, out: &mut OutBuffer) {
         out.clear(|pinned| self.ctx.unpin(pinned));
     }
 
-    /// Decides what comes next for a session that is noted nowhere.
+    /// Selects the next state of a session that is in no list.
     pub(super) fn move_on(&mut self, index: u32) {
-        // During a hand-over an idle connection moves; only a stop closes it.
+        // During a hand-over an idle connection moves. Only a stop closes it.
         let stopping = self.stop_deadline_ns.is_some() && !self.ctx.shared.stop.hands_over();
         let session = self.sessions.at(index);
         debug_assert_eq!(session.place, Place::Idle);
@@ -174,7 +176,8 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// All is said: closes, or first lets the peer read it if bytes of its own are still on the way.
+    /// Ends a session whose replies are all sent. If its peer's bytes may be in flight, lets the peer read the replies
+    /// first.
     pub(super) fn finish(&mut self, index: u32) {
         let session = self.sessions.at(index);
         if session.ended || (!session.readable && session.input.is_none()) {
@@ -192,8 +195,8 @@ impl<B: Backend> Core<B> {
         self.make_ready(index);
     }
 
-    /// Throws away what a finished session still receives, until its peer closes, for [`LINGER_NS`] and
-    /// [`LINGER_BYTES_MAX`] at most. Returns how many bytes this visit threw away.
+    /// Discards what a finished session still receives until its peer closes, for [`LINGER_NS`] and
+    /// [`LINGER_BYTES_MAX`] at most. Returns the number of bytes that this visit discarded.
     #[cold]
     #[inline(never)]
     pub(super) fn linger(&mut self, index: u32) -> usize {
@@ -221,7 +224,7 @@ impl<B: Backend> Core<B> {
         bytes
     }
 
-    /// Closes at once, whatever is unsent. The slot is given back when no list notes it.
+    /// Closes a session at once, with its unsent bytes. The slot is released when no list holds the session.
     pub(super) fn kill(&mut self, index: u32) {
         let session = self.sessions.at(index);
         debug_assert_ne!(session.phase, Phase::Dead, "killed twice");
@@ -242,7 +245,7 @@ impl<B: Backend> Core<B> {
     }
 }
 
-/// One send of what is next, at most `bytes_max` of it; says how much was offered too.
+/// Sends the next bytes once, at most `bytes_max` of them. Returns the number of bytes offered too.
 #[inline(always)]
 fn offer<B: Backend>(
     io: &mut B,
@@ -258,7 +261,7 @@ fn offer<B: Backend>(
     offer_parts(io, stream, out, store, bytes_max)
 }
 
-/// The same of bytes with values pinned between them.
+/// Sends an output once that has pinned values between its bytes.
 #[inline(never)]
 fn offer_parts<B: Backend>(
     io: &mut B,

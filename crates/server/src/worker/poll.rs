@@ -1,13 +1,13 @@
-//! Waiting: with a sleep, or first by looking again and again, where that is asked for.
+//! Waiting for events: with a sleep, or first by busy polling if that is configured.
 
 use super::Core;
 use io::Backend;
 use std::time::Duration;
 
-/// Connections that an iteration takes in: some 2 us each, so that a storm of them delays no request by more than one
-/// does.
+/// The maximum number of connections that an iteration admits. Each takes about 2 us, so a burst of connections delays
+/// no request by more than one batch does.
 const ADMITTED_A_TURN: usize = 64;
-/// Time that a worker sleeps after a failed wait for its sockets.
+/// The time that a worker sleeps after a failed wait for its sockets.
 const WAIT_FAILED_REST: Duration = Duration::from_millis(10);
 
 impl<B: Backend> Core<B> {
@@ -21,13 +21,13 @@ impl<B: Backend> Core<B> {
         self.wait_for_events(timeout.saturating_sub(busy));
     }
 
-    /// Looks for something to do for as long as `busy`; false if there was nothing.
+    /// Polls for work for up to `busy`. Returns false if there was none.
     fn poll(&mut self, busy: Duration) -> bool {
         let (begun, busy_ns) = (self.ctx.clock.ticks(), busy.as_nanos() as u64);
         loop {
             self.wait_for_events(Duration::ZERO);
             self.read_clocks();
-            // A waker that was rung ends a wait without an event: what it may have been rung for is looked at here.
+            // A waker that was rung ends a wait without an event. This checks for what it may have been rung for.
             let admitted = self.admit_new();
             if admitted || !self.events.is_empty() || self.ctx.shared.stop.is_off() {
                 return true;
@@ -47,7 +47,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Reads the clocks: it is now for all that follows.
+    /// Reads the clocks, which set the time for all that follows.
     pub(super) fn read_clocks(&mut self) {
         self.turn_ticks = self.ctx.clock.ticks();
         self.now_ns = self.ctx.clock.ns_between(self.born, self.turn_ticks);
@@ -55,7 +55,7 @@ impl<B: Backend> Core<B> {
         self.ctx.ahead_ms = self.ctx.shared.wall_ahead_ms();
     }
 
-    /// Takes in connections that were handed over, at most [`ADMITTED_A_TURN`]; false if there were none.
+    /// Admits connections from the acceptor, at most [`ADMITTED_A_TURN`]. Returns false if there were none.
     pub(super) fn admit_new(&mut self) -> bool {
         self.intake_left = false;
         for number in 0..ADMITTED_A_TURN {

@@ -1,4 +1,5 @@
-//! What is not a request: timeouts, slow readers that keep the store's memory, a stop in progress, giving back.
+//! Work outside requests: timeouts, slow readers that hold the store's memory, a stop in progress, and releasing ended
+//! connections.
 
 use super::Core;
 use super::batch::COPIED_BYTES_MAX;
@@ -11,24 +12,25 @@ use segment::Guard;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// The whole table is looked at once in this time, a slice an iteration.
+/// The time in which the whole table is checked once, a slice in each iteration.
 const SWEEP_NS: u64 = 1_000_000_000;
-/// Ended connections whose state one iteration gives back, and those of them that are not done with after a step.
+/// The maximum number of ended connections that one iteration releases, and of those that remain unfinished after a
+/// step.
 pub(super) const GRAVES_A_TURN: usize = 64;
 const UNFINISHED_A_TURN: usize = 2;
-/// Time for which a reader may keep pinned values while others wait for memory to pin.
+/// The time that a reader may hold pinned values while others wait for memory to pin.
 const PIN_GRACE_NS: u64 = 1_000_000_000;
-/// Time for which a blocked reader keeps its values pinned before they are copied, if they fit into a big block.
+/// The time that a blocked reader holds its values pinned before they are copied, if they fit into a big block.
 const COPY_OUT_NS: u64 = 100_000_000;
-/// Time for which a reader may read nothing of a reply that is held for it while client memory is short.
+/// The time that a reader may take nothing of a retained reply while client memory is short.
 const READ_GRACE_NS: u64 = 100_000_000;
-/// Interval at which blocked readers with pins are checked, and whether a session waits for a pin.
+/// The interval at which blocked readers with pins, and refused pins, are checked.
 pub(super) const PIN_CHECK: Duration = Duration::from_millis(25);
 
-/// Blocked sessions with values pinned, each once.
+/// Blocked sessions with pinned values, each once.
 pub(super) struct Pinners {
     pub(super) sessions: Vec<u32>,
-    /// For each session since when it is one, in ns of the worker's life; 0: it is not listed.
+    /// The instant since which each session is in the list, in ns of the worker's life. 0: not in the list.
     since_ns: Vec<u64>,
 }
 
@@ -39,7 +41,7 @@ impl Pinners {
 }
 
 impl<B: Backend> Core<B> {
-    /// The end of an iteration.
+    /// Ends an iteration.
     pub(super) fn upkeep(&mut self) {
         if self.ctx.shared.drain.is_on() {
             self.report_arriving();
@@ -72,7 +74,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Notes a session that has just been blocked with values pinned.
+    /// Adds a session that has just been blocked with pinned values.
     pub(super) fn note_pinner(&mut self, index: u32) {
         let Pinners { sessions, since_ns } = &mut self.pinners;
         if std::mem::replace(&mut since_ns[index as usize], self.now_ns.max(1)) == 0 {
@@ -80,8 +82,8 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Copies what slow readers keep pinned, where it fits and a block is free. What cannot be copied stays pinned
-    /// until the reader takes it, someone else waits for a pin, or the stall timeout is over.
+    /// Copies what slow readers hold pinned, if it fits and a block is free. Other values stay pinned until the reader
+    /// takes them, another session waits for a pin, or the stall timeout is over.
     fn relieve_pinners(&mut self) {
         let mut at = 0;
         while let Some(index) = self.pinners.sessions.get(at).copied() {
@@ -95,7 +97,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Copies one session's pinned values, if that can be done now.
+    /// Copies one session's pinned values. Returns false if they are too long, or if no block is free.
     fn copy_out(&mut self, index: u32) -> bool {
         let Some(out) = &mut self.sessions.at(index).out else { return true };
         if out.unsent() > self.buffers.big_bytes() as u64 {
@@ -109,7 +111,7 @@ impl<B: Backend> Core<B> {
         true
     }
 
-    /// Looks at the next `count` slots of the table.
+    /// Checks the next `count` slots of the table for timeouts.
     fn sweep(&mut self, count: usize) {
         let live = &self.ctx.shared.live;
         let idle_ns = live.idle_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
@@ -124,14 +126,16 @@ impl<B: Backend> Core<B> {
             let silent_ns = self.now_ns.saturating_sub(session.received_ns);
             let held_ns = self.now_ns.saturating_sub(session.held_ns);
             let received_secs = self.ctx.now.secs().saturating_sub(silent_ns / 1_000_000_000);
-            self.ctx.roster().seen(self.sweep_at as u32, received_secs, session.state.watches());
+            self.ctx.connection_table().seen(self.sweep_at as u32, received_secs, session.state.watches());
             if let Some(command) = session.state.last_command() {
-                self.ctx.roster().card(self.sweep_at as u32, |card| card.command = command);
+                self.ctx
+                    .connection_table()
+                    .client_info(self.sweep_at as u32, |client_info| client_info.command = command);
             }
             let counters = self.ctx.counters();
             let end = match session.phase {
                 Phase::Dead => None,
-                // A watcher says nothing and may read when it likes, as long as its peer is there.
+                // A watcher sends nothing and may read at any time, as long as its peer is connected.
                 Phase::Open if session.state.watches() && !session.hangup => None,
                 Phase::Lingering => (unmoved_ns >= LINGER_NS).then_some(None),
                 _ if session.blocked => (unmoved_ns >= stall_ns).then_some(Some(&counters.slow_readers_dropped)),
@@ -151,7 +155,8 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Someone could not pin a value: of our readers that have taken nothing for a while, the slowest goes.
+    /// Closes the slowest of this worker's readers that have taken nothing for a while, because a value could not be
+    /// pinned.
     fn drop_slowest_pinner(&mut self) {
         let slowest = (self.pinners.sessions.iter())
             .filter(|index| pins(&self.sessions, **index))
@@ -164,21 +169,22 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Notes a session that has just been blocked with an answer that is kept for it outside the store.
+    /// Adds a session that has just been blocked with a reply that is retained outside the store.
     pub(super) fn note_keeper(&mut self, index: u32) {
         if self.keepers.contains(&index) {
             return;
         }
         if self.keepers.len() == self.keepers.capacity() {
-            // Those that keep none any more leave first. Sessions bound the list: each is in it once.
+            // Sessions that retain no reply any more leave first. Each session is in the list once, so the number of
+            // sessions bounds it.
             let sessions = &self.sessions;
             self.keepers.retain(|index| holds_reply(sessions, *index).is_some());
         }
         self.keepers.push(index);
     }
 
-    /// Client memory is short: of our readers that take nothing of the answers that are kept for them, those go whose
-    /// answers are the oldest, until it is not short any more.
+    /// Closes readers that take nothing of their retained replies, those with the oldest replies first, until client
+    /// memory is no longer short.
     fn drop_oldest_readers(&mut self) {
         let budget = std::sync::Arc::clone(&self.ctx.shared.budget);
         let enough = budget.used().saturating_sub(budget.bytes_max() / 4 * 3);
@@ -196,7 +202,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// A stop was asked for: watchers close at once, others between two requests, and all when the time is over.
+    /// Advances a stop: closes watchers at once, other connections between two requests, and all when the time is over.
     fn stop(&mut self) {
         match self.stop_deadline_ns {
             None => {
@@ -206,7 +212,7 @@ impl<B: Backend> Core<B> {
                     if session.phase == Phase::Open && session.state.watches() {
                         self.kill(index as u32);
                     } else if session.phase == Phase::Open {
-                        // One more receive tells whether a request is on its way.
+                        // One more receive shows whether a request is on its way.
                         self.sessions.at(index as u32).readable = true;
                         self.make_ready(index as u32);
                     }
@@ -217,19 +223,19 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Closes every connection, whatever is unsent.
+    /// Closes every connection, with its unsent bytes.
     pub(super) fn kill_all(&mut self) {
         for index in 0..self.sessions.used_high() {
             if self.sessions.peek(index).is_some_and(|s| s.phase != Phase::Dead) {
                 self.kill(index as u32);
             }
         }
-        // What they wait for may take long.
+        // The reads that they wait for may take long.
         self.call_back_coming(usize::MAX, |_| true);
     }
 
-    /// Gives back to the store what ended connections held: of [`GRAVES_A_TURN`], and of few of those that hold much. A
-    /// connection that is not done with is asked again in the next iteration, behind the others.
+    /// Releases what ended connections held in the store: [`GRAVES_A_TURN`] of them, and few of those that held much.
+    /// An unfinished connection is retried in the next iteration, behind the others.
     pub(super) fn release(&mut self, guard: &mut Guard<'_>) {
         let mut unfinished = 0;
         for number in 0..self.graves.len().min(GRAVES_A_TURN) {
@@ -249,25 +255,25 @@ impl<B: Backend> Core<B> {
             }
             let state = self.sessions.remove(index);
             self.ctx.shared.namespaces.leave(state.namespace());
-            self.ctx.roster().close(index);
+            self.ctx.connection_table().close(index);
             self.ctx.counters().connections_closed.add(1);
         }
     }
 }
 
-/// Since when a session that is blocked has an answer kept for it outside the store, and its bytes.
+/// Returns when a blocked session's retained reply was made, and its bytes.
 fn holds_reply<S>(sessions: &Table<S>, index: u32) -> Option<(Ticks, u64)> {
     let session = sessions.peek(index as usize).filter(|session| session.blocked && session.phase != Phase::Dead)?;
     session.state.reply_held()
 }
 
-/// Returns whether a session takes nothing of its output.
+/// Returns true if a session takes nothing of its output.
 fn is_slow<S>(sessions: &Table<S>, index: u32, now_ns: u64) -> bool {
     let moved_ns = sessions.peek(index as usize).map_or(now_ns, |session| session.moved_ns);
     now_ns.saturating_sub(moved_ns) >= READ_GRACE_NS
 }
 
-/// Returns whether a session is blocked and keeps values pinned.
+/// Returns true if a session is blocked and holds pinned values.
 fn pins<S>(sessions: &Table<S>, index: u32) -> bool {
     let session = sessions.peek(index as usize);
     session.is_some_and(|s| s.blocked && s.out.as_ref().is_some_and(|out| out.pinned_bytes() > 0))

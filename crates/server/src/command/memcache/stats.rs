@@ -492,7 +492,7 @@ fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     }
     let mut first = shared.config.memcached.len();
     for worker in &shared.workers {
-        worker.roster.each(|connection| {
+        worker.connection_table.each(|connection| {
             if lines.passes(CONNECTION_LINES) {
                 return;
             }
@@ -516,7 +516,7 @@ fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
             let silent_secs = now_secs.saturating_sub(connection.received_secs);
             line(b":secs_since_last_cmd ", &|line| put_u64(line, silent_secs));
         });
-        first += worker.roster.room();
+        first += worker.connection_table.room();
     }
 }
 

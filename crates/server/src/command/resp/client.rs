@@ -3,7 +3,7 @@
 use super::error::{Fault, subcommand};
 use super::table::lower;
 use super::{Answers, Call, Run};
-use crate::card::ClientText;
+use crate::client_info::ClientText;
 use protocol::resp::{Args, reply};
 
 /// Returns an attribute that a client sets of itself: no space and no control character, 64 bytes at most.
@@ -22,20 +22,20 @@ pub(super) fn client<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             call.int(id as i64);
         }
         (b"getname", 0) => {
-            let name = call.card(|card| card.name.clone()).unwrap_or_default();
+            let name = call.with_client_info(|client_info| client_info.name.clone()).unwrap_or_default();
             if name.is_empty() { call.null() } else { reply::bulk(call.out, &name) }
         }
         (b"setname", 1) => {
             let name = text(args.next().unwrap_or_default())?;
-            call.card(|card| card.name = name);
+            call.with_client_info(|client_info| client_info.name = name);
             call.out.push(reply::OK);
         }
         (b"setinfo", 2) => {
             let (what, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
             let value = text(value)?;
             match &lower(what)[..] {
-                b"lib-name" => call.card(|card| card.library = value),
-                b"lib-ver" => call.card(|card| card.library_version = value),
+                b"lib-name" => call.with_client_info(|client_info| client_info.library = value),
+                b"lib-ver" => call.with_client_info(|client_info| client_info.library_version = value),
                 _ => {
                     reply::error(call.out, b"ERR Unrecognized option given to CLIENT SETINFO");
                     return Ok(());

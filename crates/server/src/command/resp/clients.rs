@@ -9,8 +9,8 @@ use super::listing::{LISTING_WORK, Listing};
 use super::number::integer;
 use super::table::lower;
 use super::{Call, Run, Stop};
-use crate::card::Card;
-use crate::roster::Connection;
+use crate::client_info::ClientInfo;
+use crate::connection_table::Connection;
 use protocol::resp::{Args, reply};
 use std::collections::BTreeSet;
 
@@ -39,8 +39,8 @@ impl Kind {
         }
     }
 
-    fn of(card: &Card) -> Self {
-        if card.is_subscribed() { Self::PubSub } else { Self::Normal }
+    fn of(client_info: &ClientInfo) -> Self {
+        if client_info.is_subscribed() { Self::PubSub } else { Self::Normal }
     }
 }
 
@@ -59,16 +59,16 @@ struct Filter<'c> {
 }
 
 impl Filter<'_> {
-    fn takes(&self, connection: &Connection, card: &Card, me: u64, now_secs: u64) -> bool {
+    fn takes(&self, connection: &Connection, client_info: &ClientInfo, me: u64, now_secs: u64) -> bool {
         let is = |wanted: &[u8], addr| shown(addr).as_bytes() == wanted;
-        self.ids.is_none_or(|ids| ids.contains(&card.id))
-            && self.id.is_none_or(|id| id == card.id)
+        self.ids.is_none_or(|ids| ids.contains(&client_info.id))
+            && self.id.is_none_or(|id| id == client_info.id)
             && self.addr.is_none_or(|addr| is(addr, connection.peer))
-            && self.laddr.is_none_or(|addr| is(addr, card.local))
-            && self.kind.is_none_or(|kind| kind == Kind::of(card))
-            && self.user.is_none_or(|user| user == name_of(card))
-            && now_secs.saturating_sub(card.since_secs) >= self.age_secs_min
-            && !(self.skip_me && card.id == me)
+            && self.laddr.is_none_or(|addr| is(addr, client_info.local))
+            && self.kind.is_none_or(|kind| kind == Kind::of(client_info))
+            && self.user.is_none_or(|user| user == name_of(client_info))
+            && now_secs.saturating_sub(client_info.since_secs) >= self.age_secs_min
+            && !(self.skip_me && client_info.id == me)
     }
 }
 
@@ -76,39 +76,39 @@ fn shown(addr: Option<std::net::SocketAddr>) -> String {
     addr.map_or_else(|| "unix:0".to_owned(), |addr| addr.to_string())
 }
 
-/// Returns the name of the connection's user: `default` if the card has none.
-fn name_of(card: &Card) -> &[u8] {
-    if card.user.is_empty() { b"default" } else { &card.user }
+/// Returns the name of the connection's user: `default` if the client info has none.
+fn name_of(client_info: &ClientInfo) -> &[u8] {
+    if client_info.user.is_empty() { b"default" } else { &client_info.user }
 }
 
 /// Writes a connection's line, in the form of Redis. The fields that Redis has for buffers are 0: idle connections have
 /// none.
-fn line(connection: &Connection, card: &Card, now_secs: u64, text: &mut impl std::fmt::Write) {
+fn line(connection: &Connection, client_info: &ClientInfo, now_secs: u64, text: &mut impl std::fmt::Write) {
     let word = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-    let flags = match (card.monitors, card.is_subscribed()) {
+    let flags = match (client_info.monitors, client_info.is_subscribed()) {
         (true, _) => "O",
         (false, true) => "P",
         (false, false) => "N",
     };
-    let [channels, patterns, shards] = card.subscriptions;
+    let [channels, patterns, shards] = client_info.subscriptions;
     let written = writeln!(
         text,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} \
          ssub={shards} multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 \
          events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
-        card.id,
+        client_info.id,
         shown(connection.peer),
-        shown(card.local),
+        shown(client_info.local),
         connection.number,
-        word(&card.name),
-        now_secs.saturating_sub(card.since_secs),
+        word(&client_info.name),
+        now_secs.saturating_sub(client_info.since_secs),
         now_secs.saturating_sub(connection.received_secs),
-        card.database,
-        if card.command.is_empty() { "NULL" } else { card.command },
-        word(name_of(card)),
-        if card.speaks_3 { 3 } else { 2 },
-        word(&card.library),
-        word(&card.library_version),
+        client_info.database,
+        if client_info.command.is_empty() { "NULL" } else { client_info.command },
+        word(name_of(client_info)),
+        if client_info.speaks_3 { 3 } else { 2 },
+        word(&client_info.library),
+        word(&client_info.library_version),
     );
     written.expect("text takes what is written");
 }
@@ -120,18 +120,18 @@ impl<'c> Call<'c, '_> {
         &self,
         filter: &Filter<'_>,
         (worker, number): &mut (usize, usize),
-        mut each: impl FnMut(usize, &Connection, &Card) -> usize,
+        mut each: impl FnMut(usize, &Connection, &ClientInfo) -> usize,
     ) -> bool {
         let (me, now_secs, mut work) = (self.id(), self.ctx.now.secs(), LISTING_WORK);
         while let Some(shared) = self.ctx.shared.workers.get(*worker) {
-            while *number < shared.roster.room() {
+            while *number < shared.connection_table.room() {
                 if work == 0 {
                     return false;
                 }
                 work -= 1;
-                shared.roster.clients(*number..*number + 1, |connection, card| {
-                    if filter.takes(connection, card, me, now_secs) {
-                        work = work.saturating_sub(each(*worker, connection, card));
+                shared.connection_table.clients(*number..*number + 1, |connection, client_info| {
+                    if filter.takes(connection, client_info, me, now_secs) {
+                        work = work.saturating_sub(each(*worker, connection, client_info));
                     }
                 });
                 *number += 1;
@@ -160,10 +160,10 @@ impl<'c> Call<'c, '_> {
         let Listing { text, connection, ids, .. } = &mut *listing;
         filter.ids = (!ids.is_empty()).then_some(ids);
         let mut written = String::new();
-        let is_end = self.next_clients(&filter, connection, |_, connection, card| {
+        let is_end = self.next_clients(&filter, connection, |_, connection, client_info| {
             // What would not fit into a reply is left out.
             if text.len() + written.len() + 1024 < LONG_REPLY_BYTES_MAX {
-                line(connection, card, now_secs, &mut written);
+                line(connection, client_info, now_secs, &mut written);
             }
             WORK_A_LINE
         });
@@ -200,7 +200,9 @@ impl<'c> Call<'c, '_> {
     pub(super) fn client_line(&self) -> String {
         let (now_secs, mut text) = (self.ctx.now.secs(), String::new());
         let number = self.ctx.watch.connection as usize;
-        self.ctx.roster().clients(number..number + 1, |connection, card| line(connection, card, now_secs, &mut text));
+        self.ctx
+            .connection_table()
+            .clients(number..number + 1, |connection, client_info| line(connection, client_info, now_secs, &mut text));
         text
     }
 
@@ -218,17 +220,17 @@ impl<'c> Call<'c, '_> {
         let me = self.id();
         let mut killed = Vec::new();
         let Listing { connection, closes_me, count, .. } = listing;
-        let is_end = self.next_clients(filter, connection, |worker, connection, card| {
+        let is_end = self.next_clients(filter, connection, |worker, connection, client_info| {
             *count += 1;
-            if card.id == me {
+            if client_info.id == me {
                 *closes_me = true;
             } else {
-                killed.push((worker, connection.number as u32, card.id));
+                killed.push((worker, connection.number as u32, client_info.id));
             }
             1
         });
         for (worker, number, id) in killed {
-            if self.ctx.shared.workers[worker].roster.kill(number, id) {
+            if self.ctx.shared.workers[worker].connection_table.kill(number, id) {
                 self.ctx.note_mail(worker, number);
             }
         }

@@ -3,7 +3,7 @@
 use super::error::Fault;
 use super::table::lower;
 use super::{Call, REDIS_VERSION, Run, Stop};
-use crate::card::Card;
+use crate::client_info::ClientInfo;
 use crate::context::{OPS_A_BATCH, State};
 use protocol::resp::{Args, Version, reply};
 use segment::Namespace;
@@ -94,9 +94,9 @@ pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
     call.session.version = version.unwrap_or(call.session.version);
     let speaks_3 = call.session.version == Version::Resp3;
-    call.card(|card| {
-        card.speaks_3 = speaks_3;
-        card.name = name.unwrap_or_else(|| card.name.clone());
+    call.with_client_info(|client_info| {
+        client_info.speaks_3 = speaks_3;
+        client_info.name = name.unwrap_or_else(|| client_info.name.clone());
     });
     let (version, id) = (call.session.version, call.id());
     let out = &mut *call.out;
@@ -133,13 +133,13 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         call.move_to(home);
     }
     *call.session = super::SessionState { held_off, ..super::SessionState::of(home) };
-    call.card(|card| {
-        *card = Card {
-            id: card.id,
-            local: card.local,
-            since_secs: card.since_secs,
-            database: card.database,
-            ..Card::default()
+    call.with_client_info(|client_info| {
+        *client_info = ClientInfo {
+            id: client_info.id,
+            local: client_info.local,
+            since_secs: client_info.since_secs,
+            database: client_info.database,
+            ..ClientInfo::default()
         };
     });
     reply::simple(call.out, b"RESET");
@@ -159,6 +159,6 @@ impl Call<'_, '_> {
     fn move_to(&mut self, namespace: Namespace) {
         self.session.namespace = namespace;
         self.ctx.turn_to(namespace);
-        self.card(|card| card.database = namespace.0);
+        self.with_client_info(|client_info| client_info.database = namespace.0);
     }
 }

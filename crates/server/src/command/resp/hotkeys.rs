@@ -4,7 +4,7 @@ use super::error::Fault;
 use super::number::integer;
 use super::table::lower;
 use super::{Call, LINE_ROOM, Run};
-use crate::heat::{KEPT, LEADERS_MAX, List, MINUTES_MAX, NAME_BYTES_MAX, SAMPLED_ONE_IN};
+use crate::hot_keys::{KEPT, LEADERS_MAX, List, MINUTES_MAX, NAME_BYTES_MAX, SAMPLED_ONE_IN};
 use crate::namespaces::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
 use protocol::resp::{Args, reply};
 

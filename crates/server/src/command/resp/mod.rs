@@ -57,7 +57,7 @@ use super::ahead::Head;
 use super::counters::CommandCounters;
 use super::large::ARRIVING_BYTES_MIN;
 use super::values::LINE_ROOM;
-use crate::card::Card;
+use crate::client_info::ClientInfo;
 use crate::clock::Moment;
 use crate::context::{OPS_A_BATCH, Progress, State, WorkerContext};
 use crate::mail::Publishing;
@@ -548,19 +548,19 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// Returns what `look` reads from or changes in the connection's card; `None` if there is no card.
-    fn card<T>(&self, look: impl FnOnce(&mut Card) -> T) -> Option<T> {
-        self.ctx.roster().card(self.ctx.watch.connection, look)
+    /// Returns what `look` reads from or changes in the connection's client info; `None` if there is no client info.
+    fn with_client_info<T>(&self, look: impl FnOnce(&mut ClientInfo) -> T) -> Option<T> {
+        self.ctx.connection_table().client_info(self.ctx.watch.connection, look)
     }
 
     /// Returns the connection's number, which is unique among all since the server's start.
     fn id(&self) -> u64 {
-        self.card(|card| card.id).unwrap_or(0)
+        self.with_client_info(|client_info| client_info.id).unwrap_or(0)
     }
 
-    /// Notes the called command on the card, for commands that report it.
+    /// Notes the called command on the client info, for commands that report it.
     fn note_command(&self, name: &'static str) {
-        self.card(|card| card.command = name);
+        self.with_client_info(|client_info| client_info.command = name);
     }
 
     fn fault(&mut self, fault: Fault) {

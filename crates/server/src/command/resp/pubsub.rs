@@ -232,7 +232,9 @@ impl<'c> Call<'c, '_> {
     pub(super) fn note_subscriptions(&self) {
         let count = |kind| self.session.subscriber().map_or(0, |subscriber| subscriber.count(kind) as u32);
         let monitors = self.session.subscriber().is_some_and(Subscriber::monitors);
-        self.card(|card| (card.subscriptions, card.monitors) = (Kind::ALL.map(count), monitors));
+        self.with_client_info(|client_info| {
+            (client_info.subscriptions, client_info.monitors) = (Kind::ALL.map(count), monitors)
+        });
     }
 
     /// A message for many, or with many patterns to be matched, takes several visits.
@@ -323,7 +325,7 @@ impl<'c> Call<'c, '_> {
             return;
         }
         let now = self.ctx.now;
-        let peer = self.ctx.roster().peer(self.ctx.watch.connection);
+        let peer = self.ctx.connection_table().peer(self.ctx.watch.connection);
         let peer = peer.map_or_else(|| "unix:".to_owned(), |peer| peer.to_string());
         let mut line =
             format!("+{}.{:03}000 [{} {peer}]", now.secs(), now.0 % 1000, self.session.namespace.0).into_bytes();

@@ -19,7 +19,7 @@ use super::error::{Fault, Line, shown, unknown_part};
 use super::number::integer;
 use super::table::{Entry, Flag, find, lower};
 use super::{Call, Run, Stop};
-use crate::card::{CLIENT_TEXT_MAX, ClientText};
+use crate::client_info::{CLIENT_TEXT_MAX, ClientText};
 use crate::handover::CarriedUser;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
@@ -250,7 +250,7 @@ impl Call<'_, '_> {
         (self.session.known, self.session.free_at) = (true, 0);
         self.session.seen_changes = self.ctx.user_changes;
         let user: ClientText = name.iter().take(CLIENT_TEXT_MAX).copied().collect();
-        self.card(|card| card.user = user);
+        self.with_client_info(|client_info| client_info.user = user);
         Ok(())
     }
 
@@ -259,7 +259,7 @@ impl Call<'_, '_> {
         match &self.session.who {
             Who::User(user) => user.name.clone(),
             Who::Default => DEFAULT.to_vec(),
-            Who::OfFile => self.card(|card| card.user.to_vec()).unwrap_or_default(),
+            Who::OfFile => self.with_client_info(|client_info| client_info.user.to_vec()).unwrap_or_default(),
         }
     }
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 /// Users at most.
 pub const USERS_MAX: usize = 1000;
 /// Bytes of a user's name at most.
-pub const NAME_BYTES_MAX: usize = crate::card::CLIENT_TEXT_MAX;
+pub const NAME_BYTES_MAX: usize = crate::client_info::CLIENT_TEXT_MAX;
 /// Passwords of one user at most.
 const PASSWORDS_MAX: usize = 100;
 /// Refusals that are told.

@@ -1,7 +1,7 @@
 //! What a client of Redis says of itself and does, as the other clients see it (`CLIENT LIST`).
 //!
-//! A card is in its connection's entry of the [`crate::roster::Roster`], written by the connection's worker and read by
-//! any. Its lock is taken when something on it changes, never for an ordinary request.
+//! A client info is in its connection's entry of the [`crate::connection_table::ConnectionTable`], written by the
+//! connection's worker and read by any. Its lock is taken when something on it changes, never for an ordinary request.
 
 use arrayvec::ArrayVec;
 use std::net::SocketAddr;
@@ -12,9 +12,9 @@ pub const CLIENT_TEXT_MAX: usize = 64;
 /// A text by which a client names itself.
 pub type ClientText = ArrayVec<u8, CLIENT_TEXT_MAX>;
 
-/// A client's card.
+/// The info of a client.
 #[derive(Clone, Debug, Default)]
-pub struct Card {
+pub struct ClientInfo {
     /// The connection's number: unique among all since the server's start, from 1.
     pub id: u64,
     /// Its own end of the connection; `None` for a unix socket.
@@ -41,7 +41,7 @@ pub struct Card {
     pub command: &'static str,
 }
 
-impl Card {
+impl ClientInfo {
     /// It is subscribed to something.
     pub fn is_subscribed(&self) -> bool {
         self.subscriptions != [0; 3]

@@ -5,14 +5,14 @@
 //!           release ─close──> Entry
 //! ```
 //!
-//! One writer, any readers, no lock but that of a client's card ([`crate::card`]). An entry's life is odd while a
-//! connection is there and grows with each that comes or goes: a reader looks at it before and after, and passes over
-//! an entry that changed in between.
+//! One writer, any readers, no lock but that of a client info ([`crate::client_info`]). An entry's life is odd
+//! while a connection is there and grows with each that comes or goes: a reader looks at it before and after, and
+//! passes over an entry that changed in between.
 //!
-//! Bound: an entry for each connection that the worker may have, 72 bytes each, touched only when used, and a card for
-//! each client of Redis.
+//! Bound: an entry for each connection that the worker may have, 72 bytes each, touched only when used, and a client
+//! info for each client of Redis.
 
-use crate::card::Card;
+use crate::client_info::ClientInfo;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The connections of one worker, as others see them.
 #[derive(Debug)]
-pub struct Roster {
+pub struct ConnectionTable {
     entries: Box<[Entry]>,
 }
 
@@ -37,14 +37,14 @@ struct Entry {
     /// The number of the client that is to be closed; 0: none.
     killed: AtomicU64,
     /// Client info of a Redis client.
-    card: Mutex<Option<Box<Card>>>,
+    client_info: Mutex<Option<Box<ClientInfo>>>,
 }
 
 const UNIX: u64 = u64::MAX;
 
 impl Entry {
-    fn card(&self) -> MutexGuard<'_, Option<Box<Card>>> {
-        self.card.lock().unwrap_or_else(PoisonError::into_inner)
+    fn client_info(&self) -> MutexGuard<'_, Option<Box<ClientInfo>>> {
+        self.client_info.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn peer(&self, ip: [u64; 2], port: u64) -> Option<SocketAddr> {
@@ -66,7 +66,7 @@ pub struct Connection {
     pub watches: bool,
 }
 
-impl Roster {
+impl ConnectionTable {
     pub(crate) fn new(connections_max: usize) -> Self {
         Self { entries: (0..connections_max).map(|_| Entry::default()).collect() }
     }
@@ -103,27 +103,27 @@ impl Roster {
     /// It has gone.
     pub(crate) fn close(&self, number: u32) {
         if let Some(entry) = self.entries.get(number as usize) {
-            *entry.card() = None;
+            *entry.client_info() = None;
             entry.life.store(entry.life.load(Relaxed) + 1, Relaxed);
         }
     }
 
-    /// The connection that has come is a client with a card.
-    pub(crate) fn introduce(&self, number: u32, card: Card) {
+    /// The connection that has come is a client with a client info.
+    pub(crate) fn introduce(&self, number: u32, client_info: ClientInfo) {
         if let Some(entry) = self.entries.get(number as usize) {
-            *entry.card() = Some(Box::new(card));
+            *entry.client_info() = Some(Box::new(client_info));
         }
     }
 
-    /// Returns what a client's card says; `None` if it has none.
-    pub(crate) fn card<T>(&self, number: u32, look: impl FnOnce(&mut Card) -> T) -> Option<T> {
-        self.entries.get(number as usize)?.card().as_deref_mut().map(look)
+    /// Returns what a client info says; `None` if it has none.
+    pub(crate) fn client_info<T>(&self, number: u32, look: impl FnOnce(&mut ClientInfo) -> T) -> Option<T> {
+        self.entries.get(number as usize)?.client_info().as_deref_mut().map(look)
     }
 
     /// Has client `id` at `number` be closed by its worker, which is to be told; false if it is another by now.
     pub(crate) fn kill(&self, number: u32, id: u64) -> bool {
         let Some(entry) = self.entries.get(number as usize) else { return false };
-        let there = entry.card().as_deref().is_some_and(|card| card.id == id);
+        let there = entry.client_info().as_deref().is_some_and(|client_info| client_info.id == id);
         if there {
             entry.killed.store(id, Relaxed);
         }
@@ -134,16 +134,16 @@ impl Roster {
     pub(crate) fn is_killed(&self, number: u32) -> bool {
         let Some(entry) = self.entries.get(number as usize) else { return false };
         let killed = entry.killed.load(Relaxed);
-        killed != 0 && entry.card().as_deref().is_some_and(|card| card.id == killed)
+        killed != 0 && entry.client_info().as_deref().is_some_and(|client_info| client_info.id == killed)
     }
 
-    /// Gives those clients that have a card, of the entries `numbers`, to `each`.
-    pub(crate) fn clients(&self, numbers: Range<usize>, mut each: impl FnMut(&Connection, &Card)) {
+    /// Gives those clients that have a client info, of the entries `numbers`, to `each`.
+    pub(crate) fn clients(&self, numbers: Range<usize>, mut each: impl FnMut(&Connection, &ClientInfo)) {
         for number in numbers.start..numbers.end.min(self.entries.len()) {
             if let Some(connection) = self.connection(number)
-                && let Some(card) = self.entries[number].card().as_deref()
+                && let Some(client_info) = self.entries[number].client_info().as_deref()
             {
-                each(&connection, card);
+                each(&connection, client_info);
             }
         }
     }
@@ -180,39 +180,39 @@ impl Roster {
 mod tests {
     use super::*;
 
-    fn all(roster: &Roster) -> Vec<Connection> {
+    fn all(connection_table: &ConnectionTable) -> Vec<Connection> {
         let mut all = Vec::new();
-        roster.each(|connection| all.push(connection));
+        connection_table.each(|connection| all.push(connection));
         all
     }
 
     #[test]
     fn who_came_and_did_not_go_is_told_with_the_latest_that_is_known() {
-        let roster = Roster::new(3);
+        let connection_table = ConnectionTable::new(3);
         let v4: SocketAddr = "10.1.2.3:4567".parse().unwrap();
         let v6: SocketAddr = "[2001:db8::9]:1".parse().unwrap();
-        roster.open(0, Some(v4), 100);
-        roster.open(1, None, 100);
-        roster.open(2, Some(v6), 101);
-        roster.open(3, Some(v4), 101);
-        roster.seen(1, 105, true);
-        roster.close(0);
+        connection_table.open(0, Some(v4), 100);
+        connection_table.open(1, None, 100);
+        connection_table.open(2, Some(v6), 101);
+        connection_table.open(3, Some(v4), 101);
+        connection_table.seen(1, 105, true);
+        connection_table.close(0);
         let told = |number, peer, received_secs, watches| Connection { number, peer, received_secs, watches };
-        assert_eq!(all(&roster), [told(1, None, 105, true), told(2, Some(v6), 101, false)]);
-        roster.open(0, Some(v4), 107);
-        assert_eq!(all(&roster)[0], told(0, Some(v4), 107, false));
+        assert_eq!(all(&connection_table), [told(1, None, 105, true), told(2, Some(v6), 101, false)]);
+        connection_table.open(0, Some(v4), 107);
+        assert_eq!(all(&connection_table)[0], told(0, Some(v4), 107, false));
     }
 
     /// Each connection's address names its own time: a reader never sees the one with the other's.
     #[test]
     fn a_connection_is_never_told_with_the_address_of_another() {
-        let roster = Roster::new(1);
+        let connection_table = ConnectionTable::new(1);
         let done = std::sync::atomic::AtomicBool::new(false);
         let told = std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 let mut told = 0u64;
                 while !done.load(Relaxed) {
-                    roster.each(|connection| {
+                    connection_table.each(|connection| {
                         let peer = connection.peer.expect("a TCP peer");
                         assert_eq!(
                             peer.ip(),
@@ -226,10 +226,10 @@ mod tests {
             for number in 0..400_000u64 {
                 let port = (number % 60_000) as u16 + 1;
                 let ip = Ipv6Addr::from(u128::from(port) << 64 | u128::from(port));
-                roster.open(0, Some(SocketAddr::new(ip.into(), port)), number);
-                roster.close(0);
+                connection_table.open(0, Some(SocketAddr::new(ip.into(), port)), number);
+                connection_table.close(0);
             }
-            roster.open(0, Some("[0:0:0:1::1]:1".parse().unwrap()), 0);
+            connection_table.open(0, Some("[0:0:0:1::1]:1".parse().unwrap()), 0);
             std::thread::sleep(std::time::Duration::from_millis(20));
             done.store(true, Relaxed);
             reader.join().expect("the reader")

@@ -127,13 +127,13 @@ pub(crate) struct Look {
 
 /// One worker's sketch.
 #[derive(Debug, Default)]
-pub struct Heat {
+pub struct HotKeys {
     sketch: Mutex<Sketch>,
     /// Samples that were let go while somebody read.
     pub lost: Counter,
 }
 
-impl Heat {
+impl HotKeys {
     fn sketch(&self) -> MutexGuard<'_, Sketch> {
         self.sketch.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -214,8 +214,8 @@ impl Minutes {
     }
 
     /// Notes a sampled key of a namespace.
-    pub(crate) fn note(&self, heat: &Heat, key: (Namespace, &[u8]), look: Look, big_above: &mut u64) {
-        let Some(mut sketch) = heat.try_sketch() else { return };
+    pub(crate) fn note(&self, hot_keys: &HotKeys, key: (Namespace, &[u8]), look: Look, big_above: &mut u64) {
+        let Some(mut sketch) = hot_keys.try_sketch() else { return };
         let hash = self.hash(key);
         let prefix_len = key.1.iter().position(|byte| *byte == self.delimiter);
         let prefix = prefix_len.map(|len| (key.0, &key.1[..len])).map(|prefix| (self.hash(prefix), prefix));
@@ -239,21 +239,21 @@ impl Minutes {
 
     /// Notes a value that is longer than `big_above`.
     #[cold]
-    pub(crate) fn note_big(&self, heat: &Heat, key: (Namespace, &[u8]), bytes: u64, big_above: &mut u64) {
-        let Some(mut sketch) = heat.try_sketch() else { return };
+    pub(crate) fn note_big(&self, hot_keys: &HotKeys, key: (Namespace, &[u8]), bytes: u64, big_above: &mut u64) {
+        let Some(mut sketch) = hot_keys.try_sketch() else { return };
         sketch.big.note(self.hash(key), key, bytes);
         *big_above = sketch.big.least().max(BIG_BYTES_MIN - 1);
     }
 
     /// Takes what the workers hold into a minute of its own, if a minute is over.
-    pub(crate) fn roll<'h>(&self, now: UnixMillis, heats: impl IntoIterator<Item = &'h Heat>) {
+    pub(crate) fn roll<'h>(&self, now: UnixMillis, all_hot_keys: impl IntoIterator<Item = &'h HotKeys>) {
         let mut history = self.history();
         if now.0 < history.began.0 + MINUTE_MS {
             return;
         }
         let mut sums = Sums::default();
-        for heat in heats {
-            let mut sketch = heat.sketch();
+        for hot_keys in all_hot_keys {
+            let mut sketch = hot_keys.sketch();
             sums.add_sketch(&sketch);
             sketch.clear();
         }
@@ -267,7 +267,7 @@ impl Minutes {
 
     /// Returns what there is of the last `minutes` whole minutes and of the one that is not over; `count` names a list
     /// at most.
-    pub fn read<'h>(&self, minutes: usize, count: usize, heats: impl IntoIterator<Item = &'h Heat>) -> Told {
+    pub fn read<'h>(&self, minutes: usize, count: usize, all_hot_keys: impl IntoIterator<Item = &'h HotKeys>) -> Told {
         let history = self.history();
         let mut sums = Sums::default();
         let mut from = history.began;
@@ -275,8 +275,8 @@ impl Minutes {
             sums.add_minute(minute);
             from = minute.began;
         }
-        for heat in heats {
-            sums.add_sketch(&heat.sketch());
+        for hot_keys in all_hot_keys {
+            sums.add_sketch(&hot_keys.sketch());
         }
         Told { from, lists: sums.lists(count) }
     }
@@ -331,12 +331,12 @@ impl Sums {
 mod tests {
     use super::*;
 
-    fn note(minutes: &Minutes, heat: &Heat, key: &str, bytes: Option<u64>) {
-        note_in(minutes, heat, Namespace::DEFAULT, key, bytes);
+    fn note(minutes: &Minutes, hot_keys: &HotKeys, key: &str, bytes: Option<u64>) {
+        note_in(minutes, hot_keys, Namespace::DEFAULT, key, bytes);
     }
 
-    fn note_in(minutes: &Minutes, heat: &Heat, namespace: Namespace, key: &str, bytes: Option<u64>) {
-        minutes.note(heat, (namespace, key.as_bytes()), Look { bytes, is_read: true }, &mut 0);
+    fn note_in(minutes: &Minutes, hot_keys: &HotKeys, namespace: Namespace, key: &str, bytes: Option<u64>) {
+        minutes.note(hot_keys, (namespace, key.as_bytes()), Look { bytes, is_read: true }, &mut 0);
     }
 
     fn told(told: &Told, list: List) -> Vec<(String, u64)> {
@@ -350,34 +350,34 @@ mod tests {
 
     #[test]
     fn workers_and_minutes_add_up_and_lengths_do_not() {
-        let (minutes, heats) = (Minutes::new(b':', UnixMillis(0)), [Heat::default(), Heat::default()]);
-        for heat in &heats {
-            note(&minutes, heat, "a:1", Some(7000));
-            note(&minutes, heat, "a:2", None);
+        let (minutes, all_hot_keys) = (Minutes::new(b':', UnixMillis(0)), [HotKeys::default(), HotKeys::default()]);
+        for hot_keys in &all_hot_keys {
+            note(&minutes, hot_keys, "a:1", Some(7000));
+            note(&minutes, hot_keys, "a:2", None);
         }
-        minutes.roll(UnixMillis(MINUTE_MS - 1), &heats);
+        minutes.roll(UnixMillis(MINUTE_MS - 1), &all_hot_keys);
         assert_eq!(minutes.history().minutes.len(), 0, "no minute is over");
-        minutes.roll(UnixMillis(MINUTE_MS), &heats);
-        note(&minutes, &heats[1], "a:1", Some(6000));
-        note(&minutes, &heats[1], "plain", None);
-        let all = minutes.read(9, 9, &heats);
+        minutes.roll(UnixMillis(MINUTE_MS), &all_hot_keys);
+        note(&minutes, &all_hot_keys[1], "a:1", Some(6000));
+        note(&minutes, &all_hot_keys[1], "plain", None);
+        let all = minutes.read(9, 9, &all_hot_keys);
         assert_eq!(all.from, UnixMillis(0));
         assert_eq!(told(&all, List::Keys), [pair("a:1", 384), pair("a:2", 256), pair("plain", 128)]);
         assert_eq!(told(&all, List::Big), [pair("a:1", 7000)]);
         assert_eq!(told(&all, List::Missed), [pair("a:2", 256), pair("plain", 128)]);
         assert_eq!(told(&all, List::Prefixes), [pair("a", 640)]);
         assert_eq!(told(&all, List::MissedPrefixes), [pair("a", 256)]);
-        let now = minutes.read(0, 1, &heats);
+        let now = minutes.read(0, 1, &all_hot_keys);
         assert_eq!((now.from, told(&now, List::Keys)), (UnixMillis(MINUTE_MS), vec![pair("a:1", 128)]));
     }
 
     #[test]
     fn a_key_is_another_one_in_another_namespace_and_so_is_its_prefix() {
-        let (minutes, heat) = (Minutes::new(b':', UnixMillis(0)), Heat::default());
+        let (minutes, hot_keys) = (Minutes::new(b':', UnixMillis(0)), HotKeys::default());
         for (namespace, times) in [(3, 5), (0, 3), (15, 1)] {
-            (0..times).for_each(|_| note_in(&minutes, &heat, Namespace(namespace), "a:1", Some(2000)));
+            (0..times).for_each(|_| note_in(&minutes, &hot_keys, Namespace(namespace), "a:1", Some(2000)));
         }
-        let all = minutes.read(0, 9, [&heat]);
+        let all = minutes.read(0, 9, [&hot_keys]);
         for (list, scale) in [(List::Keys, 128), (List::Prefixes, 128)] {
             let told: Vec<_> = all.list(list).iter().map(|leader| (leader.name.namespace.0, leader.amount)).collect();
             assert_eq!(told, [(3, 5 * scale), (0, 3 * scale), (15, scale)], "{list:?}");
@@ -387,12 +387,12 @@ mod tests {
 
     #[test]
     fn a_day_is_kept_and_no_more_and_a_minute_keeps_few_names() {
-        let (minutes, heat) = (Minutes::new(b':', UnixMillis(0)), Heat::default());
+        let (minutes, hot_keys) = (Minutes::new(b':', UnixMillis(0)), HotKeys::default());
         for minute in 1..=MINUTES_MAX as u64 + 3 {
             for name in 0..20 {
-                note(&minutes, &heat, &format!("{minute}:{name}"), None);
+                note(&minutes, &hot_keys, &format!("{minute}:{name}"), None);
             }
-            minutes.roll(UnixMillis(minute * MINUTE_MS), [&heat]);
+            minutes.roll(UnixMillis(minute * MINUTE_MS), [&hot_keys]);
         }
         let history = minutes.history();
         assert_eq!((history.minutes.len(), history.minutes[0].began), (MINUTES_MAX, UnixMillis(3 * MINUTE_MS)));
@@ -433,11 +433,14 @@ mod tests {
 
     #[test]
     fn a_sample_is_let_go_while_somebody_reads() {
-        let (minutes, heat) = (Minutes::new(b':', UnixMillis(0)), Heat::default());
-        let reader = heat.sketch();
-        note(&minutes, &heat, "k", None);
+        let (minutes, hot_keys) = (Minutes::new(b':', UnixMillis(0)), HotKeys::default());
+        let reader = hot_keys.sketch();
+        note(&minutes, &hot_keys, "k", None);
         drop(reader);
-        note(&minutes, &heat, "k", None);
-        assert_eq!((heat.lost.value(), told(&minutes.read(0, 9, [&heat]), List::Keys)), (1, vec![pair("k", 128)]));
+        note(&minutes, &hot_keys, "k", None);
+        assert_eq!(
+            (hot_keys.lost.value(), told(&minutes.read(0, 9, [&hot_keys]), List::Keys)),
+            (1, vec![pair("k", 128)])
+        );
     }
 }
