@@ -1,15 +1,15 @@
-//! What a protocol's `serve` is given, and what it answers: the seam between workers and commands.
+//! The interface between workers and commands: the input of a protocol's `serve`, and its result.
 //!
 //! ```text
 //!   worker: receive -> serve(guard, unconsumed bytes, output, the protocol's session state, context) -> Progress
 //! ```
 //!
-//! A `serve` executes requests in order until one of the [`State`]s is reached. It consumes whole requests (and whole
-//! pieces of large values), so what it leaves begins where it will begin next time. It calls
+//! A `serve` executes requests in order until it reaches one of the [`State`]s. It consumes whole requests and whole
+//! pieces of large values, so the unconsumed bytes start where it continues next time. It calls
 //! [`WorkerContext::ops_done`] for all operations and executes at most [`OPS_A_BATCH`] a call.
 //!
-//! What the protocol keeps for a connection is in `command::SessionState`: made without allocation, and `release` gives
-//! back what it holds in the store, called once when the connection ends.
+//! `command::SessionState` holds the protocol's state of a connection. It is created without allocation. Its `release`
+//! returns what it holds in the store, and is called once when the connection ends.
 
 use crate::clock::{Clock, Moment, Ticks};
 use crate::command::resp::Spares;
@@ -30,28 +30,28 @@ use segment::{Guard, Key, Namespace, OpError, Pinned};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Operations that one session may execute before the others of its batch have had theirs.
+/// The maximum number of operations that one session executes before the other sessions of its batch are served.
 pub const OPS_A_BATCH: usize = 64;
 
-/// Longest request line in bytes, its end included. A longer one gets an error and the connection is closed.
+/// The longest request line in bytes, its end included. A longer line gets an error, and the connection is closed.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Values that one worker receives straight into the store at once; the next ones are received into buffers.
+/// The maximum number of values that one worker receives in place at once. Further values are received into buffers.
 pub const ARRIVALS_MAX: usize = 64;
 
-/// Bytes whose parsing and serving takes about as long as filling a mailbox: some 100 ns.
+/// The number of bytes whose parsing and serving takes about as long as filling a mailbox: about 100 ns.
 const ENTRY_WORK_BYTES: usize = 128;
 
-/// Entries that count as one operation.
+/// The number of entries that count as one operation.
 const ENTRIES_AN_OP: usize = 16;
 
-/// Most mailboxes that one visit fills when it publishes: about 100 us.
+/// The maximum number of mailboxes that one visit fills when it publishes: about 100 us.
 pub(crate) const PUBLISH_WORK: usize = 1024;
 
-/// Changes of keys that wait to be published, of one worker, from which on its requests wait.
+/// The number of unpublished key events of one worker from which on its requests wait.
 const UNPUBLISHED_MAX: usize = 256;
 
-/// A change of a key that is published in slices.
+/// A key event that is published in slices.
 pub(crate) struct Unpublished {
     name: Box<[u8]>,
     text: Box<[u8]>,
@@ -61,33 +61,33 @@ pub(crate) struct Unpublished {
 /// The progress of a `serve`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of the input that need not be shown again.
+    /// The number of input bytes that are consumed and need not be passed again.
     pub consumed: usize,
-    /// Why it came no further.
+    /// The reason why it stopped.
     pub state: State,
 }
 
-/// Why a `serve` came no further.
+/// The reason why a `serve` stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// What is left is no whole request, or nothing is left. Asking again is of use once `want` bytes, counted from the
-    /// first unconsumed one, are there; 0 if that is not known. Nothing left and 0 means: between two requests, so that
-    /// a server that stops may close here; inside a large value or a swallowed one, `want` is at least 1.
+    /// The rest is an incomplete request, or empty. The next call is useful once `want` bytes are there, counted from
+    /// the first unconsumed one; 0 if the number is unknown. An empty rest with 0 means that the session is between two
+    /// requests, so a stopping server may close it here. Inside a large or a discarded value, `want` is at least 1.
     NeedInput {
-        /// Length of the unconsumed rest, in bytes, at which the next step can be made.
+        /// The length of the unconsumed rest, in bytes, at which the next step is possible.
         want: usize,
     },
-    /// [`OPS_A_BATCH`] operations are done, or a slice of time is used up, and more may be to do.
+    /// [`OPS_A_BATCH`] operations are done, or a slice of time is used up. More requests may be left.
     Yield,
-    /// The next reply needs `want` bytes of room, or a pin. Asked again when the output was sent, with an empty buffer
-    /// of at least that capacity.
+    /// The next reply needs `want` bytes of room, or a pin. The next call comes after the output was sent, with an
+    /// empty buffer of at least that capacity.
     OutputFull {
-        /// Room that the next reply needs, in bytes; at most the longest value that is not large and its head.
+        /// The room that the next reply needs, in bytes: at most the longest value that is not large, and its header.
         want: usize,
     },
-    /// The store asks for another iteration; the request was not consumed and nothing was changed.
+    /// The store needs another iteration. The request was not consumed, and nothing was changed.
     Parked,
-    /// Send what is there, then close.
+    /// The output is to be sent, then the connection closed.
     Close,
 }
 
@@ -95,7 +95,7 @@ pub enum State {
 pub struct WorkerContext {
     /// The store's clock of this iteration.
     pub now: UnixMillis,
-    /// By how many ms the wall clock is ahead of it.
+    /// The lead of the wall clock over `now`, in ms.
     pub(crate) ahead_ms: i64,
     /// State that all threads of the server share: store, settings, counters of all workers, the stop switch.
     pub shared: Arc<Shared>,
@@ -103,7 +103,7 @@ pub struct WorkerContext {
     pub worker: usize,
     /// The clock.
     pub clock: Clock,
-    /// The longest request that has to lie whole in a receive buffer, in bytes.
+    /// The length of the longest request that must be whole in a receive buffer, in bytes.
     pub(crate) request_bytes_max: usize,
     /// Bounds of the iteration and the visit at hand.
     pub(crate) pace: Pace,
@@ -113,52 +113,52 @@ pub struct WorkerContext {
     pub(crate) ready: Ticks,
     /// The namespace of the session that is served.
     pub(crate) namespace: Namespace,
-    /// The namespaces whose operations a second are bounded, a bit each, in this batch, and [`ROUTED`],
-    /// [`PAUSED`] and [`AWAY`].
+    /// A bit for each namespace whose operations per second are bounded, in this batch, and [`ROUTED`], [`PAUSED`] and
+    /// [`AWAY`].
     pub(crate) guards: u32,
-    /// Where keys go by what they begin with: those of now, where there are some.
+    /// The current routes of keys by their prefixes, if there are any.
     pub(crate) routes: Arc<Routes>,
-    /// Number of times that they had changed when they were taken.
+    /// The number of route changes when `routes` was taken.
     pub(crate) route_changes: u64,
-    /// That of the session that is served is one of them.
+    /// True if the served session's namespace has bounded operations per second.
     pub(crate) rationed_here: bool,
-    /// Operations executed in this batch.
+    /// The number of operations executed in this batch.
     pub(crate) batch_ops: usize,
-    /// Values that are being received straight into the store.
+    /// The number of values that are being received in place.
     pub(crate) arrivals: usize,
-    /// Keys of such values that a session has no room for.
+    /// The number of keys of such values that are too long for their sessions.
     pub(crate) long_keys: usize,
     /// The request lines of operations that were slow before their reply was sent.
     pub(crate) slow_lines: SlowLines,
-    /// The events that are watched, and those of this batch to report.
+    /// The events that are watched, and the unpublished ones of this batch.
     pub(crate) watch: Watch,
-    /// Which clients wait, in this batch.
+    /// The clients that wait, in this batch.
     pub(crate) pause: Pause,
-    /// Some commands of Redis may be refused or put off in this batch, to whomever.
+    /// True if some Redis commands may be refused or delayed in this batch, for any client.
     pub(crate) restrained: bool,
     /// Number of changes of users; 0: every client may do everything.
     pub(crate) user_changes: u64,
     /// True if a client that has not authenticated may do nothing.
     pub(crate) asks: bool,
-    /// Workers whose connections got mail in this batch, a bit each.
+    /// A bit for each worker whose connections got messages in this batch.
     pub(crate) to_wake: u128,
-    /// Work of this batch that the bytes it parses do not show, as that of so many more bytes.
+    /// The cost of this batch's work that its parsed bytes do not show, in bytes.
     pub(crate) work_bytes: usize,
-    /// Changes of keys that are not published yet, in order.
+    /// Key events that are not published yet, in order.
     pub(crate) unpublished: VecDeque<Unpublished>,
-    /// Something was parked that waits for other workers' iterations alone, which are short: the next iteration begins
-    /// at once.
+    /// True if an operation is parked that waits only for other workers' iterations, which are short. The next
+    /// iteration then begins at once.
     pub(crate) hurries: bool,
-    /// Which keys are looked at for what is hot.
+    /// The sampler of hot keys.
     pub(crate) sampler: Sampler,
-    /// Transactions that are done with.
+    /// Finished transactions, for reuse.
     pub(crate) spares: Spares,
 }
 
 const _: () = assert!(crate::start::WORKERS_MAX <= u128::BITS as usize);
 
 impl WorkerContext {
-    /// This worker's counters.
+    /// Returns this worker's counters.
     #[inline]
     pub fn counters(&self) -> &WorkerCounters {
         &self.shared.workers[self.worker].counters
@@ -169,9 +169,9 @@ impl WorkerContext {
         &self.shared.workers[self.worker].connection_table
     }
 
-    /// `count` operations have been executed together and their replies, if any, are in `out`: keeps their times until
-    /// those were sent. Done together, each of them took from the beginning of the first to the end of the last. `line`
-    /// begins with the first one's request line, or is empty if that is gone; it is looked at only if they were slow.
+    /// Records `count` operations that were executed together and whose replies, if any, are in `out`. Their times are
+    /// complete once the replies are sent. Each operation took from the beginning of the first to the end of the last.
+    /// `line` begins with the first one's request line, or is empty if that is gone; it is read only if they were slow.
     #[inline]
     pub fn ops_done(&mut self, out: &mut OutBuffer, command: Command, count: usize, line: &[u8]) {
         let ended = self.clock.ticks();
@@ -184,8 +184,8 @@ impl WorkerContext {
         self.batch_ops += count;
     }
 
-    /// An operation has been executed whose answer is sent with others': keeps what it waited from `ready` on and what
-    /// its execution took, but no time of sending.
+    /// Records an operation whose reply is sent with others'. Records its wait from `ready` on and its execution, but
+    /// no time of sending.
     pub(crate) fn op_done_unsent(&mut self, command: Command, ready: Ticks, line: &[u8]) {
         let ended = self.clock.ticks();
         let parts_ns =
@@ -198,17 +198,17 @@ impl WorkerContext {
         self.batch_ops += 1;
     }
 
-    /// This iteration's instant, for what clients name and are told by the wall clock.
+    /// Returns this iteration's instant, for conversions between the store's clock and the wall clock.
     #[inline]
     pub(crate) fn moment(&self) -> Moment {
         Moment { now: self.now, ahead_ms: self.ahead_ms }
     }
 
-    /// Looks at a key that was sampled.
+    /// Records a key that was sampled.
     #[cold]
     #[inline(never)]
     pub(crate) fn sample(&mut self, guard: &Guard<'_>, key: &Key<'_>, is_read: bool) {
-        // What may be on flash is no miss yet, and its length is not known.
+        // A value that may be on flash is not a miss yet, and its length is unknown.
         let on_flash = || guard.hash_may_be_on_flash(key.hash()).then_some(0);
         let bytes = guard.peek(key).map(|item| item.value.client_bytes()).or_else(on_flash);
         let hot_keys = &self.shared.workers[self.worker].hot_keys;
@@ -216,7 +216,7 @@ impl WorkerContext {
         self.shared.minutes.note(hot_keys, named, Look { bytes, is_read }, &mut self.sampler.big_above);
     }
 
-    /// A value of so many bytes is to be stored: notes it if it is one of the longest of this minute.
+    /// Records a value that is to be stored if it is one of the longest of this minute.
     #[inline]
     pub(crate) fn note_length(&mut self, key: &[u8], bytes: u64) {
         if bytes > self.sampler.big_above {
@@ -225,14 +225,14 @@ impl WorkerContext {
         }
     }
 
-    /// Counts work on `entries` (mailboxes filled, names looked at, subscriptions) in what ends an iteration.
+    /// Counts work on `entries` (mailboxes filled, names checked, subscriptions) against the iteration's share.
     #[inline]
     pub(crate) fn note_work(&mut self, entries: usize) {
         self.work_bytes += entries * ENTRY_WORK_BYTES;
         self.pace.charge(entries / ENTRIES_AN_OP);
     }
 
-    /// Goes on with a publication; returns how many were told once it is done, `None` when `work` is used up.
+    /// Continues a publication. Returns the number of receivers once it is done, or `None` if `work` is used up.
     pub(crate) fn publish_some(
         &mut self,
         publishing: &mut Publishing,
@@ -245,8 +245,8 @@ impl WorkerContext {
         shared.channels.publish_some(publishing, kind, message, work, note)
     }
 
-    /// Tells those that are subscribed of a change of `key`: now, as far as that is little work and nothing is before
-    /// it, else in slices between batches.
+    /// Publishes a key event to its subscribers: at once if that is little work and no event is before it, otherwise in
+    /// slices between batches.
     #[cold]
     pub(crate) fn tell_change(&mut self, namespace: Namespace, event: Event, key: &[u8]) {
         let Self { shared, worker, to_wake, unpublished, .. } = self;
@@ -263,7 +263,7 @@ impl WorkerContext {
         });
     }
 
-    /// Goes on telling those that are subscribed of changes, for a bounded time.
+    /// Continues to publish waiting key events, for a bounded time.
     #[cold]
     pub(crate) fn publish_waiting(&mut self) {
         let mut work = PUBLISH_WORK;
@@ -277,19 +277,19 @@ impl WorkerContext {
         }
     }
 
-    /// So many changes wait to be published that no further request is to be done first.
+    /// Returns true if so many key events wait to be published that no further request may run first.
     #[inline]
     pub(crate) fn is_behind_publishing(&self) -> bool {
         self.unpublished.len() >= UNPUBLISHED_MAX
     }
 
-    /// Tells those that monitor; returns how many.
+    /// Sends a line to the monitoring clients. Returns their number.
     pub(crate) fn tell_monitors(&mut self, line: &[u8]) -> usize {
         let Self { shared, worker, to_wake, .. } = self;
         shared.channels.tell_monitors(line, |to, connection| note_mail(shared, *worker, to_wake, to, connection))
     }
 
-    /// Finds out at the beginning of a batch what clients of Redis may not do in it.
+    /// Determines at the beginning of a batch which restrictions apply to Redis clients in it.
     pub(crate) fn restrain(&mut self) {
         let shared = &self.shared;
         self.pause = shared.live.pause.now(self.now);
@@ -313,46 +313,46 @@ impl WorkerContext {
         }
     }
 
-    /// Serves a session of this namespace from here on.
+    /// Selects the namespace of the session that is served from here on.
     #[inline(always)]
     pub(crate) fn turn_to(&mut self, namespace: Namespace) {
         self.namespace = namespace;
         self.rationed_here = self.guards & 1 << namespace.0 != 0;
     }
 
-    /// Returns whether the visit at hand has used its slice of time, as of the end of the last operation.
+    /// Returns true if the visit at hand has used its slice of time, as of the end of the last operation.
     #[inline(always)]
     pub(crate) fn is_slice_over(&self) -> bool {
         self.pace.is_slice_over(self.op_begun)
     }
 
-    /// There is room for `bytes` more, or will be by eviction.
+    /// Checks that there is room for `bytes` more, or that eviction will make it.
     ///
     /// # Errors
-    /// See [`segment::Store::check_room`].
+    /// If there is no room: see [`segment::Store::check_room`].
     #[inline]
     pub(crate) fn check_room(&self, bytes: u64) -> Result<(), OpError> {
         self.shared.store.check_room(self.namespace, bytes)
     }
 
-    /// A connection of worker `to` has mail, or is to be closed.
+    /// Records that a connection of worker `to` has queued messages, or is to be closed.
     pub(crate) fn note_mail(&mut self, to: usize, connection: u32) {
         note_mail(&self.shared, self.worker, &mut self.to_wake, to, connection);
     }
 
-    /// The CAS token that a client is told: `token`, or 0 in a store without CAS tokens.
+    /// Returns the CAS token to report to a client: `token`, or 0 in a store without CAS tokens.
     pub(crate) fn told_token(&self, token: u64) -> u64 {
         if self.shared.config.cas { token } else { 0 }
     }
 
-    /// Asks that `bytes` of the store may be pinned for a reader. If not, the answer is [`State::OutputFull`]. If
-    /// pinning then fails, [`WorkerContext::pin_refund`] gives them back; else `OutBuffer::push_pinned` takes them
-    /// over.
+    /// Reserves `bytes` of the store to be pinned for a reader. If it returns false, the `serve` stops with
+    /// [`State::OutputFull`]. If pinning then fails, [`WorkerContext::pin_refund`] returns the bytes. Otherwise
+    /// `OutBuffer::push_pinned` takes them over.
     pub fn pin_budget(&self, bytes: u64) -> bool {
         self.shared.pins.grant(bytes)
     }
 
-    /// Pins a value that was read whole in this guard, if pins are to be had; else it is to be copied.
+    /// Pins a value that was read whole in this guard if the budget allows it. Otherwise the value must be copied.
     /// `OutBuffer::push_pinned` takes it over, or [`WorkerContext::unpin`].
     #[cold]
     pub(crate) fn pin(&self, value: &[u8]) -> Option<Pinned> {
@@ -360,33 +360,33 @@ impl WorkerContext {
         self.shared.pins.grant_spare(store.pin_charge(value.len())).then(|| store.pin(value))
     }
 
-    /// Lets a pinned value go, and what was granted for it.
+    /// Releases a pinned value and its bytes in the budget.
     pub(crate) fn unpin(&self, pinned: Pinned) {
         self.shared.pins.release(pinned.charge());
         self.shared.store.unpin(pinned);
     }
 
-    /// Takes the right to receive one more value straight into the store, if it is to be had.
+    /// Reserves one more in-place receive, if available.
     pub(crate) fn begin_arrival(&mut self, charge: u64) -> bool {
         let granted = self.arrivals < ARRIVALS_MAX && self.shared.pins.grant_spare(charge);
         self.arrivals += usize::from(granted);
         granted
     }
 
-    /// Gives it back.
+    /// Returns the reservation.
     pub(crate) fn end_arrival(&mut self, charge: u64) {
         assert!(self.arrivals > 0, "an arrival ends once");
         self.arrivals -= 1;
         self.shared.pins.release(charge);
     }
 
-    /// Gives back what [`WorkerContext::pin_budget`] granted and was not pinned.
+    /// Returns what [`WorkerContext::pin_budget`] granted and was not pinned.
     pub fn pin_refund(&self, bytes: u64) {
         self.shared.pins.release(bytes);
     }
 }
 
-/// Notes for worker `to` that `connection` has mail; it is woken once this worker's batch is done.
+/// Records for worker `to` that `connection` has queued messages. The worker is woken once this worker's batch is done.
 fn note_mail(shared: &Shared, me: usize, to_wake: &mut u128, to: usize, connection: u32) {
     if shared.workers[to].post.note(connection) && to != me {
         *to_wake |= 1 << to;

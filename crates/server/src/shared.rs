@@ -1,4 +1,4 @@
-//! What all threads of one server share.
+//! The state that all threads of one server share.
 
 use crate::auth::Auth;
 use crate::background::BackgroundCounters;
@@ -38,11 +38,11 @@ pub struct Shared {
     pub config: ServerConfig,
     /// Settings that a reload may change.
     pub live: Live,
-    /// One for each worker, in their order.
+    /// The shared state of each worker, in their order.
     pub workers: Vec<WorkerShared>,
     /// State that the commands of all workers share.
     pub commands: CommandShared,
-    /// Numbers for connections that ask for theirs.
+    /// The source of client numbers.
     pub clients: Clients,
     /// The acceptor's counters.
     pub acceptor: AcceptorCounters,
@@ -56,7 +56,7 @@ pub struct Shared {
     pub budget: Arc<Budget>,
     /// Names, terms and figures of namespaces.
     pub namespaces: Namespaces,
-    /// Flushes that have been asked for and are not due yet.
+    /// Delayed flushes that are not due yet.
     pub delayed_flush: DelayedFlush,
     /// Users of the server; without it, every client may use it.
     pub auth: Option<Arc<Auth>>,
@@ -78,13 +78,13 @@ pub struct Shared {
     pub started: UnixMillis,
     /// Origin of the store's clock.
     pub(crate) origin: Origin,
-    /// By how many ms the wall clock is ahead of the store's: see `Moment`.
+    /// The lead of the wall clock over the store's clock, in ms: see `Moment`.
     pub(crate) wall_ahead_ms: AtomicI64,
     /// Time that its memory took to open, or to create.
     pub opened_in: Duration,
     /// The stop switch.
     pub stop: StopSwitch,
-    /// True if a hand-over is being prepared.
+    /// The state of a hand-over in preparation.
     pub(crate) drain: Drain,
     pub(crate) background_thread: OnceLock<Thread>,
     /// Time that the last checkpoint took, from when all was sealed.
@@ -96,31 +96,31 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// The machine's clocks, with the store's clock.
+    /// Returns the machine's clocks, with the store's clock.
     pub(crate) fn clock(&self) -> Clock {
         Clock::machine().from(self.origin)
     }
 
-    /// The store's clock now, for threads that have no clock of their own.
+    /// Returns the time of the store's clock, for threads that have no clock of their own.
     pub fn now(&self) -> UnixMillis {
         self.origin.now()
     }
 
-    /// By how many ms the wall clock is ahead of the store's.
+    /// Returns the lead of the wall clock over the store's clock, in ms.
     pub fn wall_ahead_ms(&self) -> i64 {
         self.wall_ahead_ms.load(Relaxed)
     }
 
-    /// Notes that the wall clock is so far ahead of the store's, also for the next process.
+    /// Sets the lead of the wall clock over the store's clock, also for the next process.
     pub fn set_wall_ahead_ms(&self, ahead_ms: i64) {
         self.wall_ahead_ms.store(ahead_ms, Relaxed);
         self.store.keep_wall_ahead(ahead_ms);
     }
 
-    /// Notes a step of the wall clock, if there was one.
+    /// Detects a step of the wall clock and records it.
     pub(crate) fn follow_wall(&self) {
         let (before, wall, after) = (self.now(), UnixMillis::now(), self.now());
-        // A thread that was held up between two readings has seen no step.
+        // A thread that was delayed between two readings has not seen a step.
         if after.ms_since(before) > 100 {
             return;
         }
@@ -133,26 +133,26 @@ impl Shared {
         }
     }
 
-    /// Connections that are open, over all workers.
+    /// Returns the number of open connections of all workers.
     pub fn connections_open(&self) -> u64 {
         self.workers.iter().map(|worker| worker.counters.connections_open()).sum()
     }
 
-    /// The store's figures, for a worker: counters are those of now, the states of segments and their dead bytes those
-    /// of the last census.
+    /// Returns the store's figures, for a worker. Counters are current; the states of segments and their dead bytes are
+    /// those of the last census.
     pub fn store_stats(&self) -> StoreStats {
         self.store.stats_by(&self.survey.latest().census)
     }
 
-    /// Changes the memory of heap and index, in bytes; the background does it from here on.
+    /// Changes the memory of heap and index, in bytes. The background thread completes it.
     ///
     /// # Errors
-    /// When the store cannot go on with so little, or no address space was reserved for so much.
+    /// If the store cannot continue with so little memory, or no address space was reserved for so much.
     pub fn resize_memory(&self, memory_bytes: u64) -> Result<(), ResizeError> {
         self.resize_store(memory_bytes.saturating_sub(self.indexes.bytes()))
     }
 
-    /// The same for what is left of the memory beside secondary indexes.
+    /// Changes the store's memory to `memory_bytes`, which is what secondary indexes leave.
     pub(crate) fn resize_store(&self, memory_bytes: u64) -> Result<(), ResizeError> {
         self.store.resize(memory_bytes)?;
         self.pins.follow(memory_bytes);
@@ -161,49 +161,50 @@ impl Shared {
         Ok(())
     }
 
-    /// Lets the background thread work at once if it sleeps.
+    /// Wakes the background thread if it sleeps.
     pub fn wake_background(&self) {
         if let Some(thread) = self.background_thread.get() {
             thread.unpark();
         }
     }
 
-    /// Changes which changes of keys are published.
+    /// Sets which key events are published.
     pub fn set_key_events(&self, events: KeyEvents) {
         self.live.key_events.store(events.0, Relaxed);
         self.watch.tell_changes(events.any());
     }
 
-    /// Which changes of keys are published.
+    /// Returns which key events are published.
     pub fn key_events(&self) -> KeyEvents {
         KeyEvents(self.live.key_events.load(Relaxed))
     }
 
-    /// Makes what is told of commands count from here. The counters themselves belong to their workers.
+    /// Makes the reported command counts start from here. The counters themselves belong to their workers.
     pub fn reset_stats(&self) {
         let totals = crate::command::memcache::command_totals(self);
         *self.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = totals;
         self.prefixes.clear();
     }
 
-    /// Returns what commands have counted since the last reset.
+    /// Returns the command counts since the last reset.
     pub fn stats_since_reset(&self) -> CommandTotals {
         let baseline = *self.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         crate::command::memcache::command_totals(self).since(&baseline)
     }
 
-    /// Takes what workers hold of a minute of keys that is over.
+    /// Collects the workers' hot keys of a minute that is over.
     pub(crate) fn roll_minutes(&self, now: UnixMillis) {
         self.minutes.roll(now, self.workers.iter().map(|worker| &worker.hot_keys));
     }
 
-    /// Hot, big and missed keys of the last so many whole minutes and of the one that is not over, at most `count` of
+    /// Returns hot, big and missed keys of the last `minutes` whole minutes and of the current one, at most `count` of
     /// each.
     pub fn hot_keys(&self, minutes: usize, count: usize) -> Told {
         self.minutes.read(minutes, count, self.workers.iter().map(|worker| &worker.hot_keys))
     }
 
-    /// A worker's connection has mail: wakes the worker, for any thread but a worker.
+    /// Records that a worker's connection has queued messages, and wakes the worker. For any thread that is not a
+    /// worker.
     pub(crate) fn note_mail(&self, worker: usize, connection: u32) {
         let worker = &self.workers[worker];
         if worker.post.note(connection) {
@@ -211,12 +212,12 @@ impl Shared {
         }
     }
 
-    /// A client of Redis that has not said who it is may do nothing.
+    /// Returns true if a Redis client that has not authenticated may do nothing.
     pub fn asks_who(&self) -> bool {
         self.auth.is_some() || self.users.asks()
     }
 
-    /// Reads the files of users again, if there are some. If one is not taken, those that are known stay.
+    /// Reloads the files of users, if there are any. If a file cannot be loaded, its current users remain.
     pub fn reload_users(&self) {
         if let Some(path) = &self.config.acl_file {
             match self.users.load() {
@@ -231,15 +232,15 @@ impl Shared {
         }
     }
 
-    /// Asks for a hand-over: nobody is accepted any more, and [`crate::start::Running::join`] goes on with it. Returns
-    /// at once. A stop that was asked for before, or is meanwhile, is a stop.
+    /// Requests a hand-over: no client is accepted any more, and [`crate::start::Running::join`] continues it. Returns
+    /// at once. If a stop is requested before or meanwhile, the server stops instead.
     pub fn request_hand_over(&self) {
         self.stop.closed.store(true, Release);
         self.acceptor.waker.wake();
     }
 
-    /// Prepares a hand-over while clients are served as usual. From now on no worker begins to receive a value in
-    /// pieces, because such a connection could not move. Values that are arriving have `patience` to complete.
+    /// Prepares a hand-over while clients are served as usual. From now on no worker begins an in-place receive,
+    /// because such a connection could not move. Values that are being received have `patience` to complete.
     pub(crate) fn drain(&self, patience: Duration) {
         let end = Instant::now() + patience;
         while !self.stop.is_shut() {
@@ -253,19 +254,19 @@ impl Shared {
         }
     }
 
-    /// Lets connections leave, once nobody is accepted any more.
+    /// Lets connections leave, once no client is accepted any more.
     pub(crate) fn hand_over(&self) {
         self.stop.hands_over.store(true, Release);
         self.switch_off();
     }
 
-    /// Asks for a graceful stop. Returns at once; also from a command.
+    /// Requests a graceful stop. Returns at once, so that a command may call it.
     pub fn request_stop(&self) {
         self.stop.asked.store(true, Release);
         self.switch_off();
     }
 
-    /// The acceptor begins, or has no listeners any more.
+    /// Records that the acceptor begins, or has no listeners any more.
     pub(crate) fn accepts(&self, accepts: bool) {
         self.stop.accepts.store(accepts, Release);
         if !accepts {
@@ -273,7 +274,7 @@ impl Shared {
         }
     }
 
-    /// Ends the threads, whoever wants it.
+    /// Ends the threads, for a stop and for a hand-over.
     pub(crate) fn switch_off(&self) {
         self.stop.switch_off();
         for worker in &self.workers {
@@ -287,7 +288,7 @@ impl Shared {
 /// The time between two rounds of [`Drain`].
 const DRAIN_ROUND: Duration = Duration::from_millis(5);
 
-/// Asks the workers before a hand-over, in rounds, how many values are arriving.
+/// The question to all workers before a hand-over, repeated in rounds: how many in-place receives are there?
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
     /// The number of the current round. 0: no hand-over is being prepared.
@@ -301,23 +302,23 @@ impl Drain {
         self.round.load(Relaxed)
     }
 
-    /// True if workers must not begin to receive a value in pieces.
+    /// Returns true if workers must not begin an in-place receive.
     pub(crate) fn is_on(&self) -> bool {
         self.round() != 0
     }
 
-    /// Encodes a worker's answer: `[ round 32 | arriving values 32 ]`.
+    /// Encodes a worker's answer: `[ round 32 | in-place receives 32 ]`.
     pub(crate) fn report(round: u64, arriving: u32) -> u64 {
         round << 32 | u64::from(arriving)
     }
 
-    /// True if the worker has answered that no value is arriving. It begins none from then on.
+    /// Returns true if the worker has answered that it has no in-place receive. It begins none from then on.
     fn is_drained(report: u64) -> bool {
         report != 0 && report as u32 == 0
     }
 }
 
-/// One worker as others see it.
+/// The state of one worker that other threads see.
 pub struct WorkerShared {
     /// Its counters.
     pub counters: WorkerCounters,
@@ -329,9 +330,9 @@ pub struct WorkerShared {
     pub aside: Arc<SetAside>,
     /// Its connections.
     pub connection_table: ConnectionTable,
-    /// Which keys it is asked for.
+    /// The hot keys that the worker has sampled.
     pub hot_keys: HotKeys,
-    /// Those of its connections that have mail.
+    /// Its connections with queued messages.
     pub post: Post,
     /// Ends its wait.
     pub waker: Waker,
@@ -339,50 +340,50 @@ pub struct WorkerShared {
     pub(crate) arriving: AtomicU64,
 }
 
-/// Settings that a reload may change; a worker reads them once an iteration.
+/// Settings that a reload may change. A worker reads them once an iteration.
 #[derive(Debug)]
 pub struct Live {
-    /// Connections at once.
+    /// The maximum number of connections at once.
     pub connections_max: AtomicU64,
-    /// Until when clients wait.
+    /// The instant until which clients wait.
     pub pause: PauseSwitch,
     /// Unix time in ms before which `SLOWLOG` reports no slow request.
     pub slow_reset_ms: AtomicU64,
-    /// The same for `LATENCY`.
+    /// Unix time in ms before which `LATENCY` reports no slow request.
     pub latency_reset_ms: AtomicU64,
-    /// Which changes of keys are published: the bits of [`KeyEvents`].
+    /// The key events that are published: the bits of [`KeyEvents`].
     pub key_events: AtomicU32,
-    /// A connection that sent nothing for so long is closed, in ms; 0: never.
+    /// The time without received bytes after which a connection is closed, in ms. 0: never.
     pub idle_timeout_ms: AtomicU64,
-    /// A connection that took nothing of its output, or that holds back half a request while others wait for its
-    /// buffer, is dropped after so long, in ms.
+    /// The time after which a stalled connection is closed, in ms: one that takes nothing of its output, or that holds
+    /// an incomplete request while others wait for its buffer.
     pub stall_timeout_ms: AtomicU64,
 }
 
-/// Which clients wait.
+/// The clients that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pause {
-    /// None.
+    /// No clients.
     #[default]
     None,
-    /// Those that want to change something.
+    /// Clients whose requests change something.
     Writes,
-    /// All.
+    /// All clients.
     All,
 }
 
-/// Until when clients wait, and which: one word, `ms << 1 | all`.
+/// The instant until which clients wait, and which of them: one word, `ms << 1 | all`.
 #[derive(Debug, Default)]
 pub struct PauseSwitch(AtomicU64);
 
 impl PauseSwitch {
-    /// Has them wait until an instant. A longer wait that was asked for earlier stays, and that all wait does too.
+    /// Makes clients wait until an instant. An earlier call with a later instant, or for all clients, remains in force.
     pub fn set(&self, until: UnixMillis, all: bool) {
         let longer = |word: u64| Some(until.0.max(word >> 1) << 1 | word & 1 | u64::from(all));
         let _ = self.0.fetch_update(Relaxed, Relaxed, longer);
     }
 
-    /// Nobody waits any more.
+    /// Ends the wait of all clients.
     pub fn end(&self) {
         self.0.store(0, Relaxed);
     }
@@ -406,12 +407,12 @@ impl PauseSwitch {
     }
 }
 
-/// Gives out numbers, from 1.
+/// A source of numbers, from 1.
 #[derive(Debug, Default)]
 pub struct Clients(AtomicU64);
 
 impl Clients {
-    /// A number that nobody had.
+    /// Returns a number that was not used before.
     pub fn next(&self) -> u64 {
         self.0.fetch_add(1, Relaxed) + 1
     }
@@ -422,9 +423,9 @@ impl Clients {
 pub struct AcceptorCounters {
     /// Connections accepted and handed to a worker.
     pub accepted: Counter,
-    /// Connections refused since there were as many as may be.
+    /// Connections refused because the limit was reached.
     pub rejected: Counter,
-    /// Times that no descriptor was left.
+    /// The number of times that no file descriptor was left.
     pub descriptors_exhausted: Counter,
     pub(crate) waker: Waker,
 }
@@ -443,7 +444,7 @@ impl AcceptorCounters {
 /// Share of the store's memory that slow readers may pin, in percent.
 const PIN_PERCENT: u64 = 5;
 
-/// Bytes of the store that slow clients may keep from being reused.
+/// The number of store bytes that slow clients may keep from being reused.
 ///
 /// The bound is `bytes_max`, or one value if that is longer: a value is always granted while nothing is pinned.
 #[derive(Debug)]
@@ -454,19 +455,19 @@ pub struct PinBudget {
 }
 
 impl PinBudget {
-    /// For a store of so many bytes.
+    /// Creates the budget of a store of `memory_bytes`.
     pub(crate) fn new(memory_bytes: u64) -> Self {
         let pins = Self { bytes_max: AtomicU64::new(0), used: AtomicU64::new(0), wanted: AtomicBool::new(false) };
         pins.follow(memory_bytes);
         pins
     }
 
-    /// The store has so many bytes now.
+    /// Adjusts the bound to a store of `memory_bytes`.
     fn follow(&self, memory_bytes: u64) {
         self.bytes_max.store(memory_bytes / 100 * PIN_PERCENT, Relaxed);
     }
 
-    /// Takes `bytes` if they are to be had, and else remembers that someone waits.
+    /// Takes `bytes` if they are available. Otherwise records that a reader waits.
     pub fn grant(&self, bytes: u64) -> bool {
         let bytes_max = self.bytes_max.load(Relaxed);
         let take = |used: u64| (used == 0 || used + bytes <= bytes_max).then_some(used + bytes);
@@ -477,43 +478,43 @@ impl PinBudget {
         granted
     }
 
-    /// Takes `bytes` if they are within the bound; for who can do without.
+    /// Takes `bytes` if they are within the bound, for a caller that can do without.
     pub fn grant_spare(&self, bytes: u64) -> bool {
         let take = |used: u64| (used + bytes <= self.bytes_max.load(Relaxed)).then_some(used + bytes);
         self.used.fetch_update(AcqRel, Acquire, take).is_ok()
     }
 
-    /// Gives `bytes` back.
+    /// Returns `bytes` to the budget.
     pub fn release(&self, bytes: u64) {
         let before = self.used.fetch_sub(bytes, AcqRel);
         assert!(before >= bytes, "more was given back than was granted");
     }
 
-    /// Bytes granted now.
+    /// Returns the number of granted bytes.
     pub fn used(&self) -> u64 {
         self.used.load(Acquire)
     }
 
-    /// Returns whether a grant was refused since the last call.
+    /// Returns true if a grant was refused since the last call.
     pub(crate) fn take_wanted(&self) -> bool {
         self.wanted.load(Relaxed) && self.wanted.swap(false, Relaxed)
     }
 }
 
-/// `flush_all` with a delay: one instant for each namespace, the latest asked for, which the first worker iteration
-/// past it executes.
+/// `flush_all` with a delay: one instant for each namespace, the latest requested. The first worker iteration past the
+/// instant executes the flush.
 #[derive(Debug, Default)]
 pub struct DelayedFlush {
     /// The store that retains it beyond the process.
     store: Option<Arc<Store>>,
-    /// A bit for each namespace that has one.
+    /// A bit for each namespace with a delayed flush.
     scheduled: AtomicU32,
     at_ms: [AtomicU64; Namespace::MAX],
     refused: AtomicBool,
 }
 
 impl DelayedFlush {
-    /// Those that were to come when the process before ended, and those to come.
+    /// Restores the delayed flushes of the previous process, and persists new ones in `store`.
     pub(crate) fn kept_in(store: &Arc<Store>) -> Self {
         let flush = Self::default();
         for namespace in (0..Namespace::MAX as u8).map(Namespace) {
@@ -524,7 +525,7 @@ impl DelayedFlush {
         Self { store: Some(Arc::clone(store)), ..flush }
     }
 
-    /// Flushes at `at`; an earlier request that is not due yet is forgotten.
+    /// Schedules a flush at `at`. It replaces an earlier request that is not due yet.
     pub fn schedule(&self, namespace: Namespace, at: UnixMillis) {
         if let Some(store) = &self.store {
             store.keep_flush_at(namespace, Some(at));
@@ -533,7 +534,7 @@ impl DelayedFlush {
         self.scheduled.fetch_or(1 << namespace.0, Release);
     }
 
-    /// Forgets what was scheduled.
+    /// Cancels a scheduled flush.
     pub fn cancel(&self, namespace: Namespace) {
         if let Some(store) = &self.store {
             store.keep_flush_at(namespace, None);
@@ -541,7 +542,7 @@ impl DelayedFlush {
         self.at_ms[usize::from(namespace.0)].store(0, Release);
     }
 
-    /// Takes a flush that is due at `now`: each for one caller only.
+    /// Takes a flush that is due at `now`. Each is returned to one caller only.
     #[inline]
     pub(crate) fn take(&self, now: UnixMillis) -> Option<Namespace> {
         if self.scheduled.load(Acquire) == 0 { None } else { self.take_scheduled(now) }
@@ -560,18 +561,18 @@ impl DelayedFlush {
         None
     }
 
-    /// A due flush could not be done now: it is due again, unless another one was scheduled meanwhile.
+    /// Makes a flush that could not be executed due again, unless another one was scheduled meanwhile.
     pub(crate) fn put_back(&self, namespace: Namespace, now: UnixMillis) {
         self.note_refused();
         let _ = self.at_ms[usize::from(namespace.0)].compare_exchange(0, now.0.max(1), AcqRel, Relaxed);
     }
 
-    /// A flush, delayed or not, found the background at work and is tried again soon.
+    /// Records that a flush, delayed or not, found the background thread busy. It is retried soon.
     pub(crate) fn note_refused(&self) {
         self.refused.store(true, Relaxed);
     }
 
-    /// Returns whether a flush was refused since the last call.
+    /// Returns true if a flush was refused since the last call.
     pub(crate) fn take_refused(&self) -> bool {
         self.refused.load(Relaxed) && self.refused.swap(false, Relaxed)
     }
@@ -584,12 +585,13 @@ impl DelayedFlush {
 ///   hand-over   closed ──> shut ──> hands over, off ──> workers gone      connections leave instead of being finished
 /// ```
 ///
-/// Shut: no listener is open. Only then is anybody closed, so that who connects again at once finds no open port.
+/// Shut: no listener is open. Connections are closed only then, so that a client that reconnects at once finds no open
+/// port.
 #[derive(Debug, Default)]
 pub struct StopSwitch {
     asked: AtomicBool,
     closed: AtomicBool,
-    /// The acceptor has listeners.
+    /// True while the acceptor has listeners.
     accepts: AtomicBool,
     hands_over: AtomicBool,
     off: AtomicBool,
@@ -597,32 +599,33 @@ pub struct StopSwitch {
 }
 
 impl StopSwitch {
-    /// A stop has been asked for.
+    /// Returns true if a stop was requested.
     pub fn is_off(&self) -> bool {
         self.off.load(Acquire)
     }
 
-    /// A stop has been asked for, not a hand-over.
+    /// Returns true if a stop was requested, not a hand-over.
     pub fn was_asked(&self) -> bool {
         self.asked.load(Acquire)
     }
 
-    /// Nobody is accepted any more.
+    /// Returns true if no client is accepted any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Acquire) || self.is_off()
     }
 
-    /// A stop has been asked for, and no listener is open any more: workers may close what they have.
+    /// Returns true if a stop was requested and no listener is open any more, so that workers may close their
+    /// connections.
     pub(crate) fn is_shut(&self) -> bool {
         self.is_off() && !self.accepts.load(Acquire)
     }
 
-    /// Connections are to leave as they are.
+    /// Returns true if connections are to leave as they are.
     pub(crate) fn hands_over(&self) -> bool {
         self.hands_over.load(Acquire)
     }
 
-    /// No worker runs any more.
+    /// Returns true if no worker runs any more.
     pub(crate) fn workers_gone(&self) -> bool {
         self.workers_gone.load(Acquire)
     }

@@ -1,5 +1,5 @@
 //! The state of a connection that moves to another process between two requests: its user, its transaction, its
-//! subscriptions, received bytes that are not executed, and answers that are not sent.
+//! subscriptions, received bytes that are not executed, and unsent replies.
 //!
 //! ```text
 //!   a message of 32 connections' heads ──> the bytes of each: input, output, queue, holdings as text
@@ -20,10 +20,10 @@ use base::clock::UnixMillis;
 /// The user that a client has authenticated as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CarriedUser {
-    /// It has not said.
+    /// The client has not authenticated.
     #[default]
     Nobody,
-    /// One of the file of users.
+    /// A user of the users file.
     OfFile,
     /// A user with rights.
     Named(Vec<u8>),
@@ -36,19 +36,19 @@ pub struct Carried {
     pub door: Door,
     /// The namespace that it is in.
     pub namespace: Namespace,
-    /// Its client has said who it is.
+    /// True if the client has authenticated.
     pub known: bool,
     /// Its user, for a Redis client.
     pub user: CarriedUser,
-    /// It speaks version 3 of the protocol of Redis.
+    /// True if the client uses version 3 of the Redis protocol.
     pub speaks_3: bool,
-    /// It wants no answers.
+    /// True if the client wants no replies.
     pub wants_none: bool,
-    /// CLIENT REPLY SKIP: the next answer is not sent.
+    /// True after CLIENT REPLY SKIP: the next reply is not sent.
     pub skips_next: bool,
-    /// It is on another host and could be anyone.
+    /// True if the client is on another host and protected mode refuses it.
     pub held_off: bool,
-    /// The name that it gave itself, its library, the version of that, its user: as its client info has them.
+    /// The client's name, its library, the library's version, and its user, as in its client info.
     pub texts: [Vec<u8>; 4],
     /// Bytes that were received and not executed.
     pub input: Vec<u8>,
@@ -67,9 +67,9 @@ pub struct Carried {
 /// A transaction before its EXEC.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CarriedTransaction {
-    /// MULTI was called. If not, keys are only watched.
+    /// True if MULTI was called. If not, keys are only watched.
     pub is_queueing: bool,
-    /// A request was refused, so EXEC will abort.
+    /// True if a request was refused, so that EXEC will abort.
     pub is_spoilt: bool,
     /// The queued requests, as they came.
     pub queue: Vec<u8>,
@@ -123,7 +123,7 @@ fn namespace_of(encoded: &Value) -> Option<Namespace> {
 pub(super) type Lengths = [usize; 4];
 
 impl Carried {
-    /// One of which nothing is known but where it came in.
+    /// Creates the state of a new connection that came in at `door`.
     pub(crate) fn new(door: Door) -> Self {
         Self {
             door,
@@ -239,12 +239,13 @@ impl Carried {
         Some((carried, serde_json::from_value(told["bytes"].clone()).ok()?))
     }
 
-    /// True if it receives messages that other clients cause. Such connections are set up before others are served.
+    /// Returns true if it receives messages that other clients cause. Such connections are set up before others are
+    /// served.
     pub(crate) fn listens(&self) -> bool {
         !self.subscriptions.is_empty() || self.monitors || self.watches != 0
     }
 
-    /// Its user is one that this server knows too, if it has one.
+    /// Returns true if it has no user, or if this server knows its user.
     pub(crate) fn is_welcome(&self, shared: &Shared) -> bool {
         match &self.user {
             CarriedUser::Nobody => true,
@@ -253,7 +254,7 @@ impl Carried {
         }
     }
 
-    /// Its texts, as a client info has them.
+    /// Returns its texts in the form of a client info.
     pub(crate) fn card_texts(&self) -> [ClientText; 4] {
         self.texts
             .each_ref()
@@ -266,7 +267,7 @@ impl Carried {
 pub struct Arrival<S> {
     /// Its socket.
     pub stream: S,
-    /// The listener that it came in by.
+    /// The listener that accepted it.
     pub door: Door,
     /// State that another worker or process left of it.
     pub carried: Option<Arc<Carried>>,
@@ -281,7 +282,7 @@ impl<S> From<(S, Door)> for Arrival<S> {
 /// A connection that has left its worker.
 #[derive(Debug)]
 pub struct Moved<S> {
-    /// Its socket, open, of no reactor.
+    /// Its socket, open, and in no reactor.
     pub stream: S,
     /// State that its worker left of it.
     pub carried: Arc<Carried>,
@@ -290,7 +291,7 @@ pub struct Moved<S> {
 }
 
 impl<S> Moved<S> {
-    /// A connection that was received from another process.
+    /// Creates a connection that was received from another process.
     pub(super) fn received(stream: S, carried: Carried) -> Self {
         Self { stream, carried: Arc::new(carried), subscriber: None }
     }
@@ -304,17 +305,17 @@ pub(crate) struct Early {
 }
 
 impl Early {
-    /// The input of a carried connection; `None`: there is none.
+    /// Returns the unexecuted input of a carried connection, if there is any.
     pub(crate) fn of(carried: &Arc<Carried>) -> Option<Box<Self>> {
         (!carried.input.is_empty()).then(|| Box::new(Self { carried: Arc::clone(carried), taken: 0 }))
     }
 
-    /// Returns what is not taken.
+    /// Returns the bytes that are not taken yet.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.carried.input[self.taken..]
     }
 
-    /// Moves what fits into `into`; says how many bytes that was.
+    /// Moves what fits into `into`. Returns the number of bytes.
     pub(crate) fn take(&mut self, into: &mut [u8]) -> usize {
         let count = self.rest().len().min(into.len());
         into[..count].copy_from_slice(&self.rest()[..count]);

@@ -66,11 +66,12 @@ pub struct Kept {
 }
 
 impl Giver {
-    /// Waits for who asks to take over the server that listens at `addrs` and has its admin port at `admin`. It is
-    /// found by that when this returns. `names` are those that it has already.
+    /// Starts to wait for a process that wants to take over the server that listens at `addrs` and has its admin port
+    /// at `admin`. When this returns, such a process can find the server. `names` are the names that the server already
+    /// has.
     ///
     /// # Errors
-    /// A thread or a descriptor is not to be had.
+    /// If no thread can be created, or no file descriptor is left.
     pub fn start(
         shared: &Arc<Shared>,
         addrs: &[ListenAddr],
@@ -91,10 +92,11 @@ impl Giver {
     }
 
     /// Hands everything over to the new process. `Ok`: the new process has served for [`WATCH`], has ended in order, or
-    /// `is_stopped` reported a stop of this process. The caller exits then.
+    /// `is_stopped` reported a stop of this process. The caller then exits.
     ///
     /// # Errors
-    /// What there is to go on with. `Err(None)`: the new process is there and could not be ended; nobody may go on.
+    /// If the hand-over fails: the state to resume with. `Err(None)`: the new process is alive and could not be killed,
+    /// so this process must not resume.
     pub fn give(
         &self,
         mut estate: Estate,
@@ -129,7 +131,7 @@ impl Giver {
 impl Drop for Giver {
     fn drop(&mut self) {
         self.waker.wake();
-        // A conversation that is under way ends with its peer, or with the process: it holds nothing that others need.
+        // A conversation in progress ends with its peer or with the process. It holds nothing that others need.
         if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
             let _ = thread.join();
         }
@@ -147,9 +149,9 @@ fn gone(error: std::io::Error) -> String {
     }
 }
 
-/// Waits until the new process serves and watches it for [`WATCH`]. Returns an error if it exits meanwhile. The new
-/// process may read from the connections from now on, so this process closes its copies: nobody else could continue
-/// with them, and clients notice at once if the new process closes one.
+/// Waits until the new process serves, and watches it for [`WATCH`]. Returns an error if it exits meanwhile. The new
+/// process may read from the connections from now on, so this process closes its copies. It could not continue with
+/// them, and clients notice at once if the new process closes one.
 fn see_it_serve(pass: &Pass, estate: &mut Estate, is_stopped: &dyn Fn() -> bool) -> std::result::Result<(), String> {
     let heard = hear(pass, SERVE_PATIENCE);
     estate.connections.clear();
@@ -168,7 +170,7 @@ fn see_it_serve(pass: &Pass, estate: &mut Estate, is_stopped: &dyn Fn() -> bool)
     }
 }
 
-/// Tells all there is, and says `go` when it is taken; or why it is not.
+/// Sends all state, and `go` once the new process has taken it. Returns the reason if the new process does not take it.
 fn hand_over(pass: &Pass, estate: &Estate, admin: Option<&Bound>, names: &Names) -> std::result::Result<(), String> {
     say_connections(pass, &estate.connections).map_err(gone)?;
     if let Some(users) = &estate.users {
@@ -188,7 +190,7 @@ fn hand_over(pass: &Pass, estate: &Estate, admin: Option<&Bound>, names: &Names)
     say(pass, "go", json!({}), &[]).map_err(gone)
 }
 
-/// The thread that waits.
+/// The thread that waits for a new process.
 struct Waiting {
     shared: Weak<Shared>,
     addrs: Vec<ListenAddr>,
@@ -221,7 +223,7 @@ impl Waiting {
         shared.request_hand_over();
     }
 
-    /// One conversation: with whom, if it is ready.
+    /// Handles one conversation. Returns the other process if it is ready to take over.
     fn talk(&self, listener: &PassListener) -> Result<Option<(Pass, Process)>> {
         let pass = listener.accept()?;
         let hello = hear(&pass, PATIENCE)?;

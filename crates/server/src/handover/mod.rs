@@ -20,13 +20,13 @@
 //! Invariants:
 //! - One process works on the memory at a time. The running process resumes only after the new process has exited. The
 //!   new process serves only after it received `go`, or after the running process has exited.
-//! - If either process is killed at any step, the other one serves. Each holds a pidfd of the other, so it can tell an
-//!   exit from silence. The running process resumes with the same sockets and the same memory. If the new process exits
-//!   within a second after `serves`, the running process takes memory and listeners back, as after a crash. The new
-//!   process continues with what it has received and binds the missing addresses itself. If it has received nothing
-//!   yet, it starts as without `--upgrade`.
-//! - Nobody is accepted and closed: listeners and connections are open in one of the two throughout.
-//! - A refusal says why, to who asked and in the log of the running one.
+//! - If either process is killed at any step, the other one serves. Each holds a pidfd of the other, so it can
+//!   distinguish an exit from silence. The running process resumes with the same sockets and the same memory. If the
+//!   new process exits within a second after `serves`, the running process takes memory and listeners back, as after a
+//!   crash. If the running process is killed, the new process continues with what it has received and binds the missing
+//!   addresses itself. If it has received nothing yet, it starts as without `--upgrade`.
+//! - No client is accepted and then closed: listeners and connections are open in one of the two processes throughout.
+//! - A refusal gives the reason, to the new process and in the log of the running one.
 
 mod carried;
 mod give;

@@ -1,8 +1,8 @@
-//! The names under which a running server is found by who wants to take it over: one for each address that it listens
-//! on, so that who is to listen there too finds it without being told of a process or a file.
+//! The names of abstract sockets by which a new process finds the running server: one for each listening address. A
+//! process that will listen on the same address finds them without a process number or a file.
 //!
-//! They are handed over with all else. Who asks between the old process and the new one is in the queue of the name,
-//! and is heard by the new one; a name is never free meanwhile.
+//! The names are handed over with the rest. A process that connects during a takeover waits in the name's queue, and
+//! the new server accepts it. A name is never free meanwhile.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -10,13 +10,13 @@ use io::listen::ListenAddr;
 use io::pass::{NAME_BYTES_MAX, PassListener};
 use sha2::{Digest, Sha256};
 
-/// Names that are listened under, each with its address.
+/// The sockets of the names, each with its address.
 #[derive(Debug, Default)]
 pub struct Names(Vec<(ListenAddr, PassListener)>);
 
 impl Names {
-    /// Those of `addrs`. One that is in `had` already stays as it is; one that is not to be had is told in the log, and
-    /// left out: the server can be taken over by its others.
+    /// Binds the names of `addrs`. A name that is in `had` is reused. A name that cannot be bound is logged and left
+    /// out: the server can be taken over by its other addresses.
     pub(super) fn listen(addrs: &[ListenAddr], had: Self) -> Self {
         let mut had = had.0;
         let mut names = Vec::new();
@@ -33,12 +33,12 @@ impl Names {
         Self(names)
     }
 
-    /// Returns what was received of another process.
+    /// Wraps the sockets that were received from another process.
     pub(super) fn adopt(told: impl IntoIterator<Item = (OwnedFd, ListenAddr)>) -> Self {
         Self(told.into_iter().map(|(fd, addr)| (addr, PassListener::adopt(fd))).collect())
     }
 
-    /// Takes in others.
+    /// Adds the names of `more`.
     pub(super) fn extend(&mut self, more: Self) {
         self.0.extend(more.0);
     }
@@ -47,13 +47,13 @@ impl Names {
         self.0.iter().map(|(_, listener)| listener).collect()
     }
 
-    /// With their descriptors, to be told.
+    /// Returns each address with its descriptor, for a message to the other process.
     pub(super) fn told(&self) -> impl Iterator<Item = (&ListenAddr, BorrowedFd<'_>)> {
         self.0.iter().map(|(addr, listener)| (addr, listener.as_fd()))
     }
 }
 
-/// The name that is listened under for who wants to take over who listens at `addr`.
+/// Returns the name by which the server that listens at `addr` is taken over.
 pub(super) fn name_of(addr: &ListenAddr) -> Vec<u8> {
     let place = match addr {
         ListenAddr::Tcp(addr) => format!("tcp/{addr}"),

@@ -32,11 +32,11 @@ const ORPHAN_PATIENCE: Duration = Duration::from_secs(1);
 /// Attempts to connect to a running server that exits before it offers anything.
 const MEETINGS_MAX: usize = 3;
 
-/// Why nothing is taken over, as a line with its remedy.
+/// A refused takeover: the reason and its remedy in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);
 
-/// True if the error means that the other end of the socket is closed.
+/// Returns true if the error means that the other end of the socket is closed.
 fn is_end(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }
@@ -60,11 +60,11 @@ pub struct Received {
     pub admin: Option<Bound>,
     /// The names that it was found by.
     pub names: Names,
-    /// The running process exited before it had handed everything over. Nobody else serves.
+    /// True if the running process exited before it had handed everything over. No other process serves then.
     pub is_orphaned: bool,
 }
 
-/// A take-over that has begun.
+/// A takeover that has begun.
 #[derive(Debug)]
 pub struct Taking {
     pass: Pass,
@@ -72,7 +72,7 @@ pub struct Taking {
     server: Process,
     memory: Arc<MapFile>,
     memory_bytes: u64,
-    /// In the order of the configuration.
+    /// The devices of flash, in the order of the configuration.
     devices: Vec<Arc<File>>,
     addrs: Vec<ListenAddr>,
     admin: Option<SocketAddr>,
@@ -80,9 +80,9 @@ pub struct Taking {
 }
 
 impl Taking {
-    /// Finds the server that listens where `config` wants to listen, and asks it whether what it has fits. Nothing is
-    /// changed by that. Without `memory_said`, the memory is what that server has, else it has to be the same. `None`:
-    /// the running server was killed before it offered anything, and the caller starts as without `--upgrade`.
+    /// Finds the server that listens where `config` wants to listen, and checks that its offer fits. This changes
+    /// nothing. Without `memory_said` the memory size is that of the running server, otherwise the sizes must be equal.
+    /// Returns `None` if the running server was killed before its offer. The caller then starts as without `--upgrade`.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -101,7 +101,7 @@ impl Taking {
         Err(Refused::talking(&ErrorKind::UnexpectedEof.into()))
     }
 
-    /// Asks the running server for its offer. `None`: it exited before it answered.
+    /// Requests the running server's offer. Returns `None` if the server exited before it answered.
     fn ask(pass: Pass, config: &ServerConfig, memory_said: bool) -> Result<Option<Self>, Refused> {
         let process = Process::this()
             .map_err(|error| Refused(format!("this kernel can not tell one process of another ({error})")))?;
@@ -121,7 +121,7 @@ impl Taking {
         let server = server.ok_or_else(|| Refused("it does not say which process it is".to_owned()))?;
         let checked = offered(&told, descriptors, config, memory_said);
         if let Err(Refused(why)) = &checked {
-            // It says so in its log, and goes on.
+            // The running server logs the reason and resumes.
             let _ = say(&pass, "refused", json!({"why": why}), &[]);
         }
         let Offered { memory, memory_bytes, devices } = checked?;
@@ -138,25 +138,26 @@ impl Taking {
         }))
     }
 
-    /// The memory that is taken over, in bytes.
+    /// Returns the size of the memory that is taken over, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }
 
-    /// The running server has its admin port there, and will hand it over.
+    /// Returns true if the running server has its admin port there and will hand it over.
     pub fn has_admin(&self, addr: SocketAddr) -> bool {
         self.admin == Some(addr)
     }
 
-    /// The running server listens there, and will hand that over.
+    /// Returns true if the running server listens there and will hand the listener over.
     pub fn has(&self, addr: &ListenAddr) -> bool {
         self.addrs.contains(addr)
     }
 
-    /// Has the running server let go of all it has. From here on nobody is served until this one does, or fails.
+    /// Receives all that the running server releases. From here on no client is served until this server serves, or the
+    /// takeover fails.
     ///
     /// # Errors
-    /// See [`Refused`]: then the running server goes on.
+    /// If the takeover fails: see [`Refused`]. The running server then resumes.
     pub fn receive(&self) -> Result<Received, Refused> {
         let mut received = Received::default();
         received.estate.memory = Some(Arc::clone(&self.memory));
@@ -195,16 +196,17 @@ impl Taking {
         }
     }
 
-    /// True if the socket was closed because the running process exited, so that nobody works on its memory.
+    /// Returns true if the socket was closed because the running process exited, so that no process works on its
+    /// memory.
     fn is_orphaned(&self, error: &std::io::Error) -> bool {
         is_end(error) && self.server.has_ended(ORPHAN_PATIENCE)
     }
 
-    /// Reports that everything is taken. `Ok`: the caller serves now. If the running server still runs, it watches the
-    /// caller from now on.
+    /// Reports that everything is taken. After `Ok` the caller serves. If the running server is still alive, it watches
+    /// the caller from then on.
     ///
     /// # Errors
-    /// See [`Refused`]: then the running server goes on, and this process is to end.
+    /// If the takeover fails: see [`Refused`]. The running server then resumes, and this process must exit.
     pub fn confirm(self) -> Result<Option<Predecessor>, Refused> {
         match say(&self.pass, "taken", json!({}), &[]).and_then(|()| hear(&self.pass, PATIENCE)) {
             Ok(heard) if heard.is == "go" => Ok(Some(Predecessor(self.pass))),
@@ -214,7 +216,7 @@ impl Taking {
         }
     }
 
-    /// Says why it is not taken, so that the running server has it in its log.
+    /// Reports why the takeover failed, for the running server's log.
     pub fn fail(&self, why: &str) {
         let _ = say(&self.pass, "refused", json!({"why": why}), &[]);
     }
@@ -236,13 +238,13 @@ impl Predecessor {
         self.tell("over");
     }
 
-    /// Ignores errors: the predecessor may have exited.
+    /// Sends one message. Ignores errors, because the predecessor may have exited.
     fn tell(&self, what: &str) {
         let _ = say(&self.0, what, json!({}), &[]);
     }
 }
 
-/// True if the memory file exists, is not in use, and was not closed in order by its last server.
+/// Returns true if the memory file exists, is not in use, and was not closed in order by its last server.
 fn was_killed(config: &ServerConfig) -> bool {
     let file = config.file.as_deref().and_then(|path| MapFile::open_there(path).ok());
     file.is_some_and(|file| file_is_clean(&Arc::new(file)).is_ok_and(|is_clean| !is_clean))
@@ -254,7 +256,7 @@ pub fn memory_of_file(config: &ServerConfig) -> Option<u64> {
     Some(file_config(&Arc::new(file)).ok()?.memory_bytes)
 }
 
-/// Connects to the server that listens at one of the configured addresses. The inner error: there is none.
+/// Connects to the server that listens at one of the configured addresses. The inner error means that there is none.
 fn connect(config: &ServerConfig) -> Result<Result<Pass, Refused>, Refused> {
     let mut tried = Vec::new();
     for (_, addr) in doors(config) {
@@ -282,7 +284,7 @@ struct Offered {
     devices: Vec<Arc<File>>,
 }
 
-/// Returns what is offered of a store, if it is what is wanted.
+/// Checks what is offered of a store. Returns it if it matches the settings.
 fn offered(
     told: &Value,
     mut descriptors: impl Iterator<Item = OwnedFd>,
@@ -332,7 +334,7 @@ fn offered(
     Ok(Offered { memory: file, memory_bytes, devices })
 }
 
-/// The refusal for a running server whose memory file was unlinked. Linux cannot link such a file again.
+/// Returns the refusal for a running server whose memory file was unlinked. Linux cannot link such a file again.
 fn unlinked(path: &Path) -> Refused {
     let found = if path.exists() { "another file is there" } else { "nothing is there" };
     Refused(format!(
@@ -342,7 +344,7 @@ fn unlinked(path: &Path) -> Refused {
     ))
 }
 
-/// The devices that are offered, in the order of the configuration, if they are those that it names.
+/// Returns the offered devices in the order of the configuration, if they are those that it names.
 fn offered_devices(told: &Value, files: Vec<Arc<File>>, config: &ServerConfig) -> Result<Vec<Arc<File>>, Refused> {
     let told: Vec<Value> = told.as_array().cloned().unwrap_or_default();
     let place = |told: &Value| Some((told["path"].as_str()?.to_owned(), told["bytes"].as_u64()?));
@@ -372,7 +374,7 @@ fn offered_devices(told: &Value, files: Vec<Arc<File>>, config: &ServerConfig) -
     Err(differs("a part of the running server's items is on flash that this one is not to have".to_owned()))
 }
 
-/// Why a memory does not fit, for who wants to take it over.
+/// Describes why a memory does not fit.
 fn unfit(fault: &FileFault) -> String {
     let remedy = "the running server goes on; start the new one afresh when what is stored may go";
     match fault {

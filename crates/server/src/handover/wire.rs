@@ -1,4 +1,4 @@
-//! The messages of a hand-over: one of text each, with descriptors; and what a connection had received, as bytes.
+//! The messages of a hand-over: each a text with descriptors, and the bytes of connections.
 
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,11 +13,11 @@ use super::names::Names;
 use super::{Carried, Moved};
 use crate::config::kinds::FlashPlace;
 
-/// The version of these messages. Another one is refused.
+/// The version of these messages. Any other version is refused.
 pub(super) const PROTOCOL: u64 = 2;
 /// Time limit for the next message of a kind that needs no work, and for room to send one.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// Connections that are told in one message: their texts fit, however long they are.
+/// The number of connections in one message. Their texts fit, however long they are.
 const TOLD_TOGETHER: usize = 32;
 
 /// Sends a message of the kind `is`; see [`Pass::send`].
@@ -26,17 +26,17 @@ pub(super) fn say(pass: &Pass, is: &str, mut told: Value, descriptors: &[Borrowe
     pass.send(told.to_string().as_bytes(), descriptors, PATIENCE)
 }
 
-/// A message.
+/// A received message.
 pub(super) struct Heard {
     pub(super) is: String,
     pub(super) told: Value,
     pub(super) descriptors: Vec<OwnedFd>,
 }
 
-/// The next message.
+/// Receives the next message.
 ///
 /// # Errors
-/// `UnexpectedEof` when the other end is gone; `InvalidData` when it is none that there is.
+/// `UnexpectedEof` if the other end is closed; `InvalidData` if the message is malformed.
 pub(super) fn hear(pass: &Pass, patience: Duration) -> Result<Heard> {
     let message = pass.receive(patience)?.ok_or(ErrorKind::UnexpectedEof)?;
     let told: Value = serde_json::from_slice(&message.bytes).map_err(Error::other)?;
@@ -44,7 +44,7 @@ pub(super) fn hear(pass: &Pass, patience: Duration) -> Result<Heard> {
     Ok(Heard { is, told, descriptors: message.descriptors })
 }
 
-/// A listener's address as text.
+/// Encodes a listener's address as JSON.
 pub(super) fn told_addr(addr: &ListenAddr) -> Value {
     match addr {
         ListenAddr::Tcp(addr) => json!({"tcp": addr.to_string()}),
@@ -52,12 +52,12 @@ pub(super) fn told_addr(addr: &ListenAddr) -> Value {
     }
 }
 
-/// A device of the second tier as text.
+/// Encodes a device of the second tier as JSON.
 pub(super) fn told_device(place: &FlashPlace) -> Value {
     json!({"path": place.path.display().to_string(), "bytes": place.size.0})
 }
 
-/// The address that was told.
+/// Decodes a listener's address.
 pub(super) fn addr_of(told: &Value) -> Option<ListenAddr> {
     use std::os::unix::ffi::OsStringExt;
     if let Some(addr) = told["tcp"].as_str() {
@@ -68,7 +68,7 @@ pub(super) fn addr_of(told: &Value) -> Option<ListenAddr> {
     Some(ListenAddr::Unix { path: PathBuf::from(std::ffi::OsString::from_vec(path)), mode })
 }
 
-/// Tells connections.
+/// Sends connections.
 pub(super) fn say_connections(pass: &Pass, connections: &[Moved<Stream>]) -> Result<()> {
     for some in connections.chunks(TOLD_TOGETHER) {
         let (heads, bytes): (Vec<Value>, Vec<Vec<u8>>) = some.iter().map(|moved| moved.carried.encode()).unzip();
@@ -93,7 +93,7 @@ pub(super) fn hear_bytes(pass: &Pass, wanted: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The connections that a message tells, whose bytes follow it.
+/// Decodes the connections of a message, and receives the bytes that follow it.
 pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<Stream>>> {
     let broken = || Error::new(ErrorKind::InvalidData, "what it tells of its connections is not understood");
     let told = heard.told["connections"].as_array().ok_or_else(broken)?;
@@ -107,7 +107,7 @@ pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<St
     for ((mut carried, lengths), fd) in carried.into_iter().zip(heard.descriptors) {
         let own = rest.split_off(..lengths.iter().sum()).ok_or_else(broken)?;
         carried.decode_bytes(own, lengths).ok_or_else(broken)?;
-        // Who is gone meanwhile is no reason to stop.
+        // A client that has disconnected meanwhile is no reason to stop.
         if let Ok(stream) = Stream::adopt(fd) {
             connections.push(Moved::received(stream, carried));
         }
@@ -115,7 +115,7 @@ pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<St
     Ok(connections)
 }
 
-/// Tells descriptors that each belong to an address, some at a time, in messages of the kind `is`.
+/// Sends descriptors that each belong to an address, in as many messages of the kind `is` as they take.
 fn say_places<'a>(pass: &Pass, is: &str, places: impl Iterator<Item = (&'a ListenAddr, BorrowedFd<'a>)>) -> Result<()> {
     let places: Vec<_> = places.collect();
     for some in places.chunks(DESCRIPTORS_MAX) {
@@ -126,7 +126,7 @@ fn say_places<'a>(pass: &Pass, is: &str, places: impl Iterator<Item = (&'a Liste
     Ok(())
 }
 
-/// The descriptors that a message tells, each with its address.
+/// Returns the descriptors of a message, each with its address.
 fn places_of(heard: Heard) -> Result<impl Iterator<Item = (OwnedFd, ListenAddr)>> {
     let broken = || Error::new(ErrorKind::InvalidData, "what it tells of its listeners is not understood");
     let told = heard.told["addrs"].as_array().ok_or_else(broken)?;
@@ -137,22 +137,22 @@ fn places_of(heard: Heard) -> Result<impl Iterator<Item = (OwnedFd, ListenAddr)>
     Ok(heard.descriptors.into_iter().zip(addrs))
 }
 
-/// Tells listeners.
+/// Sends listeners.
 pub(super) fn say_listeners(pass: &Pass, listeners: &[Listener]) -> Result<()> {
     say_places(pass, "listeners", listeners.iter().map(|listener| (listener.addr(), listener.as_fd())))
 }
 
-/// The listeners that a message tells.
+/// Decodes the listeners of a message.
 pub(super) fn listeners_of(heard: Heard) -> Result<Vec<Listener>> {
     Ok(places_of(heard)?.map(|(fd, addr)| Listener::adopt(fd, addr)).collect())
 }
 
-/// Tells names.
+/// Sends names.
 pub(super) fn say_names(pass: &Pass, names: &Names) -> Result<()> {
     say_places(pass, "names", names.told())
 }
 
-/// The names that a message tells.
+/// Decodes the names of a message.
 pub(super) fn names_of(heard: Heard) -> Result<Names> {
     Ok(Names::adopt(places_of(heard)?))
 }

@@ -1,4 +1,4 @@
-//! Who is subscribed to what, and the way of a message to them.
+//! Channels with their subscribers, and the delivery of a message to them.
 
 use super::MailBudget;
 use super::mailbox::{Mailbox, Message, Posted};
@@ -14,16 +14,16 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Connections that monitor at once.
+/// The maximum number of connections that monitor at once.
 pub const MONITORS_MAX: usize = 64;
 
-/// Parts that the names of channels are divided into, each with a lock of its own.
+/// The number of parts that the names of channels are divided into, each with a lock of its own.
 const PARTS: usize = 16;
 
 /// Approximate overhead of a subscription beside its name, in bytes: its entries in both maps.
 const SUBSCRIPTION_OVERHEAD: u64 = 256;
 
-/// Steps of a match that take about as long as putting a message into a mailbox.
+/// The number of steps of a match that take about as long as putting a message into a mailbox.
 const STEPS_A_RECEIVER: usize = 64;
 
 /// The kind of a subscription.
@@ -53,7 +53,7 @@ impl Kind {
 
 type Named = BTreeMap<Name, Receivers>;
 
-/// All patterns. Each has a number for as long as it is there; a later one has a higher number.
+/// All patterns. A pattern keeps its number while it has subscribers; a later one has a higher number.
 #[derive(Default)]
 struct Patterns {
     numbers: BTreeMap<Name, u64>,
@@ -61,21 +61,21 @@ struct Patterns {
     next: u64,
 }
 
-/// Patterns that are taken under one lock, to be matched without it.
+/// The maximum number of patterns that are copied under one lock, to be matched without it.
 const PATTERNS_A_LOCK: usize = 32;
 
-/// The progress of the publication of one message. It goes on after each slice at the receiver, or the pattern, behind
-/// the last one: who stays subscribed gets the message once.
+/// The progress of the publication of one message. After each slice it continues behind the last receiver or pattern,
+/// so a client that stays subscribed gets the message once.
 #[derive(Debug, Default)]
 pub(crate) struct Publishing {
     stage: Stage,
     /// The message for the receivers at hand.
     message: Option<Arc<Message>>,
-    /// The number of the receiver that is next.
+    /// The number of the next receiver.
     receiver: u64,
-    /// The number of the pattern that is next.
+    /// The number of the next pattern.
     pattern: u64,
-    /// The first number of patterns that were not there when it began.
+    /// The first number of the patterns that were added after the publication began.
     patterns_end: Option<u64>,
     told: u64,
 }
@@ -88,19 +88,19 @@ enum Stage {
     Named,
     /// Patterns to be matched.
     Patterns,
-    /// Receivers of the pattern that is next, which matches.
+    /// Receivers of the next pattern, which matches.
     Matched,
     Done,
 }
 
-/// A place in a walk over all names of a kind.
+/// A position in a walk over all names of a kind.
 #[derive(Debug, Default)]
 pub(crate) struct NamesCursor {
     part: usize,
     after: Option<Name>,
 }
 
-/// Everybody who is subscribed.
+/// All subscribers.
 ///
 /// Locks are held to look up and to copy a bounded number of entries, never to match a pattern or to fill a queue.
 pub struct Channels {
@@ -114,11 +114,11 @@ pub struct Channels {
     /// Subscriptions of each kind.
     counts: [AtomicU64; 3],
     budget: Arc<MailBudget>,
-    /// Bytes that may wait for one subscriber.
+    /// The maximum number of bytes that may wait for one subscriber.
     pub backlog_bytes_max: AtomicU64,
-    /// Messages that somebody was subscribed to, once for each of those.
+    /// The number of delivered messages, once for each receiver.
     pub delivered: AtomicU64,
-    /// Subscribers that were dropped since they were too far behind.
+    /// The number of subscribers that were dropped because they were too far behind.
     pub dropped: AtomicU64,
 }
 
@@ -133,7 +133,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Channels {
-    /// Nobody is subscribed; names and messages are taken from `budget`.
+    /// Creates the channels without subscribers. Names and messages are charged to `budget`.
     pub(crate) fn new(hub: &Arc<Hub>, budget: &Arc<Budget>, backlog_bytes_max: u64) -> Self {
         Self {
             named: Default::default(),
@@ -150,22 +150,22 @@ impl Channels {
         }
     }
 
-    /// The name as it is kept.
+    /// Returns a name in the form in which it is retained.
     pub(super) fn name(&self, bytes: &[u8]) -> Name {
         Name::new(self.hash(bytes), bytes)
     }
 
-    /// Returns what names are ordered by.
+    /// Returns the hash that names are ordered by.
     pub(super) fn hash(&self, bytes: &[u8]) -> u64 {
         self.hasher.hash_one(bytes)
     }
 
-    /// The mailbox of a connection, which is subscribed to nothing yet.
+    /// Creates the mailbox of a connection without subscriptions.
     pub(super) fn mailbox(&self, worker: usize, connection: u32) -> Arc<Mailbox> {
         Arc::new(Mailbox::new(self.next_mailbox.fetch_add(1, Relaxed), worker, connection))
     }
 
-    /// The part that has the names with this hash, of channels or shard channels.
+    /// Returns the part that has the names with this hash, of channels or shard channels.
     fn part(&self, kind: Kind, hash: u64) -> &Mutex<Named> {
         &self.parts(kind)[hash as usize % PARTS]
     }
@@ -174,18 +174,19 @@ impl Channels {
         &self.named[usize::from(kind == Kind::Shard)]
     }
 
-    /// Bytes of messages that wait and of names.
+    /// Returns the number of bytes of waiting messages and of names.
     pub fn bytes(&self) -> u64 {
         self.budget.used()
     }
 
-    /// Somebody is subscribed to some channel or pattern.
+    /// Returns true if any channel or pattern has a subscriber.
     #[inline]
     pub(crate) fn has_subscribers(&self) -> bool {
         self.counts[Kind::Channel as usize].load(Relaxed) + self.counts[Kind::Pattern as usize].load(Relaxed) > 0
     }
 
-    /// Has `mailbox` be told of `name`, which it was not yet. False if the memory for mail does not allow it.
+    /// Subscribes `mailbox` to `name`, to which it is not subscribed yet. Returns false if the memory for messages is
+    /// used up.
     pub(super) fn subscribe(&self, kind: Kind, name: &Name, mailbox: &Arc<Mailbox>) -> bool {
         if !self.budget.grant(name.bytes().len() as u64 + SUBSCRIPTION_OVERHEAD) {
             return false;
@@ -212,7 +213,7 @@ impl Channels {
         true
     }
 
-    /// Has `mailbox`, which is, not be told of `name` any more.
+    /// Unsubscribes `mailbox` from `name`, to which it is subscribed.
     pub(super) fn unsubscribe(&self, kind: Kind, name: &Name, mailbox: &Mailbox) {
         if kind == Kind::Pattern {
             let Patterns { numbers, by_number, .. } = &mut *lock(&self.patterns);
@@ -234,7 +235,7 @@ impl Channels {
         self.budget.end_grant(name.bytes().len() as u64 + SUBSCRIPTION_OVERHEAD);
     }
 
-    /// Has `mailbox` be told of every command. False if as many are as may be.
+    /// Makes `mailbox` receive every command. Returns false if [`MONITORS_MAX`] connections monitor already.
     pub(super) fn monitor(&self, mailbox: &Arc<Mailbox>) -> bool {
         let mut monitors = lock(&self.monitors);
         let room = monitors.len() < MONITORS_MAX;
@@ -245,14 +246,15 @@ impl Channels {
         room
     }
 
-    /// Has it not be told any more.
+    /// Ends the monitoring of `mailbox`.
     pub(super) fn unmonitor(&self, mailbox: &Arc<Mailbox>) {
         let mut monitors = lock(&self.monitors);
         monitors.retain(|other| !Arc::ptr_eq(other, mailbox));
         self.hub.tell_commands(!monitors.is_empty());
     }
 
-    /// Tells those that monitor; returns how many. `note` is called with a worker and its connection that has mail now.
+    /// Sends a line to the monitoring clients. Returns their number. Calls `note` with a worker and its connection that
+    /// has queued messages now.
     pub(crate) fn tell_monitors(&self, line: &[u8], mut note: impl FnMut(usize, u32)) -> usize {
         let monitors: ArrayVec<Arc<Mailbox>, MONITORS_MAX> = lock(&self.monitors).iter().cloned().collect();
         if !monitors.is_empty() {
@@ -262,15 +264,15 @@ impl Channels {
         monitors.len()
     }
 
-    /// Tells those that are subscribed; returns how many they are, each as often as it is. `note` is called with a
-    /// worker and its connection that has mail now.
+    /// Publishes a message. Returns the number of receivers, each counted once per subscription. Calls `note` with a
+    /// worker and its connection that has queued messages now.
     pub(crate) fn publish(&self, kind: Kind, name: &[u8], text: &[u8], note: impl FnMut(usize, u32)) -> u64 {
         let (mut publishing, mut work) = (Publishing::default(), usize::MAX);
         self.publish_some(&mut publishing, kind, (name, text), &mut work, note).unwrap_or(publishing.told)
     }
 
-    /// Goes on with a publication until it is done, and returns how many were told, or until `work` is used up: one for
-    /// each receiver, and for each pattern what matching it takes at most.
+    /// Continues a publication until it is done, and returns the number of receivers, or until `work` is used up. Each
+    /// receiver costs one, and each pattern the most that matching it takes.
     pub(crate) fn publish_some(
         &self,
         publishing: &mut Publishing,
@@ -307,7 +309,7 @@ impl Channels {
         let key = (hash, name);
         if is_named && lock(self.part(kind, hash)).contains_key(&key as &dyn Hashed) {
             let message = publishing.message.get_or_insert_with(|| self.message(kind, &[name, text]));
-            // Under the lock, so that whoever leaves the channel has been told all that it was counted for.
+            // Done under the lock, so that a client that unsubscribes has got every message that counted it.
             let part = lock(self.part(kind, hash));
             if let Some(receivers) = part.get(&key as &dyn Hashed) {
                 receivers.take(publishing.receiver, &mut next);
@@ -391,8 +393,8 @@ impl Channels {
         }
     }
 
-    /// Fills `into` with the next names of channels or shard channels that somebody is subscribed to. True at the end
-    /// of all; names that stay are given once.
+    /// Fills `into` with the next names of channels or shard channels that have subscribers. Returns true at the end of
+    /// all. A name that keeps its subscribers is returned once.
     pub(crate) fn next_names<const N: usize>(
         &self,
         kind: Kind,
@@ -419,7 +421,7 @@ impl Channels {
         lock(self.part(kind, hash)).get(&(hash, name) as &dyn Hashed).map_or(0, Receivers::len)
     }
 
-    /// Different names of a kind that somebody is subscribed to.
+    /// Returns the number of different names of a kind that have subscribers.
     pub(crate) fn names(&self, kind: Kind) -> u64 {
         let names = match kind {
             Kind::Pattern => lock(&self.patterns).numbers.len(),
@@ -430,7 +432,7 @@ impl Channels {
 }
 
 impl Publishing {
-    /// Goes behind receivers that have been told; true if they were the last ones of their name.
+    /// Advances past receivers that were served. Returns true if they were the last ones of their name.
     fn passed(&mut self, told: &ArrayVec<Arc<Mailbox>, RECEIVERS_A_LOCK>, work: &mut usize) -> bool {
         self.told += told.len() as u64;
         *work = work.saturating_sub(told.len() + 1);
@@ -459,8 +461,8 @@ mod tests {
         bytes[..taken].iter().filter(|byte| **byte == b'>').count()
     }
 
-    /// Subscribers come and go between the slices of each publication: who stays gets each message once for each of its
-    /// subscriptions that match, and who comes or goes gets none twice.
+    /// Subscribers come and go between the slices of each publication. One that stays gets each message once for each
+    /// of its matching subscriptions, and one that comes or goes gets none twice.
     #[test]
     fn a_message_in_slices_reaches_who_stays_once_whoever_comes_and_goes() {
         let channels = Arc::new(Channels::new(&Arc::default(), &Budget::new(0, Some(1 << 30)), 1 << 20));

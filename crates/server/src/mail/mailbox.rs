@@ -1,4 +1,4 @@
-//! One connection's messages that it has not been sent yet.
+//! The messages that one connection has not been sent yet.
 
 use super::MailBudget;
 use protocol::resp::Version;
@@ -12,13 +12,13 @@ const MESSAGE_OVERHEAD: u64 = 64;
 /// Bytes of a message in each queue that holds it.
 const ENTRY_OVERHEAD: u64 = 16;
 
-/// A message as it is on the wire, shared by all that it is for. Version 2 of the protocol has no messages out of band:
-/// there the first byte is that of an array.
+/// A message as it is on the wire, shared by all its receivers. Version 2 of the protocol has no out-of-band messages,
+/// so there the first byte is that of an array.
 #[derive(Debug)]
 pub(crate) struct Message {
     bytes: Box<[u8]>,
     budget: Arc<MailBudget>,
-    /// All mail together was within its bound when this was made.
+    /// True if all messages together were within their bound when this one was created.
     within: bool,
 }
 
@@ -38,12 +38,12 @@ impl Drop for Message {
 /// The messages for one connection, in order.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    /// Unlike that of any other; a later one's is higher.
+    /// A unique number. A later mailbox has a higher one.
     pub(super) id: u64,
-    /// Whose it is: a worker's number and the connection's number there.
+    /// The worker of the connection, and below it the connection's number there.
     pub(crate) worker: usize,
     pub(crate) connection: u32,
-    /// There is something to take, or it broke. Written under the lock.
+    /// True if there is a message to take, or if it is broken. Written under the lock.
     waiting: AtomicBool,
     inner: Mutex<Inner>,
 }
@@ -51,13 +51,14 @@ pub(crate) struct Mailbox {
 #[derive(Debug, Default)]
 struct Inner {
     messages: VecDeque<Arc<Message>>,
-    /// Bytes of the first message that were taken.
+    /// The number of bytes of the first message that were taken.
     taken: usize,
     /// Bytes that all of them count for.
     bytes: u64,
-    /// There was more than may wait, and the connection is to be closed: no message comes in any more.
+    /// True if more waited than allowed, so that the connection is to be closed. It accepts no message any more.
     broken: bool,
-    /// Its subscriber ends all subscriptions, by a command or with its connection: no message comes in any more.
+    /// True if its subscriber ends all subscriptions, by a command or with its connection. It accepts no message any
+    /// more.
     ended: bool,
 }
 
@@ -66,9 +67,9 @@ struct Inner {
 pub(crate) enum Posted {
     /// It waits behind others.
     Queued,
-    /// It waits, and its worker does not know that.
+    /// It waits, and its worker has not been notified yet.
     Noted,
-    /// The subscriber was behind by more than may be: nothing waits for it any more, which its worker does not know.
+    /// The subscriber was too far behind: its messages are dropped, and its worker has not been notified yet.
     Broke,
     /// The subscriber was broken already, or ends its subscriptions.
     Gone,
@@ -83,18 +84,18 @@ impl Mailbox {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is something to take, or it broke.
+    /// Returns true if there is a message to take, or if it is broken.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.load(Acquire)
     }
 
-    /// It had more than may wait.
+    /// Returns true if more waited than allowed.
     pub(crate) fn is_broken(&self) -> bool {
         self.lock().broken
     }
 
-    /// Puts `message` behind the others, if not more than `bytes_max` wait then.
+    /// Appends `message`, if at most `bytes_max` wait then.
     pub(super) fn put(&self, message: &Arc<Message>, bytes_max: u64) -> Posted {
         let mut inner = self.lock();
         if inner.broken || inner.ended {
@@ -106,7 +107,7 @@ impl Mailbox {
         let was_waiting = self.waiting.swap(true, Release);
         if bytes > bytes_max || (behind && !within) {
             message.budget.give_back(ENTRY_OVERHEAD);
-            // What waits goes with the connection, a few messages at a time: see `drop_some`.
+            // The waiting messages are dropped with the connection, a few at a time: see `drop_some`.
             inner.broken = true;
             return Posted::Broke;
         }
@@ -115,7 +116,7 @@ impl Mailbox {
         if was_waiting { Posted::Queued } else { Posted::Noted }
     }
 
-    /// Moves what is next to the front of `into`, as `version` has it; returns how many bytes that was.
+    /// Moves the next bytes to the front of `into`, in the form of `version`. Returns their number.
     pub(super) fn take(&self, into: &mut [u8], version: Version) -> usize {
         let mut inner = self.lock();
         let mut bytes = 0;
@@ -140,7 +141,7 @@ impl Mailbox {
         bytes
     }
 
-    /// Takes no more messages, and drops at most `most` of those that wait; true if none is left.
+    /// Accepts no more messages, and drops at most `most` of the waiting ones. Returns true if none is left.
     pub(super) fn drop_some(&self, most: usize) -> bool {
         let mut inner = self.lock();
         inner.ended = true;
@@ -168,7 +169,7 @@ impl Inner {
             self.taken = 0;
         }
         if self.messages.is_empty() {
-            // A queue that was long gives its room back.
+            // A queue that was long releases its memory.
             self.messages.shrink_to(16);
         }
     }

@@ -1,4 +1,4 @@
-//! Mail: what one connection has to be told that it did not ask for, from any thread.
+//! The push queue: messages to connections that did not request them, from any thread.
 //!
 //! ```text
 //!   any worker ── PUBLISH, a change of a key ──> Channels ──> Mailbox of each subscriber ──┐
@@ -9,10 +9,10 @@
 //!                                             └── takes what waits into the output, and sends
 //! ```
 //!
-//! A worker looks into its [`Post`] once a batch and once an iteration: one load while nothing is there. What is told
+//! A worker checks its [`Post`] once a batch and once an iteration, which costs one load while it is empty. A message
 //! stands between two replies, never inside one.
 //!
-//! What is bounded, and by what:
+//! Bounds:
 //!
 //! | what | at most | beyond it |
 //! |---|---|---|
@@ -22,14 +22,16 @@
 //! | connections that monitor | [`MONITORS_MAX`] | `MONITOR` is refused |
 //! | notes in a post | one for each connection and kind of mail | cannot be |
 //!
-//! Work that grows with subscriptions is done in slices: a publication remembers the receiver and the pattern behind
-//! which it goes on, a connection that ends gives up a few subscriptions and messages a visit, and a worker sends mail
-//! to a few connections a visit. Changes of keys that take more than a slice wait in the worker's queue
-//! (`WorkerContext::unpublished`), and its requests wait when that is long.
+//! Work that grows with subscriptions is done in slices. A publication remembers the receiver and the pattern behind
+//! which it continues. An ending connection gives up a few subscriptions and messages a visit. A worker sends messages
+//! to a few connections a visit. Key events that take more than a slice wait in the worker's queue
+//! (`WorkerContext::unpublished`). If that queue is long, the worker's requests wait.
 //!
-//! Invariants: while nobody is subscribed nothing is allocated; nobody waits for a subscriber; a lock is held for a
-//! bounded number of entries, never while a pattern is matched and never during a system call. Mailboxes are filled
-//! under the lock of the name, so whoever has left it was sent all that it was counted for.
+//! Invariants:
+//! - Without subscribers nothing is allocated, and no thread waits for a subscriber.
+//! - A lock is held for a bounded number of entries, never while a pattern is matched and never during a system call.
+//! - Mailboxes are filled under the lock of the name. So a connection that has unsubscribed was sent every message that
+//!   counted it as a receiver.
 
 mod channels;
 mod mailbox;
@@ -46,7 +48,7 @@ use crate::budget::{self, Budget};
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Connections of one worker that have mail.
+/// The connections of one worker that have queued messages.
 #[derive(Debug, Default)]
 pub struct Post {
     any: AtomicBool,
@@ -54,19 +56,19 @@ pub struct Post {
 }
 
 impl Post {
-    /// Notes that `connection` has mail; true if the worker is to be woken for it.
+    /// Records that `connection` has queued messages. Returns true if the worker must be woken for it.
     pub(crate) fn note(&self, connection: u32) -> bool {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         !self.any.swap(true, Release)
     }
 
-    /// There is something to take.
+    /// Returns true if there is something to take.
     #[inline]
     pub(crate) fn has(&self) -> bool {
         self.any.load(Acquire)
     }
 
-    /// Moves the notes to the end of `into`.
+    /// Moves the recorded connections to the end of `into`.
     pub(crate) fn take(&self, into: &mut impl Extend<u32>) {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         self.any.store(false, Relaxed);
@@ -74,17 +76,17 @@ impl Post {
     }
 }
 
-/// The share of client memory that all queued messages take.
+/// The share of client memory that all queued messages use.
 #[derive(Debug)]
 pub(crate) struct MailBudget(Arc<Budget>);
 
 impl MailBudget {
-    /// Takes `bytes` for a message and says whether all is still within the bound.
+    /// Takes `bytes` for a message. Returns true if the total is still within the bound.
     fn take(&self, bytes: u64) -> bool {
         self.0.take(budget::Kind::Messages, bytes)
     }
 
-    /// Gives the bytes of a message back.
+    /// Returns the bytes of a message.
     fn give_back(&self, bytes: u64) {
         self.0.release(budget::Kind::Messages, bytes);
     }
@@ -94,7 +96,7 @@ impl MailBudget {
         self.0.reserve(budget::Kind::Subscriptions, bytes)
     }
 
-    /// Gives the bytes of a subscription back.
+    /// Returns the bytes of a subscription.
     fn end_grant(&self, bytes: u64) {
         self.0.release(budget::Kind::Subscriptions, bytes);
     }

@@ -101,7 +101,8 @@ impl Ord for Name {
     }
 }
 
-/// Mailboxes in the order of their numbers: a walk that remembers a number goes on behind it, whoever came or went.
+/// Mailboxes in the order of their numbers. A walk that remembers a number continues behind it, whichever mailboxes
+/// came or went.
 #[derive(Debug)]
 pub(super) enum Receivers {
     One(Arc<Mailbox>),

@@ -1,4 +1,4 @@
-//! A connection that is told what it did not ask for: what it is subscribed to, and its mailbox.
+//! A connection that receives messages it did not request: its subscriptions and its mailbox.
 
 use super::channels::{Channels, Kind};
 use super::mailbox::Mailbox;
@@ -7,31 +7,31 @@ use protocol::resp::Version;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Names that one client is subscribed to at most.
+/// The maximum number of names that one client is subscribed to.
 pub const SUBSCRIPTIONS_MAX: usize = 100_000;
 
-/// Why a subscription is refused.
+/// The reason why a subscription is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The client has [`SUBSCRIPTIONS_MAX`].
     TooMany,
-    /// The memory for mail is used up.
+    /// The memory for messages is used up.
     NoMemory,
 }
 
-/// A subscriber. Dropped, it is subscribed to nothing.
+/// A subscriber. Dropping it ends its subscriptions.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     channels: Arc<Channels>,
     mailbox: Arc<Mailbox>,
     names: [BTreeSet<Name>; 3],
-    /// Subscribed off in [`Channels`] and not yet in `names`.
+    /// The name that was unsubscribed in [`Channels`] and is not yet forgotten here.
     left: Option<Name>,
     monitors: bool,
 }
 
 impl Subscriber {
-    /// Connection `connection` of worker `worker`, subscribed to nothing yet.
+    /// Creates a subscriber for connection `connection` of worker `worker`, without subscriptions.
     pub(crate) fn new(channels: &Arc<Channels>, worker: usize, connection: u32) -> Self {
         Self {
             channels: Arc::clone(channels),
@@ -42,22 +42,22 @@ impl Subscriber {
         }
     }
 
-    /// Subscriptions of a kind.
+    /// Returns the number of subscriptions of a kind.
     pub(crate) fn count(&self, kind: Kind) -> usize {
         self.names[kind as usize].len()
     }
 
-    /// It is subscribed to nothing, and does not monitor.
+    /// Returns true if it has no subscription and does not monitor.
     pub(crate) fn is_idle(&self) -> bool {
         self.names.iter().all(BTreeSet::is_empty) && !self.monitors
     }
 
-    /// It is subscribed to something.
+    /// Returns true if it has a subscription.
     pub(crate) fn is_subscribed(&self) -> bool {
         self.names.iter().any(|names| !names.is_empty())
     }
 
-    /// It monitors.
+    /// Returns true if it monitors.
     pub(crate) fn monitors(&self) -> bool {
         self.monitors
     }
@@ -82,7 +82,7 @@ impl Subscriber {
         self.names[kind as usize].get(&(self.channels.hash(name), name) as &dyn Hashed)
     }
 
-    /// No message for `name` comes in from here on. What had come in is taken before [`Subscriber::forget`].
+    /// Stops the messages for `name`. The caller takes those that were queued before it calls [`Subscriber::forget`].
     pub(crate) fn leave(&mut self, kind: Kind, name: &[u8]) {
         self.left = self.find(kind, name).cloned();
         if let Some(name) = &self.left {
@@ -90,12 +90,12 @@ impl Subscriber {
         }
     }
 
-    /// The name that was left.
+    /// Returns the name that was left.
     pub(crate) fn left(&self) -> Option<Arc<[u8]>> {
         self.left.as_ref().map(Name::shared)
     }
 
-    /// Does not count the name that was left any more.
+    /// Stops counting the name that was left.
     pub(crate) fn forget(&mut self, kind: Kind) {
         if let Some(name) = self.left.take() {
             self.names[kind as usize].remove(&name);
@@ -108,13 +108,13 @@ impl Subscriber {
         Kind::ALL.into_iter().flat_map(of).collect()
     }
 
-    /// Some name of a kind that it is subscribed to.
+    /// Returns any one name of a kind that it is subscribed to.
     pub(crate) fn some_name(&self, kind: Kind) -> Option<Arc<[u8]>> {
         self.names[kind as usize].first().map(Name::shared)
     }
 
-    /// Ends at most `most` subscriptions, and drops as many messages; true if nothing is left of either. Takes no
-    /// message from its first call on.
+    /// Ends at most `most` subscriptions, and drops as many messages. Returns true if none of either is left. From the
+    /// first call on it accepts no message.
     pub(crate) fn end_some(&mut self, most: usize) -> bool {
         let dropped = self.mailbox.drop_some(most);
         let mut left = most;
@@ -131,24 +131,24 @@ impl Subscriber {
         dropped
     }
 
-    /// Is told of every command from now on. False if as many are as may be.
+    /// Makes it receive every command from now on. Returns false if too many connections monitor already.
     pub(crate) fn monitor(&mut self) -> bool {
         self.monitors = self.monitors || self.channels.monitor(&self.mailbox);
         self.monitors
     }
 
-    /// Something waits, or the mailbox broke.
+    /// Returns true if a message waits, or if the mailbox is broken.
     #[inline]
     pub(crate) fn has_mail(&self) -> bool {
         self.mailbox.is_waiting()
     }
 
-    /// The mailbox broke: the connection is to be closed.
+    /// Returns true if the mailbox is broken, so that the connection is to be closed.
     pub(crate) fn is_broken(&self) -> bool {
         self.mailbox.is_broken()
     }
 
-    /// Moves what is next to the front of `into`; returns how many bytes that was.
+    /// Moves the next bytes to the front of `into`. Returns their number.
     pub(crate) fn take(&self, into: &mut [u8], version: Version) -> usize {
         self.mailbox.take(into, version)
     }
