@@ -1,13 +1,14 @@
-//! Who may use the server: users and their secrets, from a file in memcached's format.
+//! Authentication: users and their secrets, from a file in memcached's format.
 //!
 //! ```text
 //!   alice:secret\n        a user, a colon, a secret; up to 8 such lines of up to 255 bytes
 //!   bob:a:b\n             the first colon parts them: the secret is a:b
 //! ```
-//! A client says `user secret` as the value of its first `set`, parted by a space, so neither can have one and be used.
+//! A client sends `user secret` as the value of its first `set`, separated by a space. So a user or a secret with a
+//! space cannot be used.
 //!
-//! Invariants: no secret is in an error, a log entry or a `Debug` text; the time that a check takes says nothing about
-//! how much of a user or a secret was right.
+//! Invariants: no secret is in an error, a log entry or a `Debug` text. The time of a check does not depend on how much
+//! of a user or a secret was right.
 
 use std::fmt;
 use std::io::Read;
@@ -16,14 +17,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use subtle::{Choice, ConstantTimeEq};
 
-/// Users at most; those behind them are not read, as with memcached.
+/// The maximum number of users. Further users are not read, as with memcached.
 pub const USERS_MAX: usize = 8;
-/// A line has at most so many bytes, its end not counted.
+/// The maximum number of bytes of a line, its end not counted.
 pub const LINE_BYTES_MAX: usize = 255;
-/// A file is not larger than this, in bytes: comments are not known, so nothing else can be in it.
+/// The maximum size of a file, in bytes. The format has no comments, so a larger file is not one.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// A user or a secret, padded, so that comparing two takes as long whatever they are.
+/// A user or a secret, padded, so that the time of a comparison does not depend on the contents.
 #[derive(Clone)]
 struct Padded {
     bytes: [u8; LINE_BYTES_MAX],
@@ -31,7 +32,7 @@ struct Padded {
 }
 
 impl Padded {
-    /// `None` if it is too long to be anyone's.
+    /// Returns `None` if `text` is too long for a user or a secret.
     fn new(text: &[u8]) -> Option<Self> {
         let mut padded = Self { bytes: [0; LINE_BYTES_MAX], len: u8::try_from(text.len()).ok()? };
         padded.bytes[..text.len()].copy_from_slice(text);
@@ -43,7 +44,7 @@ impl Padded {
     }
 }
 
-/// Returns whether a digest is one of those that are known. Compares with all of them, each in the same time.
+/// Returns true if `digest` is among the known ones. Compares with all of them, each in the same time.
 pub(crate) fn same_digest(known: &[[u8; 32]], digest: &[u8; 32]) -> bool {
     known.iter().fold(Choice::from(0), |any, known| any | known.ct_eq(digest)).into()
 }
@@ -52,25 +53,25 @@ pub(crate) fn same_digest(known: &[[u8; 32]], digest: &[u8; 32]) -> bool {
 #[derive(Clone, Default)]
 struct Users {
     entries: Vec<(Padded, Padded)>,
-    /// There are more lines than count.
+    /// True if the file has more lines than are read.
     more: bool,
 }
 
-/// Why a file is not taken.
+/// The reason why a file cannot be loaded.
 #[derive(Debug)]
 pub enum AuthError {
-    /// It can not be read.
+    /// The file cannot be read.
     Read(std::io::Error),
-    /// It is larger than such a file can be.
+    /// The file is too large.
     TooLarge,
-    /// A line, counted from 1, is not a user, a colon and a secret.
+    /// A line is not a user, a colon and a secret.
     Malformed {
-        /// Which.
+        /// The line, from 1.
         line: usize,
     },
-    /// A line, counted from 1, is longer than a line may be.
+    /// A line is too long.
     LineTooLong {
-        /// Which.
+        /// The line, from 1.
         line: usize,
     },
 }
@@ -120,7 +121,7 @@ impl Users {
         Ok(users)
     }
 
-    /// Compares with all of them, whoever is found.
+    /// Compares with all users, even after a match.
     fn admits(&self, user: &[u8], secret: &[u8]) -> bool {
         let (Some(user), Some(secret)) = (Padded::new(user), Padded::new(secret)) else { return false };
         let any = self
@@ -144,7 +145,7 @@ impl fmt::Debug for Auth {
 }
 
 impl Auth {
-    /// Those that the file at `path` names.
+    /// Loads the users of the file at `path`.
     pub fn load(path: &Path) -> Result<Self, AuthError> {
         let users = RwLock::new(Arc::new(Users::read(path)?));
         let auth = Self { path: path.to_owned(), users };
@@ -152,7 +153,7 @@ impl Auth {
         Ok(auth)
     }
 
-    /// Reads the file again. If it is not taken, those that are known stay.
+    /// Reloads the file. If it cannot be loaded, the current users remain.
     pub fn reload(&self) -> Result<(), AuthError> {
         let users = Arc::new(Users::read(&self.path)?);
         *self.users.write().unwrap_or_else(PoisonError::into_inner) = users;
@@ -160,7 +161,7 @@ impl Auth {
         Ok(())
     }
 
-    /// Returns where they are read from.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -180,7 +181,7 @@ impl Auth {
         }
     }
 
-    /// Returns whether `user` is known with `secret`.
+    /// Returns true if `user` is known with `secret`.
     pub fn admits(&self, user: &[u8], secret: &[u8]) -> bool {
         self.users().admits(user, secret)
     }
@@ -205,7 +206,7 @@ mod tests {
         for (user, secret) in [("alice", "secre"), ("alic", "secret"), ("alice", "a:b"), ("", ""), ("bob", "a")] {
             assert!(!users.admits(user.as_bytes(), secret.as_bytes()), "{user} {secret}");
         }
-        // Padding is not part of anyone's secret.
+        // Padding is not part of a secret.
         assert!(!users.admits(b"carol", b"\0") && !users.admits(b"alice\0", b"secret"));
         assert!(!users.admits(b"alice", &[b'x'; 300]));
     }

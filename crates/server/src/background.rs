@@ -1,5 +1,5 @@
-//! The thread that does the store's background work: eviction, expiry, compaction, growth, in slices; and the one that
-//! gets memory from the kernel ahead of use.
+//! The thread of the store's background work: eviction, expiry, compaction, growth, in slices. And the thread that
+//! obtains memory from the kernel ahead of its use.
 
 use crate::clock::Clock;
 use crate::counters::Counter;
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Pause of the background after it was in a flush's way.
+/// The pause of the background thread after it blocked a flush.
 const FLUSH_ROOM: Duration = Duration::from_millis(3);
 /// Longest sleep when no work is waiting and no worker wakes it.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
-/// Sleep of the populating thread when it is ahead by more than is used meanwhile.
+/// The sleep of the populating thread when it has populated more than is used meanwhile.
 const POPULATE_SLEEP: Duration = Duration::from_millis(10);
 
 /// Sleep of a thread that rebuilds the index and has to wait for others.
@@ -27,10 +27,10 @@ const SLICE_NS: u64 = 200_000;
 /// A slice of more CPU time than this is a long one.
 const LONG_NS: u64 = 1_000_000;
 
-/// Slices by length are counted by powers of two microseconds.
+/// The number of buckets of slice lengths: powers of two microseconds.
 const SLICE_BUCKETS: usize = 24;
 
-/// The kinds of slices that are counted, and their names. Slices that found nothing to do are not.
+/// The kinds of slices that are counted, and their names. Slices without work are not counted.
 const KINDS: [(SliceKind, &str); 8] = [
     (SliceKind::Evict, "evict"),
     (SliceKind::Expire, "expire"),
@@ -42,19 +42,19 @@ const KINDS: [(SliceKind, &str); 8] = [
     (SliceKind::Rebuild, "rebuild"),
 ];
 
-/// Times of the slices of one kind. One thread alone writes: the background's, or the one that gets memory. The
-/// clock on the wall counts also while others had the CPU; the thread's own CPU time is what a slice costs.
+/// The times of the slices of one kind. One thread alone writes them: the background thread, or the populating one.
+/// Wall-clock time includes the time in which other threads had the CPU. A slice's cost is the thread's own CPU time.
 #[derive(Debug, Default)]
 pub struct SliceTimes {
-    /// All together, in ns.
+    /// The total, in ns.
     pub busy_ns: Counter,
     /// The longest, in ns.
     pub longest_ns: AtomicU64,
     /// The longest in CPU time, in ns.
     pub longest_cpu_ns: AtomicU64,
-    /// Those of more than [`LONG_NS`] of CPU time.
+    /// The number of slices of more than [`LONG_NS`] of CPU time.
     pub long: Counter,
-    /// Number `i` counts those of less than 2^i us that are not in an earlier one; the last, all longer ones.
+    /// Element `i` counts the slices of less than 2^i us that are in no earlier one; the last, all longer ones.
     pub by_us_log2: [Counter; SLICE_BUCKETS],
 }
 
@@ -77,12 +77,12 @@ pub struct BackgroundCounters {
 }
 
 impl BackgroundCounters {
-    /// The times of each kind of slice, with its name.
+    /// Returns the times of each kind of slice, with its name.
     pub fn by_kind(&self) -> impl Iterator<Item = (&'static str, &SliceTimes)> {
         KINDS.iter().map(|(_, name)| *name).zip(&self.times)
     }
 
-    /// A slice of `kind` took `ns`, and `cpu_ns` of CPU time.
+    /// Records a slice of `kind` that took `ns`, and `cpu_ns` of CPU time.
     fn add(&self, kind: SliceKind, ns: u64, cpu_ns: u64) {
         if let Some(at) = KINDS.iter().position(|(counted, _)| *counted == kind) {
             self.times[at].add(ns, cpu_ns);
@@ -90,17 +90,17 @@ impl BackgroundCounters {
     }
 }
 
-/// CPU time of the calling thread, in ns.
+/// Returns the CPU time of the calling thread, in ns.
 fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Slices until the workers are gone. `shared` must be able to unpark the calling thread.
+/// Runs slices until the workers are gone. `shared` must be able to unpark the calling thread.
 pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Clock) {
     let mut evictions = Evictions::new(&shared.watch, clock);
     background.observe(Box::new(evictions.clone()));
-    // Others may have made it before the first slice.
+    // Other threads may have rebuilt the index before the first slice.
     let mut rebuilds = shared.store.reopened().is_some_and(|reopened| reopened.index_anew);
     let mut finds = false;
     while !shared.stop.workers_gone() {
@@ -120,10 +120,10 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
             tell_found(shared, clock);
         }
         if shared.delayed_flush.take_refused() {
-            // A worker tries again in a millisecond, and must not meet the next slice each time.
+            // A worker retries in a millisecond, and must not meet the next slice each time.
             std::thread::sleep(FLUSH_ROOM);
         } else if report.more {
-            // A worker may share this CPU, and it goes first.
+            // A worker may share this CPU and goes first.
             std::thread::yield_now();
         } else {
             std::thread::park_timeout(SLEEP_MAX);
@@ -131,7 +131,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
     }
 }
 
-/// Says that the index is made anew, and what was not found.
+/// Logs that the index is rebuilt, and what was not found.
 fn tell_whole(shared: &Shared, clock: &Clock) {
     let progress = shared.store.rebuild_progress().unwrap_or_default();
     let ms = clock.unix().ms_since(shared.started);
@@ -142,7 +142,7 @@ fn tell_whole(shared: &Shared, clock: &Clock) {
     );
 }
 
-/// Says that what is on flash is found again, and what was not.
+/// Logs that the items on flash are found again, and what was not found.
 fn tell_found(shared: &Shared, clock: &Clock) {
     let progress = shared.store.rebuild_progress().unwrap_or_default();
     let ms = clock.unix().ms_since(shared.started);
@@ -154,9 +154,9 @@ fn tell_found(shared: &Shared, clock: &Clock) {
     );
 }
 
-/// Gets memory until the workers are gone, a step at a time. A step lasts as long as the kernel takes; nobody waits but
-/// a growth of the index, which is told. A worker on the same CPU goes first: without that it waits for the scheduler's
-/// slice to end, 4 ms.
+/// Obtains memory until the workers are gone, a step at a time. A step takes as long as the kernel does. Only a growth
+/// of the index waits for it, and is notified. A worker on the same CPU goes first: otherwise it would wait for the
+/// scheduler's slice to end, 4 ms.
 pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &Clock) {
     io::affinity::give_way();
     let mut told = false;
@@ -179,7 +179,7 @@ pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &C
     }
 }
 
-/// Helps to make the index anew, until it is whole or the workers are gone.
+/// Helps to rebuild the index, until it is complete or the workers are gone.
 pub(crate) fn rebuild(shared: &Arc<Shared>, mut rebuilder: Rebuilder, clock: &Clock) {
     while !shared.stop.workers_gone() {
         let begun = clock.ticks();

@@ -10,18 +10,19 @@
 //! |---|---|---|
 //! | `queued` | requests of `MULTI` and of commands over several keys, watched keys | all |
 //! | `replies` | answers of transactions, and long replies, that are not sent | all |
-//! | `requests` | parts of requests that are not all there, beside buffers: long keys of arriving values | all |
-//! | `walks` | what a walk over keys, records or fields remembers between two visits | all |
-//! | `messages` | messages that wait for subscribers, and what a queue of them takes | all |
+//! | `requests` | parts of incomplete requests, beside buffers: long keys of values received in place | all |
+//! | `walks` | the state of a walk over keys, records or fields between two visits | all |
+//! | `messages` | messages that wait for subscribers, and the queues of them | all |
 //! | `subscriptions` | names of channels and patterns | a half |
 //! | `rules` | users of `ACL`, their passwords and rules | a quarter |
 //!
 //! Invariants:
 //! - Bytes are reserved before they are allocated, by capacity and not by length.
-//! - What is in the buffers of the workers is not counted here: they are made at start ([`crate::buffers`]).
-//! - The sum of the kinds is what is used; a [`Grant`] gives back what it took, whatever becomes of its holder.
-//! - Two things may pass the bound: a message, whose subscribers that are behind are dropped for it, and what a command
-//!   that has changed something already needs to be done as one ([`Grant::force`]). Both count, so others are refused.
+//! - The buffers of the workers are not counted here: they are created at start ([`crate::buffers`]).
+//! - The sum of the kinds is the number of used bytes. A [`Grant`] returns its bytes when it is dropped.
+//! - Two uses may exceed the bound. One is a message, whose slow subscribers are then dropped. The other is a command
+//!   that has already changed something and must complete ([`Grant::force`]). Both count, so other reservations are
+//!   refused.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -29,10 +30,10 @@ use std::thread::Thread;
 
 /// The least bound, whatever memory the store has.
 pub const BYTES_MIN: u64 = 16 << 20;
-/// The part of the store's memory that the bound is unless a setting says otherwise.
+/// The bound is the store's memory divided by this, unless a setting specifies it.
 pub const MEMORY_PART: u64 = 8;
 
-/// The least fall of what is used after which free memory goes back to the kernel, in bytes.
+/// The least fall of the used bytes after which free memory is returned to the kernel, in bytes.
 const FALLEN_BYTES_MIN: u64 = 2 << 20;
 
 /// The purposes of client memory.
@@ -40,7 +41,7 @@ const FALLEN_BYTES_MIN: u64 = 2 << 20;
 pub enum Kind {
     /// Requests of transactions and of commands over several keys, and watched keys.
     Queued,
-    /// Answers that are not sent.
+    /// Unsent replies.
     Replies,
     /// Parts of requests.
     Requests,
@@ -59,7 +60,7 @@ impl Kind {
     pub const ALL: [Self; 7] =
         [Self::Queued, Self::Replies, Self::Requests, Self::Walks, Self::Messages, Self::Subscriptions, Self::Rules];
 
-    /// Its name in metrics.
+    /// Returns its name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -72,8 +73,8 @@ impl Kind {
         }
     }
 
-    /// The part of the bound that it may take: one over this. What stays as long as clients like leaves room for what
-    /// comes and goes.
+    /// Returns the divisor of the bound that gives the kind's limit. Kinds whose bytes stay as long as clients like
+    /// leave room for short-lived ones.
     const fn part(self) -> u64 {
         match self {
             Self::Subscriptions => 2,
@@ -83,27 +84,27 @@ impl Kind {
     }
 }
 
-/// The bytes that clients hold outside the store, and the most that they may.
+/// The bytes that clients hold outside the store, and their bound.
 #[derive(Debug)]
 pub struct Budget {
     bytes_max: AtomicU64,
-    /// The bound follows the memory of the store.
+    /// True if the bound follows the memory of the store.
     follows: bool,
     used: AtomicU64,
-    /// The most that was used since the survey last looked.
+    /// The most bytes that were used since the last survey.
     peak: AtomicU64,
     kinds: [AtomicU64; Kind::ALL.len()],
-    /// Reservations that were refused.
+    /// The number of refused reservations.
     refused: AtomicU64,
-    /// One was refused since slow readers were last looked for.
+    /// True if a reservation was refused since the last check for slow readers.
     wanted: AtomicBool,
-    /// The thread that returns freed memory was woken and has not looked yet.
+    /// True if the thread that returns freed memory was woken and has not run yet.
     woken: AtomicBool,
     trimmer: OnceLock<Thread>,
 }
 
 impl Budget {
-    /// For a store of so many bytes; `bytes_max` is the bound if a setting names one.
+    /// Creates the budget for a store of `memory_bytes`. `bytes_max` is the bound if a setting specifies one.
     pub fn new(memory_bytes: u64, bytes_max: Option<u64>) -> Arc<Self> {
         Arc::new(Self {
             bytes_max: AtomicU64::new(bytes_max.unwrap_or_else(|| Self::auto(memory_bytes))),
@@ -118,51 +119,51 @@ impl Budget {
         })
     }
 
-    /// The bound beside a store of so many bytes.
+    /// Returns the default bound beside a store of `memory_bytes`.
     pub fn auto(memory_bytes: u64) -> u64 {
         (memory_bytes / MEMORY_PART).max(BYTES_MIN)
     }
 
-    /// The store has so many bytes now.
+    /// Adjusts the bound to a store of `memory_bytes`.
     pub(crate) fn follow(&self, memory_bytes: u64) {
         if self.follows {
             self.bytes_max.store(Self::auto(memory_bytes), Relaxed);
         }
     }
 
-    /// The most bytes that may be used.
+    /// Returns the bound, in bytes.
     pub fn bytes_max(&self) -> u64 {
         self.bytes_max.load(Relaxed)
     }
 
-    /// Bytes that are used.
+    /// Returns the number of used bytes.
     pub fn used(&self) -> u64 {
         self.used.load(Acquire)
     }
 
-    /// Bytes of a kind that are used.
+    /// Returns the number of used bytes of a kind.
     pub fn used_by(&self, kind: Kind) -> u64 {
         self.kinds[kind as usize].load(Relaxed)
     }
 
-    /// Reservations that were refused.
+    /// Returns the number of refused reservations.
     pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
 
-    /// Returns whether slow readers have to go: more than three quarters are used, or a reservation was refused since
-    /// this was last asked.
+    /// Returns true if slow readers must be closed: more than three quarters are used, or a reservation was refused
+    /// since the last call.
     pub(crate) fn is_short(&self) -> bool {
         let wanted = self.wanted.load(Relaxed) && self.wanted.swap(false, Relaxed);
         wanted || self.is_nearly_full()
     }
 
-    /// Returns whether more than three quarters are used.
+    /// Returns true if more than three quarters are used.
     pub(crate) fn is_nearly_full(&self) -> bool {
         self.used() > self.bytes_max() / 4 * 3
     }
 
-    /// Reserves `bytes` if they are within the bound.
+    /// Reserves `bytes` if they are within the bound. Returns false otherwise.
     pub(crate) fn reserve(&self, kind: Kind, bytes: u64) -> bool {
         let bytes_max = self.bytes_max();
         let within = |used: u64, most: u64| used.checked_add(bytes).filter(|sum| *sum <= most);
@@ -187,13 +188,13 @@ impl Budget {
         }
     }
 
-    /// Unparks this thread, the first one named, whenever [`Budget::has_fallen`] becomes true.
+    /// Unparks `thread` whenever [`Budget::has_fallen`] becomes true. The first call alone counts.
     pub(crate) fn wake_when_fallen(&self, thread: Thread) {
         self.trimmer.get_or_init(|| thread);
     }
 
-    /// Returns whether much of what was used since this was last true is free again: a sixteenth of the bound, 2 MiB at
-    /// least.
+    /// Returns true if many of the bytes that were used since it was last true are free again: a sixteenth of the
+    /// bound, and at least 2 MiB.
     pub(crate) fn has_fallen(&self) -> bool {
         self.woken.swap(false, AcqRel);
         let used = self.used();
@@ -208,7 +209,7 @@ impl Budget {
         self.peak.load(Relaxed).saturating_sub(used) >= (self.bytes_max() / 16).max(FALLEN_BYTES_MIN)
     }
 
-    /// A system call, once for each time that somebody looks.
+    /// Wakes the trimming thread, with one system call until that thread has looked again.
     #[cold]
     fn wake_trimmer(&self) {
         if !self.woken.swap(true, AcqRel)
@@ -224,7 +225,7 @@ impl Budget {
         self.wanted.store(true, Relaxed);
     }
 
-    /// Reserves `bytes` whatever is used, and says whether all is within the bound.
+    /// Reserves `bytes` even beyond the bound. Returns true if the total is within the bound.
     pub(crate) fn take(&self, kind: Kind, bytes: u64) -> bool {
         self.kinds[kind as usize].fetch_add(bytes, Relaxed);
         let used = self.used.fetch_add(bytes, AcqRel) + bytes;
@@ -236,7 +237,7 @@ impl Budget {
         within
     }
 
-    /// Gives `bytes` back.
+    /// Returns `bytes` to the budget.
     pub(crate) fn release(&self, kind: Kind, bytes: u64) {
         self.kinds[kind as usize].fetch_sub(bytes, Relaxed);
         let before = self.used.fetch_sub(bytes, AcqRel);
@@ -262,17 +263,17 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// A grant of no bytes yet.
+    /// Creates a grant of no bytes yet.
     pub(crate) fn none(budget: &Arc<Budget>, kind: Kind) -> Self {
         Self { budget: Arc::clone(budget), kind, bytes: 0 }
     }
 
-    /// Bytes that it has.
+    /// Returns the number of its bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Has `bytes` from now on. False: those are not within the bound, and it has as many as before.
+    /// Changes the grant to `bytes`. Returns false and changes nothing if they are not within the bound.
     pub(crate) fn resize(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         if more > 0 && !self.budget.reserve(self.kind, more) {
@@ -283,7 +284,7 @@ impl Grant {
         true
     }
 
-    /// Has `bytes` at least from now on, whatever is used: for what was begun and has to be done.
+    /// Raises the grant to at least `bytes`, even beyond the bound. For an operation that has begun and must complete.
     pub(crate) fn force(&mut self, bytes: u64) {
         let more = bytes.saturating_sub(self.bytes);
         if more > 0 {
@@ -292,7 +293,7 @@ impl Grant {
         }
     }
 
-    /// Gives back what it has above `bytes`.
+    /// Returns its bytes above `bytes` to the budget.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         let less = self.bytes.saturating_sub(bytes);
         if less > 0 {
@@ -372,7 +373,7 @@ mod tests {
             }
         });
         asked.recv().expect("it waits");
-        // Less than two falls of a sixteenth of the bound, which the thread could see one by one.
+        // Less than two falls of a sixteenth of the bound, which the thread could notice one by one.
         let held: Vec<Grant> = (0..7).filter_map(|_| budget.grant(Kind::Queued, 1 << 20)).collect();
         assert!(!budget.woken.load(Relaxed));
         drop(held);

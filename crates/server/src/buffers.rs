@@ -56,17 +56,17 @@ pub const LENT_NS_MAX: u64 = 2_000_000;
 /// ns.
 pub const READER_GRACE_NS: u64 = 1_000_000_000;
 
-/// Most and least bytes that all workers together set aside.
+/// The most and the least bytes that all workers together set aside.
 const ASIDE_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 20;
 
-/// Free bytes behind a request of unknown length that is set aside: a peer that sends byte by byte is copied once for
-/// so many of them, or once for each half of the request's length.
+/// The free bytes behind a request of unknown length that is set aside. If a peer sends byte by byte, its request is
+/// copied once for so many bytes, or once for each half of the request's length.
 const ASIDE_ROOM: usize = 64;
 
 /// Approximate overhead of an allocation, in bytes.
 const ALLOCATION_OVERHEAD: u64 = 32;
 
-/// Bytes that one of `workers` sets aside at most, in a server of `memory_bytes`.
+/// Returns the maximum number of bytes that one of `workers` sets aside, in a server of `memory_bytes`.
 pub fn aside_bytes_max(memory_bytes: u64, workers: usize) -> u64 {
     (memory_bytes / 16).clamp(*ASIDE_BYTES.start(), *ASIDE_BYTES.end()) / workers.max(1) as u64
 }
@@ -96,7 +96,7 @@ impl SetAside {
     }
 }
 
-/// Adds to a number that this thread alone writes.
+/// Adds to a number that only this thread writes.
 fn add(number: &AtomicU64, more: u64) {
     number.store(number.load(Relaxed).wrapping_add(more), Relaxed);
 }
@@ -112,13 +112,13 @@ pub struct Sizes {
     pub big_count: usize,
     /// Big output buffers.
     pub big_out_count: usize,
-    /// Bytes of a big buffer: the longest thing that must lie in one piece.
+    /// The bytes of a big buffer: the longest value or request that must be contiguous.
     pub big_bytes: usize,
 }
 
 impl Sizes {
-    /// For a worker with at most `sessions_max` connections over a store whose longest value in one piece (a whole
-    /// value, or a piece of a large one) is `piece_bytes_max`.
+    /// Returns the sizes for a worker with at most `sessions_max` connections, over a store whose longest contiguous
+    /// value is `piece_bytes_max`. That is a whole value, or a piece of a large one.
     pub fn new(sessions_max: usize, piece_bytes_max: usize) -> Self {
         let head = 4 << 10;
         let big_bytes = BIG_BYTES_MIN.max((piece_bytes_max + head).next_multiple_of(4096)).max(LINE_BYTES_MAX + head);
@@ -131,7 +131,7 @@ impl Sizes {
         }
     }
 
-    /// Bytes of all buffers together: what a worker adds to the store's memory once each was in use.
+    /// Returns the bytes of all buffers: what a worker adds to the store's memory once each buffer was used.
     pub fn bytes(&self) -> usize {
         self.small_count * SMALL_BYTES
             + self.out_count * (OUT_BYTES + size_of::<OutBuffer>() + OPS_MAX * size_of::<OpTimes>())
@@ -152,7 +152,7 @@ pub(crate) enum Class {
 pub(crate) const CLASSES: [Class; 4] = [Class::Small, Class::Big, Class::Out, Class::BigOut];
 
 impl Class {
-    /// Its place in a table by class.
+    /// Returns its place in a table by class.
     pub(crate) const fn slot(self) -> usize {
         self as usize
     }
@@ -162,7 +162,7 @@ impl Class {
 pub(crate) struct Buffers {
     small: Vec<Box<[u8]>>,
     big: Vec<Box<[u8]>>,
-    /// Boxed, since a session takes one over: a pointer moves, not the pins' table.
+    /// Boxed, because a session takes one over: then a pointer moves, not the table of pins.
     #[allow(clippy::vec_box)]
     outs: Vec<Box<OutBuffer>>,
     big_outs: Vec<Box<[u8]>>,
@@ -182,17 +182,17 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// An empty one in a lent block.
+    /// Creates an empty input in a lent block.
     pub(crate) fn new(block: Box<[u8]>) -> Self {
         Self { block, from: 0, to: 0, is_aside: false }
     }
 
-    /// Returns whether its block is lent: another session may need it.
+    /// Returns true if its block is lent, so that another session may need it.
     pub(crate) fn is_lent(&self) -> bool {
         !self.is_aside
     }
 
-    /// The class of its block, if that is lent.
+    /// Returns the class of its block, if that is lent.
     pub(crate) fn class(&self) -> Option<Class> {
         self.is_lent().then_some(if self.block.len() == SMALL_BYTES { Class::Small } else { Class::Big })
     }
@@ -214,7 +214,7 @@ impl Input {
         self.from += bytes;
     }
 
-    /// Free room behind the bytes, which move to the front first if that makes room for `want` of them.
+    /// Returns the free room behind the bytes. The bytes move to the front first if that makes room for `want` of them.
     pub(crate) fn room(&mut self, want: usize) -> &mut [u8] {
         if self.from > 0 && (self.to == self.block.len() || self.from + want > self.block.len()) {
             self.block.copy_within(self.from..self.to, 0);
@@ -228,12 +228,12 @@ impl Input {
         assert!(self.to <= self.block.len(), "more was received than there was room for");
     }
 
-    /// Moves the bytes to another lent block, and returns the input that had them, for [`Buffers::put_input`].
+    /// Moves the bytes to another lent block. Returns the input that had them, for [`Buffers::put_input`].
     pub(crate) fn exchange(&mut self, block: Box<[u8]>) -> Self {
         self.replace(Self::new(block))
     }
 
-    /// Moves the bytes into `to`, which is empty and becomes this one; returns the old one.
+    /// Moves the bytes into `to`, which is empty and becomes this one. Returns the old one.
     fn replace(&mut self, mut to: Self) -> Self {
         let len = self.len();
         to.block[..len].copy_from_slice(self.bytes());
@@ -243,13 +243,14 @@ impl Input {
 }
 
 impl Buffers {
-    /// The buffers of worker `number`.
+    /// Creates the buffers of worker `number`.
     pub(crate) fn of_worker(sizes: Sizes, shared: &Shared, number: usize) -> Self {
         let aside_bytes_max = aside_bytes_max(shared.config.memory_bytes, shared.workers.len());
         Self::new(sizes, Arc::clone(&shared.workers[number].aside), aside_bytes_max, &shared.budget)
     }
 
-    /// The buffers of a worker that sets at most `aside_bytes_max` aside and counts that in `aside` and in `budget`.
+    /// Creates the buffers of a worker that sets at most `aside_bytes_max` aside, and counts them in `aside` and in
+    /// `budget`.
     pub(crate) fn new(sizes: Sizes, aside: Arc<SetAside>, aside_bytes_max: u64, budget: &Arc<Budget>) -> Self {
         let blocks = |count, bytes| (0..count).map(|_| vec![0u8; bytes].into_boxed_slice()).collect::<Vec<_>>();
         let outs = blocks(sizes.out_count, OUT_BYTES).into_iter().map(|b| Box::new(OutBuffer::new(b))).collect();
@@ -265,28 +266,28 @@ impl Buffers {
         }
     }
 
-    /// Reserves `bytes` for an allocation beside the pools; false if all would pass `bytes_max` with them.
+    /// Reserves `bytes` for an allocation beside the pools. Returns false if the total would exceed `bytes_max`.
     fn reserve(&self, bytes: u64, bytes_max: u64) -> bool {
         let fits = self.aside.bytes() + bytes <= bytes_max;
         if fits {
             add(&self.aside.bytes, bytes);
-            // It has a share of its own, so that what other clients hold closes no client that is slow; it counts all
-            // the same, so that they are refused sooner.
+            // The worker has a share of its own, so that other clients' memory does not close its slow clients. The
+            // share counts in the total all the same, so that other clients are refused sooner.
             self.budget.take(Kind::Requests, bytes);
         }
         fits
     }
 
-    /// Gives back what [`Buffers::reserve`] granted.
+    /// Returns what [`Buffers::reserve`] granted.
     fn release(&self, bytes: u64) {
         debug_assert!(bytes <= self.aside.bytes(), "more is released than was reserved");
         add(&self.aside.bytes, bytes.wrapping_neg());
         self.budget.release(Kind::Requests, bytes);
     }
 
-    /// Moves the bytes of `input` from its lent block into an allocation of their size, with room for what is still to
-    /// come of a request that needs `want` bytes (0: unknown) if `receives`. False, and nothing is done, if the bytes
-    /// that may be set aside are used up.
+    /// Moves the bytes of `input` from its lent block into an allocation of their size. If `receives`, it has room for
+    /// the rest of a request that needs `want` bytes (0: unknown). Returns false and does nothing if the bytes that may
+    /// be set aside are used up.
     pub(crate) fn set_input_aside(&mut self, input: &mut Input, want: usize, receives: bool) -> bool {
         debug_assert!(input.is_lent() && input.len() > 0, "nothing is lent, or nothing is there");
         let len = input.len();
@@ -305,8 +306,8 @@ impl Buffers {
         true
     }
 
-    /// Moves what is unsent of `out` into one of its own size, and takes the lent ones back. Gives `out` back as it is
-    /// if the bytes that may be set aside are used up; long ones get half of them.
+    /// Moves the unsent bytes of `out` into an output of their size, and takes the lent blocks back. Returns `out`
+    /// unchanged if the bytes that may be set aside are used up; long outputs get half of them.
     pub(crate) fn set_output_aside(&mut self, mut out: Box<OutBuffer>) -> Result<Box<OutBuffer>, Box<OutBuffer>> {
         let bytes = out.bytes_aside() + ALLOCATION_OVERHEAD;
         if !self.reserve(bytes, self.aside_bytes_max / if out.is_lent() { 2 } else { 1 }) {
@@ -340,19 +341,19 @@ impl Buffers {
         }
     }
 
-    /// Takes a receive block that holds `bytes`, or says which class has none left.
+    /// Takes a receive block that holds `bytes`. Returns the class that has none left otherwise.
     pub(crate) fn take_input(&mut self, bytes: usize) -> Result<Box<[u8]>, Class> {
         assert!(bytes <= self.sizes.big_bytes, "no block is that long");
         if bytes <= SMALL_BYTES { self.small.pop().ok_or(Class::Small) } else { self.big.pop().ok_or(Class::Big) }
     }
 
-    /// Takes the block for an output that needs more than its own, if more than half of them are left after that: for a
-    /// copy that nobody waits for.
+    /// Takes the block for an output that needs more than its own, if more than half of them are left after that. For a
+    /// copy that may wait.
     pub(crate) fn take_spare_big_out(&mut self) -> Option<Box<[u8]>> {
         if self.big_outs.len() > self.sizes.big_out_count / 2 { self.big_outs.pop() } else { None }
     }
 
-    /// Gives such a block back.
+    /// Returns such a block to its class.
     pub(crate) fn put_big_out(&mut self, block: Box<[u8]>) {
         debug_assert_eq!(block.len(), self.sizes.big_bytes, "a block of no class");
         self.big_outs.push(block);

@@ -1,7 +1,7 @@
-//! The thread that has the memory file written to its disk every so often ([`segment::Checkpointer`]).
+//! The thread that writes the memory file to its disk periodically ([`segment::Checkpointer`]).
 //!
-//! It waits for the disk, and nobody waits for it. A disk that refuses is told once for each time and counted; the
-//! server goes on.
+//! It waits for the disk, and no other thread waits for it. Each failed write is logged once and counted. The server
+//! continues.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,10 +14,10 @@ use crate::shared::Shared;
 
 /// Sleep between two checks for work.
 const LOOK: Duration = Duration::from_millis(50);
-/// And between two checkpoints of which the first was crowded: each ends the segments that are open.
+/// The sleep between two checkpoints if the first was crowded: each ends the open segments.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Makes checkpoints until the workers are gone: the first one at once, since nothing is safe before.
+/// Writes checkpoints until the workers are gone. The first one starts at once, because nothing is safe before.
 pub(crate) fn run(shared: &Arc<Shared>, mut checkpointer: Checkpointer, every: Duration, clock: &Clock) {
     let (mut begun, mut wait) = (None, every);
     while !shared.stop.workers_gone() {
@@ -30,7 +30,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut checkpointer: Checkpointer, every: D
         }
         let now = clock.ticks();
         let is_due = begun.is_none_or(|begun| u128::from(clock.ns_between(begun, now)) >= wait.as_nanos());
-        // Not while the index is made anew.
+        // Not while the index is being rebuilt.
         if is_due && checkpointer.begin(clock.unix()) {
             begun = Some(now);
             shared.wake_background();
@@ -38,7 +38,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut checkpointer: Checkpointer, every: D
     }
 }
 
-/// False: it is to be begun again.
+/// Completes a checkpoint. Returns false if it must start again.
 fn finish(shared: &Shared, checkpointer: &mut Checkpointer, clock: &Clock) -> bool {
     let begun = clock.ticks();
     let done = checkpointer.finish();

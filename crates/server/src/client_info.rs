@@ -1,12 +1,12 @@
-//! What a client of Redis says of itself and does, as the other clients see it (`CLIENT LIST`).
+//! The info of a Redis client that other clients can list (`CLIENT LIST`).
 //!
 //! A client info is in its connection's entry of the [`crate::connection_table::ConnectionTable`], written by the
-//! connection's worker and read by any. Its lock is taken when something on it changes, never for an ordinary request.
+//! connection's worker and read by any. Its lock is taken when the info changes, never for an ordinary request.
 
 use arrayvec::ArrayVec;
 use std::net::SocketAddr;
 
-/// Text that a client may leave about itself, in bytes.
+/// The maximum length of a text that a client sets about itself, in bytes.
 pub const CLIENT_TEXT_MAX: usize = 64;
 
 /// A text by which a client names itself.
@@ -21,28 +21,28 @@ pub struct ClientInfo {
     pub local: Option<SocketAddr>,
     /// Time at which it connected, in Unix seconds.
     pub since_secs: u64,
-    /// The name that it gave itself.
+    /// The name that the client set.
     pub name: ClientText,
     /// Its library.
     pub library: ClientText,
-    /// The version of that.
+    /// The version of the library.
     pub library_version: ClientText,
-    /// User that it authenticated as; empty if none.
+    /// The user that it authenticated as; empty if none.
     pub user: ClientText,
-    /// It speaks version 3 of the protocol.
+    /// True if it uses version 3 of the protocol.
     pub speaks_3: bool,
     /// Its subscriptions to channels, patterns and shard channels.
     pub subscriptions: [u32; 3],
     /// The namespace that it is in.
     pub database: u8,
-    /// It monitors.
+    /// True if it monitors.
     pub monitors: bool,
-    /// The command that it called last, as it was when it was last looked at.
+    /// Its last command, as of the worker's last sweep.
     pub command: &'static str,
 }
 
 impl ClientInfo {
-    /// It is subscribed to something.
+    /// Returns true if it has a subscription.
     pub fn is_subscribed(&self) -> bool {
         self.subscriptions != [0; 3]
     }

@@ -5,10 +5,10 @@
 //!   wall clock      store's clock + ahead; a step of the wall clock changes `ahead` and nothing else
 //! ```
 //!
-//! - A time to live is a span of the store's clock: neither a step of the wall clock while the server runs nor one
-//!   before a start lengthens or shortens it.
-//! - An instant that a client names, or is told, is one of the wall clock: [`Moment`] translates. An item whose end was
-//!   named as an instant ends by the wall clock as it was then.
+//! - A time to live is a span of the store's clock. A step of the wall clock, while the server runs or before a start,
+//!   neither lengthens nor shortens it.
+//! - An instant in a client's request or reply is one of the wall clock: [`Moment`] translates it. An item whose expiry
+//!   was given as an instant expires by the wall clock as it was then.
 //! - A worker reads the counter once an iteration and once an operation, and follows the store's clock by it
 //!   ([`Follower`]). In a simulation both follow one number that the test moves.
 
@@ -17,31 +17,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// A reading of the CPU's counter; only differences mean something, and [`Clock::ns_between`] gives them a unit.
+/// A reading of the CPU's counter. Only differences are meaningful, and [`Clock::ns_between`] converts them to ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticks(pub u64);
 
-/// A number of ticks that is a power of two, and long enough to know its length in ns to ten digits.
+/// A power of two of ticks, long enough to determine its length in ns to ten digits.
 const SPAN_TICKS: u64 = 1 << 32;
 const NS_A_MS: u64 = 1_000_000;
 
 /// The source of a worker's time.
 #[derive(Clone, Debug)]
 pub enum Clock {
-    /// The machine's.
+    /// The machine's clocks.
     Machine {
         /// The counter.
         counter: quanta::Clock,
-        /// Nanoseconds in [`SPAN_TICKS`] ticks of it: one multiplication makes ns of a difference.
+        /// The nanoseconds in [`SPAN_TICKS`] ticks, so that one multiplication converts a difference to ns.
         span_ns: u64,
         /// Origin of the store's clock.
         origin: Origin,
     },
-    /// Nanoseconds since 1970 by the store's clock, that a test moves.
+    /// Nanoseconds since 1970 by the store's clock, which a test advances.
     Simulated(Arc<AtomicU64>),
 }
 
-/// An instant of the store's clock, and the monotonic instant at which that was.
+/// An instant of the store's clock, and its monotonic instant.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
     began: Instant,
@@ -49,47 +49,49 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// It was `at` by the store's clock at `began`.
+    /// Creates a clock that was at `at` at the instant `began`.
     pub fn new(began: Instant, at: UnixMillis) -> Self {
         Self { began, at }
     }
 
-    /// The store's clock now.
+    /// Returns the store's clock now.
     pub fn now(&self) -> UnixMillis {
         UnixMillis(self.now_ns() / NS_A_MS)
     }
 
-    /// The same in ns.
+    /// Returns the store's clock now, in ns.
     fn now_ns(&self) -> u64 {
         (self.at.0.saturating_mul(NS_A_MS)).saturating_add(self.began.elapsed().as_nanos() as u64)
     }
 }
 
-/// An instant of the store's clock, with what translates it from and to the wall clock.
+/// An instant of the store's clock, and its offset from the wall clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moment {
-    /// By the store's clock.
+    /// The instant by the store's clock.
     pub now: UnixMillis,
-    /// By how many ms the wall clock is ahead of the store's.
+    /// The lead of the wall clock over the store's clock, in ms.
     pub ahead_ms: i64,
 }
 
 impl Moment {
-    /// An instant of the wall clock by the store's clock.
+    /// Converts an instant of the wall clock to the store's clock.
     pub fn of_wall(self, at: UnixMillis) -> UnixMillis {
         UnixMillis(at.0.saturating_add_signed(self.ahead_ms.saturating_neg()))
     }
 
-    /// An instant of the store's clock by the wall clock.
+    /// Converts an instant of the store's clock to the wall clock.
     pub fn wall(self, at: UnixMillis) -> UnixMillis {
         UnixMillis(at.0.saturating_add_signed(self.ahead_ms))
     }
 }
 
-/// A difference that a step of the wall clock makes, in ms, and slewing, reading two clocks and leap seconds do not.
+/// The least difference that counts as a step of the wall clock, in ms. Slewing, reading two clocks and leap seconds
+/// stay below it.
 const STEP_MS: u64 = 2000;
 
-/// By how many ms the wall clock is ahead of the store's, if it was stepped since it was `ahead_ms`.
+/// Returns the lead of the wall clock over the store's, in ms, if the wall clock was stepped since the lead was
+/// `ahead_ms`.
 pub(crate) fn stepped(store: UnixMillis, wall: UnixMillis, ahead_ms: i64) -> Option<i64> {
     let ahead = i128::from(wall.0) - i128::from(store.0);
     let is_step = ahead.abs_diff(ahead_ms.into()) >= STEP_MS.into();
@@ -97,14 +99,14 @@ pub(crate) fn stepped(store: UnixMillis, wall: UnixMillis, ahead_ms: i64) -> Opt
 }
 
 impl Clock {
-    /// The machine's clocks. The first call of a process calibrates the counter, for up to 200 ms.
+    /// Returns the machine's clocks. The first call of a process calibrates the counter, for up to 200 ms.
     pub fn machine() -> Self {
         let counter = quanta::Clock::new();
         let span_ns = counter.delta_as_nanos(0, SPAN_TICKS).max(1);
         Self::Machine { counter, span_ns, origin: Origin::new(Instant::now(), UnixMillis::now()) }
     }
 
-    /// The same with a store's clock that runs from `origin`.
+    /// Returns these clocks with a store's clock that runs from `origin`.
     #[must_use]
     pub fn from(self, origin: Origin) -> Self {
         match self {
@@ -113,7 +115,7 @@ impl Clock {
         }
     }
 
-    /// The counter now.
+    /// Returns the counter now.
     #[inline]
     pub fn ticks(&self) -> Ticks {
         match self {
@@ -122,7 +124,7 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds from `earlier` to `later`; 0 if they are the other way round.
+    /// Returns the nanoseconds from `earlier` to `later`, or 0 if they are in reverse order.
     #[inline]
     pub fn ns_between(&self, earlier: Ticks, later: Ticks) -> u64 {
         let ticks = later.0.saturating_sub(earlier.0);
@@ -132,7 +134,7 @@ impl Clock {
         }
     }
 
-    /// About how many ticks `ns` nanoseconds are, within a millionth. Saturates.
+    /// Returns the approximate number of ticks in `ns` nanoseconds, within a millionth. Saturates.
     pub fn ticks_in(&self, ns: u64) -> u64 {
         match self {
             Self::Machine { span_ns, .. } => {
@@ -143,12 +145,12 @@ impl Clock {
         }
     }
 
-    /// The store's clock now.
+    /// Returns the store's clock now.
     pub fn unix(&self) -> UnixMillis {
         UnixMillis(self.unix_ns() / NS_A_MS)
     }
 
-    /// The same in ns.
+    /// Returns the store's clock now, in ns.
     fn unix_ns(&self) -> u64 {
         match self {
             Self::Machine { origin, .. } => origin.now_ns(),
@@ -157,22 +159,21 @@ impl Clock {
     }
 }
 
-/// Time after which a thread looks at the store's clock again: what the counter may be wrong by within it is far less
-/// than a ms.
+/// The time after which a thread reads the store's clock again. Within it the counter's error is far less than a ms.
 const FOLLOWED_NS: u64 = 10_000_000;
 
-/// The store's clock for a thread that reads the counter all the time: by that, and set right by the clock itself every
-/// [`FOLLOWED_NS`]. It never runs back.
+/// The store's clock for a thread that reads the counter all the time. It runs by the counter, and is corrected by the
+/// clock itself every [`FOLLOWED_NS`]. It never runs back.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    /// When it was set right last, in ns of the thread's life, and what it was then.
+    /// The instant of the last correction, in ns of the thread's life, and below it the store's time then.
     set_ns: u64,
     unix_ns: u64,
     latest: UnixMillis,
 }
 
 impl Follower {
-    /// At the beginning of a thread's life.
+    /// Starts at the beginning of a thread's life.
     pub(crate) fn new(clock: &Clock) -> Self {
         let unix_ns = clock.unix_ns();
         Self { set_ns: 0, unix_ns, latest: UnixMillis(unix_ns / NS_A_MS) }
@@ -222,7 +223,7 @@ mod tests {
             let (read, right) = at(step);
             assert_eq!(read, right, "{step} ns later");
         }
-        // The counter runs 1 in 1,000 too fast, and is set right.
+        // The counter runs 1 in 1,000 too fast, and is corrected.
         let (begun, mut follower, mut before) = (ns.load(Relaxed), Follower::new(&clock), UnixMillis(0));
         for _ in 0..10_000 {
             let now = ns.fetch_add(100_000, Relaxed) + 100_000;

@@ -1,16 +1,16 @@
-//! Who is connected: what a worker lets the others know of each of its connections.
+//! The connection table: the state of each of a worker's connections that other threads can read.
 //!
 //! ```text
 //!   worker: admit ──open──> Entry <──seen── sweep, once a second       any worker: `stats conns` ──each──> all entries
 //!           release ─close──> Entry
 //! ```
 //!
-//! One writer, any readers, no lock but that of a client info ([`crate::client_info`]). An entry's life is odd
-//! while a connection is there and grows with each that comes or goes: a reader looks at it before and after, and
-//! passes over an entry that changed in between.
+//! One writer, any number of readers, and no lock except that of a client info ([`crate::client_info`]). An entry's
+//! `life` is odd while a connection is open, and grows with each open and close. A reader checks it before and after,
+//! and skips an entry that changed in between.
 //!
-//! Bound: an entry for each connection that the worker may have, 72 bytes each, touched only when used, and a client
-//! info for each client of Redis.
+//! Bound: an entry of 72 bytes for each connection that the worker may have, touched only when used, and a client info
+//! for each Redis client.
 
 use crate::client_info::ClientInfo;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -24,7 +24,7 @@ pub struct ConnectionTable {
     entries: Box<[Entry]>,
 }
 
-/// One connection's place.
+/// The entry of one connection.
 #[derive(Debug, Default)]
 struct Entry {
     life: AtomicU64,
@@ -53,16 +53,16 @@ impl Entry {
     }
 }
 
-/// A connection as it was when it was last looked at.
+/// A connection as of its last check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// Its number on its worker.
+    /// Its number in its worker.
     pub number: usize,
-    /// The other end; `None` for a unix socket.
+    /// The peer's address; `None` for a unix socket.
     pub peer: Option<SocketAddr>,
     /// Time at which it last sent bytes, in Unix seconds; exact to a second or two.
     pub received_secs: u64,
-    /// It watches.
+    /// True if it watches.
     pub watches: bool,
 }
 
@@ -76,10 +76,10 @@ impl ConnectionTable {
         self.entries.len()
     }
 
-    /// A connection has come. One beyond the room is not told of.
+    /// Records a new connection. A connection beyond the room is not recorded.
     pub(crate) fn open(&self, number: u32, peer: Option<SocketAddr>, now_secs: u64) {
         let Some(entry) = self.entries.get(number as usize) else { return };
-        // What is written from here on is seen only together with the life that the last connection left.
+        // Readers see the writes from here on only together with the life that the last connection left.
         fence(Release);
         let (ip, port) = match peer.map(|peer| (peer.ip(), peer.port())) {
             Some((IpAddr::V4(ip), port)) => (u128::from(ip.to_ipv6_mapped()), port.into()),
@@ -93,14 +93,14 @@ impl ConnectionTable {
         entry.life.store(entry.life.load(Relaxed) | 1, Release);
     }
 
-    /// It was looked at.
+    /// Updates the entry by the worker's sweep.
     pub(crate) fn seen(&self, number: u32, received_secs: u64, watches: bool) {
         if let Some(entry) = self.entries.get(number as usize) {
             entry.seen.store(received_secs * 2 + u64::from(watches), Relaxed);
         }
     }
 
-    /// It has gone.
+    /// Records that the connection has closed.
     pub(crate) fn close(&self, number: u32) {
         if let Some(entry) = self.entries.get(number as usize) {
             *entry.client_info() = None;
@@ -108,19 +108,20 @@ impl ConnectionTable {
         }
     }
 
-    /// The connection that has come is a client with a client info.
+    /// Adds a client info to a new connection.
     pub(crate) fn introduce(&self, number: u32, client_info: ClientInfo) {
         if let Some(entry) = self.entries.get(number as usize) {
             *entry.client_info() = Some(Box::new(client_info));
         }
     }
 
-    /// Returns what a client info says; `None` if it has none.
+    /// Returns what `look` reads of a client info, or `None` if the connection has none.
     pub(crate) fn client_info<T>(&self, number: u32, look: impl FnOnce(&mut ClientInfo) -> T) -> Option<T> {
         self.entries.get(number as usize)?.client_info().as_deref_mut().map(look)
     }
 
-    /// Has client `id` at `number` be closed by its worker, which is to be told; false if it is another by now.
+    /// Marks client `id` at `number` to be closed by its worker, which the caller must wake. Returns false if the slot
+    /// has another client by now.
     pub(crate) fn kill(&self, number: u32, id: u64) -> bool {
         let Some(entry) = self.entries.get(number as usize) else { return false };
         let there = entry.client_info().as_deref().is_some_and(|client_info| client_info.id == id);
@@ -130,14 +131,14 @@ impl ConnectionTable {
         there
     }
 
-    /// The client at `number` is to be closed.
+    /// Returns true if the client at `number` is to be closed.
     pub(crate) fn is_killed(&self, number: u32) -> bool {
         let Some(entry) = self.entries.get(number as usize) else { return false };
         let killed = entry.killed.load(Relaxed);
         killed != 0 && entry.client_info().as_deref().is_some_and(|client_info| client_info.id == killed)
     }
 
-    /// Gives those clients that have a client info, of the entries `numbers`, to `each`.
+    /// Calls `each` for the connections with a client info among the entries `numbers`.
     pub(crate) fn clients(&self, numbers: Range<usize>, mut each: impl FnMut(&Connection, &ClientInfo)) {
         for number in numbers.start..numbers.end.min(self.entries.len()) {
             if let Some(connection) = self.connection(number)
@@ -148,7 +149,7 @@ impl ConnectionTable {
         }
     }
 
-    /// The connection at `number`, if one is there.
+    /// Returns the connection at `number`, if there is one.
     fn connection(&self, number: usize) -> Option<Connection> {
         let entry = self.entries.get(number)?;
         let life = entry.life.load(Acquire);
@@ -164,13 +165,13 @@ impl ConnectionTable {
         })
     }
 
-    /// The other end of the connection `number`, for the worker whose it is; `None` for a unix socket.
+    /// Returns the peer of connection `number`, for the worker that owns it. `None` for a unix socket.
     pub(crate) fn peer(&self, number: u32) -> Option<SocketAddr> {
         let entry = self.entries.get(number as usize)?;
         entry.peer([entry.ip[0].load(Relaxed), entry.ip[1].load(Relaxed)], entry.port.load(Relaxed))
     }
 
-    /// Gives every connection to `each`.
+    /// Calls `each` for every connection.
     pub fn each(&self, mut each: impl FnMut(Connection)) {
         (0..self.entries.len()).filter_map(|number| self.connection(number)).for_each(&mut each);
     }
@@ -203,7 +204,7 @@ mod tests {
         assert_eq!(all(&connection_table)[0], told(0, Some(v4), 107, false));
     }
 
-    /// Each connection's address names its own time: a reader never sees the one with the other's.
+    /// Each connection's address implies its own time. A reader never sees one with the other's.
     #[test]
     fn a_connection_is_never_told_with_the_address_of_another() {
         let connection_table = ConnectionTable::new(1);

@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `n`. Only the owner's thread may.
+    /// Adds `n`. Only the owner's thread may call it.
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// Replaces the number, of a gauge. Only the owner's thread may.
+    /// Sets the number, of a gauge. Only the owner's thread may call it.
     pub fn set(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
 
-    /// The number now.
+    /// Returns the current number.
     pub fn value(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -30,17 +30,17 @@ impl Counter {
 pub struct WorkerCounters {
     /// Connections that were handed to it.
     pub connections_total: Counter,
-    /// Of those, the ones that have ended.
+    /// Ended connections.
     pub connections_closed: Counter,
     /// Bytes received.
     pub bytes_read: Counter,
     /// Bytes sent.
     pub bytes_written: Counter,
-    /// Turns: waits for events and what followed.
+    /// Event-loop iterations: waits for events and what followed.
     pub iterations: Counter,
-    /// Turns that began while the worker polled, without a sleep before them.
+    /// Iterations that began while the worker polled, without a sleep before them.
     pub turns_polled: Counter,
-    /// Batches: guard.
+    /// Batches: guards.
     pub batches: Counter,
     /// Operations executed.
     pub ops: Counter,
@@ -48,27 +48,27 @@ pub struct WorkerCounters {
     pub parked: Counter,
     /// Sends that the peer's socket did not take whole.
     pub sends_short: Counter,
-    /// Connections dropped since they did not read.
+    /// Connections dropped because they did not read.
     pub slow_readers_dropped: Counter,
-    /// Connections dropped since they did not read what is kept for them while client memory was short.
+    /// Connections dropped because they did not read their retained replies while client memory was short.
     pub client_memory_dropped: Counter,
-    /// Outputs whose pinned values were copied, since their readers were slow.
+    /// Outputs whose pinned values were copied because their readers were slow.
     pub copied_out: Counter,
     /// Values whose senders were so slow that they were moved from their place in the store into a buffer.
     pub moved_out: Counter,
-    /// Connections dropped since their request was incomplete and other sessions needed its memory.
+    /// Connections dropped because their request was incomplete and other sessions needed its memory.
     pub slow_senders_dropped: Counter,
-    /// Subscribers dropped since more messages waited for them than may.
+    /// Subscribers dropped because more messages waited for them than allowed.
     pub subscribers_dropped: Counter,
     /// Connections closed by the idle timeout.
     pub idle_closed: Counter,
     /// Waits for a receive or an output buffer.
     pub buffer_waits: Counter,
-    /// Time of those that are over, in ns.
+    /// Total time of completed waits for a buffer, in ns.
     pub buffer_wait_ns: Counter,
     /// Gauge: sessions that wait for a buffer now.
     pub buffer_waiters: Counter,
-    /// Gauge: how long the one of those that waits longest has, in ns.
+    /// Gauge: time for which the longest waiting session has waited for a buffer, in ns.
     pub buffer_wait_oldest_ns: Counter,
     /// Inputs and outputs whose bytes were set aside, so that another session has the buffer.
     pub set_aside: Counter,
@@ -77,7 +77,7 @@ pub struct WorkerCounters {
 }
 
 impl WorkerCounters {
-    /// Connections it has now.
+    /// Returns the number of open connections.
     pub fn connections_open(&self) -> u64 {
         let closed = self.connections_closed.value();
         self.connections_total.value().saturating_sub(closed)

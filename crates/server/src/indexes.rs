@@ -1,4 +1,4 @@
-//! Secondary indexes of record sets: which there are, and how they are kept.
+//! Secondary indexes of record sets, and how they are maintained.
 //!
 //! ```text
 //!   a change of a record, where there are indexes:
@@ -9,32 +9,33 @@
 //! ```
 //!
 //! Invariants:
-//! - Every record that has an indexed value, and whose change was answered, has its entry: what is answered is found.
-//! - An entry may be left where a record was deleted as a key, evicted or has expired, or its set was truncated. Who
-//!   asks looks at the record, so none of them is ever told; each new entry looks at two old ones, and takes those out
-//!   that stand for nothing.
+//! - Every record that has an indexed value, and whose change was acknowledged, has its entry. So a query finds all
+//!   acknowledged records.
+//! - A stale entry may remain if a record was deleted as a key, evicted or has expired, or its set was truncated. A
+//!   query checks the record, so it never returns a stale entry. Each new entry checks two old ones and removes stale
+//!   ones.
 //! - The memory of all indexes is taken from that of the store, byte for byte.
 
 use record::{Entry, Index, IndexFull, IndexType};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Indexes that there may be, over all sets.
+/// The maximum number of indexes, over all sets.
 pub const INDEXES_MAX: usize = 64;
-/// Locks that the keys share.
+/// The number of locks that the keys share.
 const STRIPES: usize = 256;
-/// Entries that are looked at for each new one.
+/// The number of entries that are checked for each new one.
 const SWEPT: usize = 2;
 
 /// The state of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum IndexState {
-    /// Records that were there before it are entered.
+    /// Earlier records are being entered.
     Building,
-    /// It has all.
+    /// All records are entered.
     Ready,
-    /// It had no room for one, and answers no more.
+    /// There was no room for an entry, and the index answers no more queries.
     Full,
 }
 
@@ -63,7 +64,7 @@ impl SetIndex {
         }
     }
 
-    /// Records that all earlier records are entered.
+    /// Marks the index as complete: all earlier records are entered.
     pub fn built(&self) {
         let _ = self.state.compare_exchange(0, IndexState::Ready as u8, AcqRel, Acquire);
     }
@@ -77,22 +78,22 @@ impl SetIndex {
         self.lock().0.len()
     }
 
-    /// It has none.
+    /// Returns true if it has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// At most so many entries from `from` to `to`, in order.
+    /// Returns at most `most` entries from `from` to `to`, in order.
     pub fn range(&self, from: Entry, to: Entry, most: usize) -> Vec<Entry> {
         self.lock().0.range(from, to).take(most).collect()
     }
 
-    /// It has this entry.
+    /// Returns true if it has this entry.
     pub fn has(&self, entry: &Entry) -> bool {
         self.lock().0.range(*entry, *entry).next().is_some()
     }
 
-    /// Enters one; gives a few others, to be looked at.
+    /// Inserts an entry. Returns a few others, to be checked.
     fn insert(&self, entry: Entry) -> [Option<Entry>; SWEPT] {
         let (index, at) = &mut *self.lock();
         if index.insert(entry) == Err(IndexFull) {
@@ -104,7 +105,7 @@ impl SetIndex {
         })
     }
 
-    /// Takes one out.
+    /// Removes an entry.
     pub fn remove(&self, entry: &Entry) {
         self.lock().0.remove(entry);
     }
@@ -113,9 +114,9 @@ impl SetIndex {
 /// The index changes that a change of one record causes.
 #[derive(Debug, Default)]
 pub struct Moves {
-    /// Those of the record's set.
+    /// The indexes of the record's set.
     pub of: Vec<Arc<SetIndex>>,
-    /// For each the place before and behind the change.
+    /// For each index, the place before and after the change.
     pub places: Vec<[Option<(u64, u64)>; 2]>,
 }
 
@@ -135,30 +136,31 @@ impl Default for Indexes {
     }
 }
 
-/// Why there is no such index.
+/// The reason why an index cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexFault {
-    /// It is there already.
+    /// It exists already.
     Exists,
-    /// There are [`INDEXES_MAX`].
+    /// There are [`INDEXES_MAX`] already.
     TooMany,
-    /// The store cannot go on with so little memory.
+    /// The store cannot continue with so little memory.
     NoMemory,
 }
 
 impl Indexes {
-    /// There are some: a change of a record has to ask for its key's stripe.
+    /// Returns true if there are indexes. A change of a record must then lock its key's stripe.
     #[inline]
     pub fn any(&self) -> bool {
         self.any.load(Acquire)
     }
 
-    /// The memory set aside for all of them, in bytes.
+    /// Returns the memory set aside for all indexes, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Acquire) as u64
     }
 
-    /// The right to change a record and its entries; `None`: somebody has it.
+    /// Locks a key's stripe, which allows a change of its record and entries. Returns `None` if another thread holds
+    /// it.
     pub fn stripe(&self, key: u64) -> Option<MutexGuard<'_, ()>> {
         match self.stripes[(key >> 8) as usize % STRIPES].try_lock() {
             Ok(guard) => Some(guard),
@@ -171,26 +173,26 @@ impl Indexes {
         self.list.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of them.
+    /// Returns all indexes.
     pub fn all(&self) -> Vec<Arc<SetIndex>> {
         self.read().clone()
     }
 
-    /// Those of a set.
+    /// Returns the indexes of a set.
     pub fn of(&self, set: u16) -> Vec<Arc<SetIndex>> {
         self.read().iter().filter(|index| index.set == set).cloned().collect()
     }
 
-    /// The one of a bin.
+    /// Returns the index of a bin.
     pub fn find(&self, set: u16, bin: &[u8]) -> Option<Arc<SetIndex>> {
         self.read().iter().find(|index| index.set == set && *index.bin == *bin).cloned()
     }
 
-    /// Makes an index, in the state [`IndexState::Building`]. `resize` gives the store the memory that is left it when
-    /// all indexes have so many bytes, and says whether it can go on.
+    /// Creates an index, in the state [`IndexState::Building`]. `resize` gives the store the memory that is left when
+    /// all indexes have so many bytes. It returns whether the store can continue.
     ///
     /// # Errors
-    /// See [`IndexFault`].
+    /// If the index cannot be created: see [`IndexFault`].
     pub fn create(
         &self,
         set: u16,
@@ -220,12 +222,12 @@ impl Indexes {
         Ok(index)
     }
 
-    /// Gives an index up, and its memory back by `resize`; says whether it was there.
+    /// Drops an index, and returns its memory by `resize`. Returns true if it existed.
     pub fn drop_index(&self, set: u16, bin: &[u8], resize: impl FnOnce(u64)) -> bool {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         let Some(at) = list.iter().position(|index| index.set == set && *index.bin == *bin) else { return false };
         let index = list.remove(at);
-        // Who still has it finds nothing there.
+        // A thread that still holds the index finds it empty.
         *index.lock() = Default::default();
         index.state.store(IndexState::Full as u8, Release);
         self.bytes.fetch_sub(index.bytes as usize, AcqRel);
@@ -234,8 +236,8 @@ impl Indexes {
         true
     }
 
-    /// Enters and takes out what a change of the record under a key's hash has moved; the key's stripe is had. Gives
-    /// entries that are to be looked at.
+    /// Inserts and removes the entries that a change of a record has moved. The caller holds the stripe of the key's
+    /// hash. Returns entries that must be checked.
     pub fn note(&self, moves: &Moves, key: u64) -> Vec<(Arc<SetIndex>, Entry)> {
         let mut looked = Vec::new();
         for (index, [old, new]) in moves.of.iter().zip(&moves.places) {
@@ -250,7 +252,8 @@ impl Indexes {
         looked
     }
 
-    /// Enters the values of a record that was there before its indexes, or came as a copy; the key's stripe is had.
+    /// Inserts the values of a record that is older than its indexes, or came as a copy. The caller holds the key's
+    /// stripe.
     pub fn enter(&self, index: &SetIndex, place: (u64, u64), key: u64) {
         index.insert(Entry { order: place.0, more: place.1, key });
     }

@@ -1,5 +1,5 @@
-//! What a server with a memory file keeps beside the items: sets of records with their bins and secondary indexes, and
-//! the names and terms of namespaces, as notes of the store.
+//! The metadata log of a server with a memory file: sets of records with their bins and secondary indexes, and the
+//! names and terms of namespaces, as records of the store.
 //!
 //! ```text
 //!   note   kind 1 | fields
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Invariants:
-//! - What is told to a client, or named by an item, was kept before.
-//! - Notes are read in order; the last one about a thing counts. They are written anew, each thing once, at each start
-//!   and when they fill half of their room.
+//! - Metadata is persisted before a client or an item refers to it.
+//! - Records are read in order, and the last one about an object counts. The log is rewritten with one record for each
+//!   object at each start, and when it fills half of its space.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ const INDEX_GONE: u8 = 7;
 pub struct Notes(Arc<Store>);
 
 impl Notes {
-    /// The notes of this store.
+    /// Returns the metadata log of this store.
     pub fn of(store: &Arc<Store>) -> Self {
         Self(Arc::clone(store))
     }
@@ -43,34 +43,34 @@ impl Notes {
         self.0.keep_note(note).inspect_err(|error| tracing::error!("what is new is not kept: {error}"))
     }
 
-    /// A namespace has these terms.
+    /// Appends a namespace and its terms.
     ///
     /// # Errors
-    /// When there is no room for it.
+    /// If there is no room for the record.
     pub fn namespace(&self, config: &NamespaceConfig) -> Result<(), NoteFault> {
         self.keep(&namespace_note(config))
     }
 
-    /// A namespace has no name and no terms any more.
+    /// Appends the removal of a namespace's name and terms.
     ///
     /// # Errors
-    /// When there is no room for it.
+    /// If there is no room for the record.
     pub fn namespace_gone(&self, number: u8) -> Result<(), NoteFault> {
         self.keep(&[NAMESPACE_GONE, number])
     }
 
-    /// There is this index.
+    /// Appends an index.
     ///
     /// # Errors
-    /// When there is no room for it.
+    /// If there is no room for the record.
     pub fn index(&self, index: &KeptIndex) -> Result<(), NoteFault> {
         self.keep(&index_note(index))
     }
 
-    /// There is no index of this bin any more.
+    /// Appends the removal of a bin's index.
     ///
     /// # Errors
-    /// When there is no room for it.
+    /// If there is no room for the record.
     pub fn index_gone(&self, set: u16, bin: &[u8]) -> Result<(), NoteFault> {
         self.keep(&[&[INDEX_GONE][..], &set.to_le_bytes(), bin].concat())
     }
@@ -92,7 +92,7 @@ fn added_note(added: &Added<'_>) -> Vec<u8> {
     }
 }
 
-/// Returns what a note says was added; `None`: it is about something else.
+/// Returns the addition that a record states; `None`: it is about something else.
 fn added_of(note: &[u8]) -> Option<Added<'_>> {
     let (kind, rest) = note.split_first()?;
     let set = || Some(u16::from_le_bytes(rest.get(..2)?.try_into().ok()?));
@@ -138,7 +138,7 @@ fn namespace_of(note: &[u8]) -> Option<NamespaceConfig> {
     })
 }
 
-/// A secondary index that there is to be: what is in it is entered anew.
+/// The definition of a secondary index. Its entries are rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptIndex {
     /// The number of the set.
@@ -170,16 +170,16 @@ fn index_of(note: &[u8]) -> Option<KeptIndex> {
 /// The metadata that was read at the start.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    /// Sets and bins, as they were.
+    /// The sets and bins.
     pub(crate) sets: record::Sets,
-    /// Namespaces that had names.
+    /// The named namespaces.
     pub(crate) namespaces: Vec<NamespaceConfig>,
-    /// Secondary indexes that there were.
+    /// The secondary indexes.
     pub(crate) indexes: Vec<KeptIndex>,
 }
 
 impl Kept {
-    /// Reads the notes of a store, and writes them anew, each thing once.
+    /// Reads the metadata log of a store, and rewrites it with one record for each object.
     pub(crate) fn read(store: &Arc<Store>) -> Self {
         let mut kept = Self::default();
         store.each_note(&mut |note| kept.take(note));
@@ -190,7 +190,7 @@ impl Kept {
         kept
     }
 
-    /// Each thing once.
+    /// Returns one record for each object.
     fn notes(&self) -> Vec<Vec<u8>> {
         let mut notes = Vec::new();
         self.sets.added(&mut |added| notes.push(added_note(&added)));
@@ -199,7 +199,7 @@ impl Kept {
         notes
     }
 
-    /// Writes notes anew that have become long: a name or an index that was made and dropped again and again.
+    /// Rewrites a metadata log that has grown long because names or indexes were created and dropped repeatedly.
     pub(crate) fn shorten(store: &Store) {
         if store.notes_are_long() {
             let made = store.renew_notes(|notes| {
@@ -213,11 +213,11 @@ impl Kept {
         }
     }
 
-    /// The namespaces that there are to be: those of the configuration, and of those that were kept the ones whose name
-    /// and number it leaves.
+    /// Returns the namespaces of the server: the configured ones, and those persisted ones whose name and number the
+    /// configuration does not use.
     ///
     /// # Errors
-    /// When a name is to have another number than the one that its items are under.
+    /// If the configuration gives a name a number other than the one of its items.
     pub(crate) fn configured(&self, configured: &[NamespaceConfig]) -> Result<Vec<NamespaceConfig>, StartError> {
         for asked in configured {
             if let Some(kept) = self.namespaces.iter().find(|kept| kept.name == asked.name)

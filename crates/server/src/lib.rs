@@ -9,8 +9,8 @@
 //!   admin thread       ── reads ──> counters and latencies, per worker, no lock on a worker's way
 //! ```
 //!
-//! Invariants: no async runtime; a worker allocates nothing after start and never waits but in `Backend::wait`; every
-//! queue and buffer has a maximum, and what exceeds it is an answer with a name or waits unread in the kernel.
+//! Invariants: no async runtime. A worker allocates nothing after start and waits only in `Backend::wait`. Every queue
+//! and buffer has a maximum. What exceeds it gets a named error, or waits unread in the kernel.
 #![forbid(unsafe_code)]
 
 pub mod admin;

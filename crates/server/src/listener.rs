@@ -1,7 +1,7 @@
-//! The acceptor: one thread that takes connections in and hands each to the worker that has the fewest.
+//! The acceptor: one thread that accepts connections and assigns each to the worker with the fewest.
 //!
-//! It alone counts who has how many: handed over by it, less those that the worker says have ended. So no worker gets
-//! more than its table holds, whatever the order in which connections end.
+//! It alone counts the connections of each worker: those it assigned, less those that the worker reports as ended. So
+//! no worker gets more than its table holds, whatever the order in which connections end.
 
 use crate::command::Door;
 use crate::handover::{Arrival, Carried, Moved};
@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
-/// New connections that one worker has not looked at yet. A storm's worth: when a worker is kept from its CPU for a
-/// moment, what does not fit goes to the others, and stays there.
+/// The number of new connections that one worker has not taken yet. It covers a burst: if a worker is off its CPU for a
+/// moment, further connections go to other workers, and stay there.
 pub(crate) const INTAKE_MAX: usize = 2048;
 /// Pause of the acceptor when the process has no file descriptor left.
 const REST: Duration = Duration::from_millis(50);
@@ -21,7 +21,7 @@ const REST: Duration = Duration::from_millis(50);
 const INTAKE_FULL_PAUSE: Duration = Duration::from_micros(200);
 /// Time that workers may take to set up subscribers that were taken over. Then other connections are served anyway.
 const SET_UP_PATIENCE: Duration = Duration::from_secs(1);
-/// Connections taken from one listener before the others are looked at.
+/// The number of connections accepted from one listener before the others are checked.
 const ACCEPTS_A_VISIT: usize = 64;
 
 /// The acceptor's state.
@@ -32,24 +32,24 @@ pub(crate) struct Acceptor {
     pub(crate) shared: Arc<Shared>,
     pub(crate) intakes: Vec<SyncSender<Arrival<Stream>>>,
     pub(crate) sessions_max: usize,
-    /// Connections handed to each worker since start.
+    /// The number of connections assigned to each worker since start.
     pub(crate) handed: Vec<u64>,
-    /// The workers that have been handed something since they were woken, a bit each.
+    /// A bit for each worker that was assigned connections since it was woken.
     pub(crate) to_wake: u128,
-    /// Connections that were another server's, to be handed over first.
+    /// Connections that were taken over, to be assigned first.
     pub(crate) moved: Vec<Moved<Stream>>,
-    /// It begins when it is told to; never, if who would tell it is gone.
+    /// The signal to begin. If its sender is dropped, the acceptor never begins.
     pub(crate) go: Receiver<()>,
-    /// A descriptor kept back, so that a client can be told that there is none.
+    /// A reserved file descriptor, so that a client can be refused with an error if none is left.
     pub(crate) reserve: Option<std::fs::File>,
 }
 
-/// Opens something that costs one descriptor and nothing else.
+/// Opens a file that costs one descriptor and nothing else.
 pub(crate) fn open_reserve() -> Option<std::fs::File> {
     std::fs::File::open("/dev/null").ok()
 }
 
-/// Says that there are no listeners any more, however the acceptor ends.
+/// Reports that there are no listeners any more, however the acceptor ends.
 struct Accepting(Arc<Shared>);
 
 impl Drop for Accepting {
@@ -59,8 +59,8 @@ impl Drop for Accepting {
 }
 
 impl Acceptor {
-    /// Accepts until a stop or a hand-over is asked for. Gives the listeners back if it was a hand-over, and closes
-    /// them before anything else ends if it was a stop.
+    /// Accepts until a stop or a hand-over is requested. Returns the listeners after a hand-over. Before a stop, closes
+    /// them before anything else ends.
     pub(crate) fn run(self) -> Vec<Listener> {
         self.shared.accepts(true);
         let accepting = Accepting(Arc::clone(&self.shared));
@@ -79,7 +79,7 @@ impl Acceptor {
             listener.share(false);
         }
         self.hand_over_moved();
-        // In a storm of connections those that are served go first, where both are on one CPU.
+        // In a burst of connections, a worker on the same CPU goes first.
         io::affinity::give_way();
         let mut ready = Vec::with_capacity(self.listeners.len());
         let waker = self.shared.acceptor.waker.clone();
@@ -130,7 +130,7 @@ impl Acceptor {
         self.wake_workers();
     }
 
-    /// Connections that `worker` has or will find in its intake.
+    /// Returns the number of connections that `worker` has or will find in its intake.
     fn load(&self, worker: usize) -> u64 {
         self.handed[worker].saturating_sub(self.shared.workers[worker].counters.connections_closed.value())
     }
@@ -143,7 +143,7 @@ impl Acceptor {
         }
         door.is_counted = true;
         loop {
-            // The least loaded first; the next ones only if its intake is full.
+            // Tries the least loaded worker first, and the next ones only if its intake is full.
             let mut tried = 0u128;
             while let Some(worker) = (0..self.intakes.len())
                 .filter(|worker| tried & (1 << worker) == 0 && self.load(*worker) < self.sessions_max as u64)
@@ -164,13 +164,13 @@ impl Acceptor {
                 self.shared.namespaces.leave(door.namespace);
                 return self.refuse_moved(stream, door, carried.as_deref());
             }
-            // Every intake is full, no worker is: who comes next waits in the kernel.
+            // Every intake is full, but no worker is: further connections wait in the kernel.
             self.wake_workers();
             std::thread::sleep(INTAKE_FULL_PAUSE);
         }
     }
 
-    /// Wakes those that were handed something, once for all of it.
+    /// Wakes the workers that were assigned connections, once for all of them.
     fn wake_workers(&mut self) {
         while self.to_wake != 0 {
             self.shared.workers[self.to_wake.trailing_zeros() as usize].waker.wake();
@@ -178,8 +178,8 @@ impl Acceptor {
         }
     }
 
-    /// Refuses a connection that was taken over. If it has an unsent answer, it is closed without the refusal line,
-    /// which would become part of that answer.
+    /// Refuses a connection that was taken over. If it has an unsent reply, it is closed without the refusal line,
+    /// which would become part of that reply.
     fn refuse_moved(&self, stream: Stream, door: Door, carried: Option<&Carried>) {
         if carried.is_some_and(|carried| !carried.output.is_empty()) {
             return self.shared.acceptor.rejected.add(1);
@@ -192,7 +192,8 @@ impl Acceptor {
         stream.refuse(door.protocol.refusal());
     }
 
-    /// Gives the reserve up for a moment, so that the client at the head of the queue is told instead of left waiting.
+    /// Releases the reserved descriptor for a moment, so that the next client is refused with an error instead of left
+    /// waiting.
     fn refuse_with_reserve(&mut self, listener: usize) {
         self.shared.acceptor.descriptors_exhausted.add(1);
         drop(self.reserve.take());

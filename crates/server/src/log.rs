@@ -1,6 +1,6 @@
 //! The log: one line an event on standard error, with time, level, target, message and fields.
 //!
-//! Nothing on the way of a request logs: a slow reader of the log must never be a slow request. The level can change
+//! No code on a request's path logs: a slow reader of the log must never make a request slow. The level can change
 //! while the server runs.
 
 use tracing_subscriber::filter::LevelFilter;
@@ -21,7 +21,7 @@ impl Log {
     /// Starts the log.
     ///
     /// # Errors
-    /// This process has a log already.
+    /// If this process has a log already.
     pub fn start(level: LogLevel) -> Result<Self, TryInitError> {
         let (filter, handle) = reload::Layer::new(filter(level));
         let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::io::stderr);

@@ -1,4 +1,4 @@
-//! The namespaces of a server: their names, what they are given, and who is in them.
+//! The namespaces of a server: their names, their terms, and their connections.
 //!
 //! ```text
 //!   memcached  ── the listener says which ──┐
@@ -6,13 +6,15 @@
 //!   memcached, a default listener ── a key's prefix ──> the number for this request                      see `routes`
 //! ```
 //!
-//! There are always [`Namespace::MAX`] of them, numbered, as Redis has 16 databases: one that nobody named has no terms
-//! of its own, and shares the memory of the default one, number 0. To create one is to name one and give it terms; to
-//! drop one is to end its items and take both away. So a connection is always in a namespace that is there.
+//! There are always [`Namespace::MAX`] namespaces, numbered, as Redis has 16 databases. One without a name has no terms
+//! of its own, and shares the memory of the default one, number 0. Creating a namespace gives one a name and terms.
+//! Dropping it ends its items and removes both. So a connection is always in an existing namespace.
 //!
-//! Memory and times to live are kept by the store ([`segment::Terms`]); connections and operations a second here.
+//! The store enforces memory and times to live ([`segment::Terms`]). This module enforces connections and operations
+//! per second.
 //!
-//! Invariants: a connection counts in exactly one namespace from its begin to its end; who is refused changes nothing.
+//! Invariants: a connection counts in exactly one namespace from its start to its end. A refused connection or
+//! operation changes nothing.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,36 +29,37 @@ use crate::kept::Notes;
 
 /// Name of namespace 0.
 pub const DEFAULT_NAME: &str = "default";
-/// Bytes of a name at most.
+/// The maximum number of bytes of a name.
 pub const NAME_BYTES_MAX: usize = 63;
-/// Operations a second are counted over this part of a second: as many may come at once.
+/// The part of a second over which operations per second are counted: as many may come at once.
 const BURST_NS: u64 = 100_000_000;
 
 /// The configuration of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceConfig {
-    /// 1 to [`NAME_BYTES_MAX`] bytes, not a number.
+    /// The name: 1 to [`NAME_BYTES_MAX`] bytes, not a number.
     pub name: String,
-    /// Less than [`Namespace::MAX`].
+    /// The number, less than [`Namespace::MAX`].
     pub number: u8,
-    /// Memory of its own, in bytes; `None`: it shares that of the default one.
+    /// Its own memory, in bytes; `None`: it shares that of the default namespace.
     pub memory_bytes: Option<u64>,
-    /// Items are evicted to make room; else what does not fit is refused.
+    /// True if items are evicted to make room. Otherwise an item that does not fit is refused.
     pub evict: bool,
     /// Default time to live of an item that is stored without one, in ms; 0: none.
     pub ttl_default_ms: u64,
     /// The longest time to live, in ms; 0: any.
     pub ttl_max_ms: u64,
-    /// Connections at once; 0: as many as the server has.
+    /// The maximum number of connections at once; 0: as many as the server has.
     pub connections_max: u64,
-    /// Operations a second; 0: any.
+    /// The maximum number of operations per second; 0: unlimited.
     pub ops_max: u64,
-    /// Keys of default listeners' memcached connections that begin with one of these are in it.
+    /// Key prefixes: a key of a memcached connection of a default listener is in this namespace if it begins with one
+    /// of these.
     pub prefixes: Vec<String>,
 }
 
 impl NamespaceConfig {
-    /// Returns what the store keeps of it.
+    /// Returns the terms that the store enforces for it.
     pub fn terms(&self) -> Terms {
         Terms {
             memory_bytes: self.memory_bytes,
@@ -73,21 +76,21 @@ struct Room {
     connections: AtomicU64,
     connections_max: AtomicU64,
     connections_refused: AtomicU64,
-    /// Between two operations, on the mean; 0: any.
+    /// The mean interval between two operations; 0: unlimited.
     interval_ns: AtomicU64,
-    /// The instant at which what was done is within the quota again, in ns of Unix time.
+    /// The instant at which the executed operations are within the quota again, in ns of Unix time.
     even_at_ns: AtomicU64,
     ops_refused: AtomicU64,
 }
 
-/// The memory use of a namespace.
+/// The use of a namespace's limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoomStats {
-    /// Connections in it.
+    /// The number of its connections.
     pub connections: u64,
-    /// Connections that were refused since there were as many as may be.
+    /// The number of connections that were refused because of the limit.
     pub connections_refused: u64,
-    /// Operations refused since there were too many within a second.
+    /// The number of operations that were refused because of the limit.
     pub ops_refused: u64,
 }
 
@@ -100,13 +103,13 @@ pub struct Figures {
     pub name: String,
     /// Its statistics in the store.
     pub store: NamespaceStats,
-    /// Its memory use.
+    /// The use of its limits.
     pub room: RoomStats,
     /// Counters of its clients' commands.
     pub commands: CommandTotals,
 }
 
-/// The default namespace, and those that have a name or are used: at most [`Namespace::MAX`].
+/// Returns the figures of the default namespace and of those that have a name or are used: at most [`Namespace::MAX`].
 pub fn figures(shared: &Shared) -> Vec<Figures> {
     let named = shared.namespaces.named();
     let read = |namespace: Namespace| {
@@ -129,25 +132,26 @@ pub struct Namespaces {
     notes: Option<Notes>,
     rooms: [Room; Namespace::MAX],
     named: Mutex<Vec<NamespaceConfig>>,
-    /// A bit for each whose operations a second are bounded, and [`ROUTED`].
+    /// A bit for each namespace whose operations per second are bounded, and [`ROUTED`].
     guards: AtomicU32,
     routes: Mutex<Arc<Routes>>,
     /// Number of changes of the routes.
     route_changes: AtomicU64,
 }
 
-/// Beside a bit for each namespace whose operations a second are bounded: keys lead from the default one to others.
+/// The bit, above those of the namespaces, that is set while keys are routed from the default namespace to others.
 pub(crate) const ROUTED: u32 = 1 << Namespace::MAX;
-/// The same: clients wait. It is set by each worker for its batch.
+/// The bit that is set while clients wait. Each worker sets it for its batch.
 pub(crate) const PAUSED: u32 = ROUTED << 1;
-/// The same, and always set: of a session it says that its last request led it away from its listener's namespace.
+/// The bit, always set in a worker's guards, that marks a session whose last request was routed away from its
+/// listener's namespace.
 pub(crate) const AWAY: u32 = ROUTED << 2;
 
-/// The number behind every room.
+/// The numbers of all namespaces.
 const NUMBERS: std::ops::Range<u8> = 0..Namespace::MAX as u8;
 
 impl Namespaces {
-    /// None yet; those to come are kept with the store's items.
+    /// Creates the namespaces without names. New ones are persisted with the store's items.
     pub(crate) fn kept_in(store: &std::sync::Arc<Store>) -> Self {
         Self { notes: Some(Notes::of(store)), ..Self::default() }
     }
@@ -160,20 +164,20 @@ impl Namespaces {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every namespace's number.
+    /// Returns the numbers of all namespaces.
     pub fn numbers() -> impl Iterator<Item = Namespace> {
         NUMBERS.map(Namespace)
     }
 
-    /// Names a namespace and gives it what it is set up with, or changes that.
+    /// Names a namespace and sets its terms, or changes them.
     ///
     /// # Errors
-    /// The store's; nothing is changed then.
+    /// If the store refuses the terms. Nothing is changed then.
     pub fn set(&self, store: &Store, config: &NamespaceConfig) -> Result<(), TermsError> {
         let namespace = Namespace(config.number);
         let mut named = self.lock();
         store.give_terms(namespace, &config.terms())?;
-        // Without room for the note, the namespace is there until the process ends: the log says so.
+        // If there is no room for the record, the namespace lasts until the process ends. The log reports that.
         if named.iter().all(|there| there != config)
             && let Some(notes) = &self.notes
         {
@@ -199,7 +203,7 @@ impl Namespaces {
         }
     }
 
-    /// Has keys go where the prefixes of `named` say.
+    /// Routes keys by the prefixes of `named`.
     fn route(&self, named: &[NamespaceConfig]) {
         let prefixes = |config: &NamespaceConfig| {
             let namespace = Namespace(config.number);
@@ -215,7 +219,7 @@ impl Namespaces {
         }
     }
 
-    /// Returns where keys go by what they begin with.
+    /// Returns the routes of keys by their prefixes.
     pub fn routes(&self) -> Arc<Routes> {
         Arc::clone(&self.routes.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -225,7 +229,7 @@ impl Namespaces {
         self.route_changes.load(Acquire)
     }
 
-    /// Takes name and terms away from a namespace. Its items are ended by [`segment::Guard::flush`].
+    /// Removes the name and the terms of a namespace. [`segment::Guard::flush`] ends its items.
     pub fn unset(&self, store: &Store, namespace: Namespace, evict: bool) {
         let plain = NamespaceConfig::plain(namespace.0, evict);
         self.set(store, &plain).expect("who gives everything back is refused nothing");
@@ -235,12 +239,12 @@ impl Namespaces {
         }
     }
 
-    /// Those that have a name, by their numbers.
+    /// Returns the namespaces with a name, by their numbers.
     pub fn named(&self) -> Vec<NamespaceConfig> {
         self.lock().clone()
     }
 
-    /// Returns what a namespace is called: its number, if it has no name.
+    /// Returns the name of a namespace, or its number if it has no name.
     pub fn name(&self, namespace: Namespace) -> String {
         let name = self.lock().iter().find(|config| config.number == namespace.0).map(|config| config.name.clone());
         match name {
@@ -250,7 +254,7 @@ impl Namespaces {
         }
     }
 
-    /// The namespace of a name or a number.
+    /// Returns the namespace of a name or a number.
     pub fn find(&self, text: &[u8]) -> Option<Namespace> {
         let number = std::str::from_utf8(text).ok()?;
         if let Ok(number) = number.parse::<u8>() {
@@ -260,7 +264,7 @@ impl Namespaces {
         named.or_else(|| (text == DEFAULT_NAME.as_bytes()).then_some(Namespace::DEFAULT))
     }
 
-    /// A connection comes in; false, and nothing is counted but that, if there are as many as may be.
+    /// Counts a new connection. If the limit is reached, returns false and counts only the refusal.
     pub fn enter(&self, namespace: Namespace) -> bool {
         let room = self.room(namespace);
         let most = room.connections_max.load(Relaxed);
@@ -272,24 +276,24 @@ impl Namespaces {
         entered
     }
 
-    /// A connection comes in that was admitted already.
+    /// Counts a connection that was admitted already.
     pub fn count_in(&self, namespace: Namespace) {
         self.room(namespace).connections.fetch_add(1, Relaxed);
     }
 
-    /// A connection leaves, or ends.
+    /// Subtracts a connection that leaves or ends.
     pub fn leave(&self, namespace: Namespace) {
         let before = self.room(namespace).connections.fetch_sub(1, Relaxed);
         assert!(before > 0, "who leaves has come in");
     }
 
-    /// A bit for each namespace whose operations a second are bounded, and [`ROUTED`].
+    /// Returns a bit for each namespace whose operations per second are bounded, and [`ROUTED`].
     #[inline]
     pub(crate) fn guards(&self) -> u32 {
         self.guards.load(Relaxed)
     }
 
-    /// One more operation of a bounded namespace may be done; if not, it is counted.
+    /// Takes one operation of a bounded namespace. Returns false if the limit is reached, and counts the refusal.
     pub(crate) fn take_op(&self, namespace: Namespace, now: UnixMillis) -> bool {
         let room = self.room(namespace);
         let (interval_ns, now_ns) = (room.interval_ns.load(Relaxed), now.0 * 1_000_000);
@@ -303,14 +307,14 @@ impl Namespaces {
         taken.is_ok()
     }
 
-    /// Spends a bounded namespace's operations of the time to come: until then each is refused. For who has to be kept
-    /// out for a while, and for tests.
+    /// Uses up a bounded namespace's operations of the next `ms`: until then each operation is refused. For clients
+    /// that must be blocked for a while, and for tests.
     pub fn spend(&self, namespace: Namespace, ms: u64) {
         let until_ns = (UnixMillis::now().0 + ms) * 1_000_000;
         self.room(namespace).even_at_ns.fetch_max(until_ns, Relaxed);
     }
 
-    /// Returns what a namespace's room has come to.
+    /// Returns the use of a namespace's limits.
     pub fn stats(&self, namespace: Namespace) -> RoomStats {
         let room = self.room(namespace);
         RoomStats {
@@ -322,7 +326,7 @@ impl Namespaces {
 }
 
 impl NamespaceConfig {
-    /// Of one without a name: nothing is bounded.
+    /// Returns the configuration of a namespace without a name or limits.
     pub fn plain(number: u8, evict: bool) -> Self {
         Self {
             name: number.to_string(),

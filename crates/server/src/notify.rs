@@ -1,22 +1,22 @@
-//! Keyspace notifications: changes of keys as messages, as Redis has them.
+//! Keyspace notifications: changes of keys, published as Redis does.
 //!
 //! ```text
 //!   SET k v, by either protocol ──> __keyspace@0__:k  "set"         if K is among the events
 //!                               ──> __keyevent@0__:set  "k"         if E is
 //! ```
 //!
-//! The number is the namespace's. Off, which is the default, they cost a request nothing that watching does not cost:
-//! one bit of a word that a worker reads once a batch.
+//! The number is the namespace's. Notifications are off by default. They then cost a request no more than watching
+//! does: one bit of a word that a worker reads once a batch.
 
 use crate::config::value::{Shape, Value, Wrong};
 use crate::mail::Channels;
 use segment::Namespace;
 
-/// Which changes are told, a bit each: one of `K` and `E` says where, the others what.
+/// The changes that are published, a bit each: `K` and `E` select the channels, the others the changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyEvents(pub u32);
 
-/// The letters, in the order of their bits and in which they are shown.
+/// The letters, in the order of their bits and of their output.
 const LETTERS: &[u8; 15] = b"g$lshzxetdnKEmA";
 
 /// The classes that `A` stands for: the letters before `n`.
@@ -31,7 +31,7 @@ const fn bit(letter: u8) -> u32 {
 }
 
 impl KeyEvents {
-    /// Reads the letters of `notify-keyspace-events`; `None` if one means nothing.
+    /// Parses the letters of `notify-keyspace-events`. Returns `None` if a letter is unknown.
     pub fn of(text: &[u8]) -> Option<Self> {
         text.iter()
             .try_fold(0, |bits, letter| match letter {
@@ -41,7 +41,7 @@ impl KeyEvents {
             .map(Self)
     }
 
-    /// The letters, as Redis shows them.
+    /// Returns the letters, as Redis shows them.
     pub fn letters(self) -> String {
         let all = self.0 & ALL == ALL;
         let shown = LETTERS.iter().filter(|letter| {
@@ -55,7 +55,7 @@ impl KeyEvents {
         all.chars().chain(shown.map(|letter| char::from(*letter))).collect()
     }
 
-    /// Something is told somewhere.
+    /// Returns true if any change is published on any channel.
     pub fn any(self) -> bool {
         self.0 & (bit(b'K') | bit(b'E')) != 0 && self.0 & !(bit(b'K') | bit(b'E')) != 0
     }
@@ -123,8 +123,8 @@ events! {
     EVICTED b'e' "evicted",
 }
 
-/// Publishes `event` at `key`, if it is among `events` and somebody is subscribed to anything: `publish` is called with
-/// a channel and a message.
+/// Publishes `event` at `key` if it is among `events` and there is a subscriber: calls `publish` with a channel and a
+/// message.
 pub(crate) fn tell(
     channels: &Channels,
     events: KeyEvents,

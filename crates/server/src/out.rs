@@ -1,5 +1,5 @@
-//! What a session has to say and has not said yet: bytes, long values pinned in the store, and the times of the
-//! operations that are answered in it.
+//! A session's unsent output: bytes, long values pinned in the store, and the times of the operations that it replies
+//! to.
 //!
 //! ```text
 //!   bytes   [ VALUE big 0 900000\r\n | \r\nEND\r\n ............ room ]        one block of a pool, never grown
@@ -8,14 +8,14 @@
 //!   sent    how much of that whole stream the peer's socket has taken
 //! ```
 //!
-//! An output that is never sent itself, but collects answers over several visits, keeps them in blocks that are filled
-//! one after another ([`OutBuffer::beside`]): nothing is copied when there are more, whatever their length.
+//! An output that is never sent itself, but collects replies over several visits, holds them in blocks that are filled
+//! one after another ([`OutBuffer::beside`]). Nothing is copied when it grows, whatever its length.
 //!
 //! ```text
 //!   full    [ head, written last ] [ answers ... ] [ answers ... ]      block [ answers . room ]
 //! ```
 //!
-//! Invariants: `pins` is ordered by `at`; `sent` never passes the whole; a buffer goes back to its pool empty, so with
+//! Invariants: `pins` is ordered by `at`. `sent` never exceeds the whole. A buffer returns to its pool empty, with
 //! every pin released and every operation's time recorded.
 
 use crate::budget::{self, Budget, Grant};
@@ -28,21 +28,22 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-/// Pinned values that one buffer takes before it counts as full.
+/// The number of pinned values at which a buffer counts as full.
 pub const PINS_MAX: usize = 8;
-/// Values from this length on are sent from where they lie in the store, if they can be pinned; others are copied.
+/// The length from which on a value is sent from its place in the store, if it can be pinned. Shorter values are
+/// copied.
 pub const PINNED_BYTES_MIN: usize = 8 << 10;
-/// A buffer with more than this in it pins no further whole value: so what a slow reader leaves unsent of whole values
-/// can be copied into a big block, with all that was appended behind the last of them.
+/// The number of bytes above which a buffer pins no further whole value. So the unsent bytes of a slow reader's whole
+/// values can be copied into a big block, with all that was appended behind the last of them.
 pub const PINNED_BYTES_MAX: u64 = (BIG_BYTES_MIN - OUT_BYTES) as u64;
-/// Operations whose times one buffer keeps before it counts as full.
+/// The number of operations with recorded times at which a buffer counts as full.
 pub const OPS_MAX: usize = 256;
-/// Operations at most that are done together and accounted for at once: while a buffer has room, it has room for the
-/// times of so many.
+/// The maximum number of operations that are executed together and recorded at once. While a buffer has room, it has
+/// room for the times of so many.
 pub const OPS_TOGETHER_MAX: usize = 16;
-/// Bytes of a block of an output that collects answers, unless one answer needs more.
+/// The bytes of a block of an output that collects replies, unless one reply needs more.
 const BESIDE_BYTES: usize = 64 << 10;
-/// Parts of one send: the pieces of large values and the bytes around them.
+/// The number of parts of one send: the pieces of large values and the bytes around them.
 pub const PARTS_MAX: usize = 64;
 
 /// The times of one operation, or of several that were done together, until their replies have been sent.
@@ -74,9 +75,9 @@ pub struct OutBuffer {
     pins_len: usize,
     pinned_bytes: u64,
     ops: Vec<OpTimes>,
-    /// Bytes that are reserved for one that is set aside; 0: it is of a pool.
+    /// The bytes that are reserved for an output that is set aside; 0: it belongs to a pool.
     reserved: u64,
-    /// Blocks that are filled, of an output that collects answers, with their bytes and what they take together.
+    /// The filled blocks of an output that collects replies, with their bytes and their total.
     full: VecDeque<Vec<u8>>,
     full_bytes: usize,
     full_held: usize,
@@ -84,11 +85,11 @@ pub struct OutBuffer {
     grant: Option<Grant>,
 }
 
-/// The place of a head that is written when what follows it is known: see [`OutBuffer::reserve_head`].
+/// The place of a head that is written once its contents are known: see [`OutBuffer::reserve_head`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadPlace(usize);
 
-/// A place in what an output has collected: see [`OutBuffer::spot`].
+/// A position in the collected bytes: see [`OutBuffer::spot`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spot {
     full: usize,
@@ -100,7 +101,7 @@ impl OutBuffer {
         Self { ops: Vec::with_capacity(OPS_MAX), ..Self::without_times(block) }
     }
 
-    /// One that has no room for the times of operations.
+    /// Creates an output without room for the times of operations.
     fn without_times(block: Box<[u8]>) -> Self {
         Self {
             block,
@@ -119,7 +120,7 @@ impl OutBuffer {
         }
     }
 
-    /// Bytes that [`OutBuffer::move_aside`] allocates.
+    /// Returns the number of bytes that [`OutBuffer::move_aside`] allocates.
     pub(crate) fn bytes_aside(&self) -> u64 {
         (size_of::<Self>() + self.unsent_own().len() + size_of_val(&self.ops[..])) as u64
     }
@@ -129,8 +130,8 @@ impl OutBuffer {
         self.plain().unwrap_or(&self.block[..self.len])
     }
 
-    /// Moves what is unsent, its pins and times into one that belongs to no pool and for which `reserved` bytes are
-    /// reserved. This one is empty then.
+    /// Moves the unsent bytes, pins and times into an output of no pool, for which `reserved` bytes are reserved. This
+    /// one is empty then.
     pub(crate) fn move_aside(&mut self, reserved: u64) -> Self {
         assert!(reserved > 0, "what is reserved tells it from one of a pool");
         let block: Box<[u8]> = self.unsent_own().into();
@@ -156,37 +157,37 @@ impl OutBuffer {
         Self { len: bytes.len(), reserved, ..Self::without_times(bytes.into()) }
     }
 
-    /// Bytes that are reserved for it, if it is set aside; 0 if it is of a pool.
+    /// Returns the bytes that are reserved for it if it is set aside, or 0 if it belongs to a pool.
     pub(crate) fn reserved(&self) -> u64 {
         self.reserved
     }
 
-    /// Returns whether it holds a buffer of class `Out` or `BigOut` that another session could use.
+    /// Returns true if it holds a buffer of class `Out` or `BigOut` that another session could use.
     pub(crate) fn holds_lent(&self) -> bool {
         self.reserved == 0 || self.is_lent()
     }
 
-    /// One that collects answers, is never sent and belongs to no pool: without room until it is given some
-    /// ([`OutBuffer::make_room`]).
+    /// Creates an output that collects replies, is never sent and belongs to no pool. It has no room until
+    /// [`OutBuffer::make_room`] is called.
     pub(crate) fn beside(budget: &Arc<Budget>) -> Self {
         let grant = Grant::none(budget, budget::Kind::Replies);
         Self { grant: Some(grant), ..Self::without_times(Box::default()) }
     }
 
-    /// Bytes that can still be appended. 0 when the times of [`OPS_TOGETHER_MAX`] further operations cannot be kept, so
-    /// that a command that asks for room before it begins needs no second question.
+    /// Returns the number of bytes that can still be appended. Returns 0 if the times of [`OPS_TOGETHER_MAX`] further
+    /// operations do not fit, so that a command needs only one check before it begins.
     #[inline]
     pub fn room(&self) -> usize {
         if self.ops.len() > OPS_MAX - OPS_TOGETHER_MAX { 0 } else { self.block.len() - self.len }
     }
 
-    /// Bytes that could be appended if this buffer was empty. A reply longer than this needs
+    /// Returns the number of bytes that could be appended if this buffer were empty. A longer reply needs
     /// [`crate::context::State::OutputFull`] with `want`.
     pub fn capacity(&self) -> usize {
         self.block.len()
     }
 
-    /// Nothing is waiting to be sent.
+    /// Returns true if all is sent.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0 && self.pins_len == 0
@@ -199,33 +200,33 @@ impl OutBuffer {
         self.len += bytes.len();
     }
 
-    /// The free bytes, to be written in place; [`OutBuffer::advance`] says how many were.
+    /// Returns the free bytes, to be written in place. [`OutBuffer::advance`] reports how many were.
     #[inline]
     pub fn spare(&mut self) -> &mut [u8] {
         &mut self.block[self.len..]
     }
 
-    /// The first `bytes` of [`OutBuffer::spare`] have been written.
+    /// Records that the first `bytes` of [`OutBuffer::spare`] have been written.
     #[inline]
     pub fn advance(&mut self, bytes: usize) {
         assert!(bytes <= self.block.len() - self.len, "more was written than there was room for");
         self.len += bytes;
     }
 
-    /// A mark to come back to with [`OutBuffer::truncate`].
+    /// Returns a mark for [`OutBuffer::truncate`].
     #[inline]
     pub fn mark(&self) -> usize {
         self.len
     }
 
-    /// Forgets all that was collected.
+    /// Discards all that was collected.
     pub(crate) fn forget(&mut self) {
         self.full.clear();
         (self.full_bytes, self.full_held, self.len) = (0, 0, 0);
         self.recount();
     }
 
-    /// Forgets the bytes appended since `mark`. Nothing may have been pinned or sent since.
+    /// Discards the bytes appended since `mark`. Nothing may have been pinned or sent since.
     pub fn truncate(&mut self, mark: usize) {
         assert!(
             mark <= self.len && self.pins_len.checked_sub(1).is_none_or(|i| self.pin_at(i) <= mark),
@@ -234,13 +235,13 @@ impl OutBuffer {
         self.len = mark;
     }
 
-    /// The bytes appended since `mark`. Nothing may have been pinned since.
+    /// Returns the bytes appended since `mark`. Nothing may have been pinned since.
     pub(crate) fn since(&self, mark: usize) -> &[u8] {
         &self.block[mark..self.len]
     }
 
-    /// Has room for `bytes` from now on, in a block of its own if there is none; false if client memory is used up.
-    /// Marks from before mean nothing then. Only for an output that collects answers.
+    /// Ensures room for `bytes`, in a new block if necessary. Returns false if client memory is used up. Earlier marks
+    /// become invalid. Only for an output that collects replies.
     pub(crate) fn make_room(&mut self, bytes: usize) -> bool {
         if self.block.len() - self.len >= bytes {
             return true;
@@ -255,7 +256,8 @@ impl OutBuffer {
         false
     }
 
-    /// Has room for `bytes` whatever client memory is used: for the answer of what was begun and has to be done.
+    /// Ensures room for `bytes` even if client memory is used up: for the reply of an operation that has begun and must
+    /// complete.
     pub(crate) fn force_room(&mut self, bytes: usize) {
         if self.block.len() - self.len < bytes {
             let held = self.held_with(bytes);
@@ -266,7 +268,7 @@ impl OutBuffer {
         }
     }
 
-    /// Returns what all blocks take with a new one of so many bytes.
+    /// Returns the bytes of all blocks with a new one of so many bytes.
     fn held_with(&self, bytes: usize) -> u64 {
         let retired = if self.len < self.block.len() / 2 { self.len } else { self.block.len() };
         (self.full_held + retired + bytes) as u64
@@ -274,17 +276,17 @@ impl OutBuffer {
 
     fn add_block(&mut self, bytes: usize) {
         self.retire();
-        // The kernel clears what is new when it is written.
+        // The kernel zeroes new memory when it is written.
         self.block = vec![0; bytes].into_boxed_slice();
         self.recount();
     }
 
-    /// Returns what all blocks take.
+    /// Returns the bytes of all blocks.
     pub(crate) fn held(&self) -> u64 {
         (self.full_held + self.block.len()) as u64
     }
 
-    /// Gives back what the grant has above what the blocks take.
+    /// Returns the part of the grant that exceeds the blocks.
     fn recount(&mut self) {
         let held = self.held();
         if let Some(grant) = &mut self.grant {
@@ -292,7 +294,7 @@ impl OutBuffer {
         }
     }
 
-    /// Appends a whole block. Marks from before mean nothing then. Only for an output that collects answers.
+    /// Appends a whole block. Earlier marks become invalid. Only for an output that collects replies.
     pub(crate) fn push_block(&mut self, block: Vec<u8>) {
         self.retire();
         (self.full_bytes, self.full_held) = (self.full_bytes + block.len(), self.full_held + block.capacity());
@@ -303,14 +305,14 @@ impl OutBuffer {
         }
     }
 
-    /// Keeps a place for bytes that are known later ([`OutBuffer::fill_head`]). Only for an output that collects
-    /// answers.
+    /// Reserves a place for bytes that are known later ([`OutBuffer::fill_head`]). Only for an output that collects
+    /// replies.
     pub(crate) fn reserve_head(&mut self) -> HeadPlace {
         self.push_block(Vec::new());
         HeadPlace(self.full.len() - 1)
     }
 
-    /// Writes what belongs to a place.
+    /// Writes the bytes of a reserved place.
     pub(crate) fn fill_head(&mut self, place: HeadPlace, bytes: &[u8]) {
         let block = &mut self.full[place.0];
         let before = block.capacity();
@@ -319,7 +321,7 @@ impl OutBuffer {
         self.full_held += block.capacity() - before;
     }
 
-    /// Forgets a place, and what was appended behind it.
+    /// Discards a reserved place, and what was appended behind it.
     pub(crate) fn cut_to_head(&mut self, place: HeadPlace) {
         self.keep_blocks(place.0);
         self.len = 0;
@@ -332,18 +334,18 @@ impl OutBuffer {
         self.recount();
     }
 
-    /// The end of what is collected, to come back to with [`OutBuffer::cut_to_spot`] whatever is appended.
+    /// Returns the end of the collected bytes, for [`OutBuffer::cut_to_spot`]. It stays valid whatever is appended.
     pub(crate) fn spot(&self) -> Spot {
         Spot { full: self.full.len(), len: self.len }
     }
 
-    /// Forgets what was collected behind a spot.
+    /// Discards what was collected behind a spot.
     pub(crate) fn cut_to_spot(&mut self, spot: Spot) {
         if self.full.len() == spot.full {
             self.len = spot.len;
             return;
         }
-        // The block that was at hand is one of the full ones by now.
+        // The current block of that time is one of the full ones by now.
         self.len = 0;
         if spot.len > 0
             && let Some(block) = self.full.get_mut(spot.full)
@@ -355,12 +357,12 @@ impl OutBuffer {
         }
     }
 
-    /// Bytes that are collected.
+    /// Returns the number of collected bytes.
     pub(crate) fn collected(&self) -> usize {
         self.full_bytes + self.len
     }
 
-    /// The block at hand is full.
+    /// Moves the current block to the full ones.
     pub(crate) fn retire(&mut self) {
         if self.len == 0 {
             return;
@@ -378,12 +380,12 @@ impl OutBuffer {
         self.len = 0;
     }
 
-    /// The bytes that were collected first, those of one block. All blocks are full.
+    /// Returns the bytes of the first block. All blocks are full.
     pub(crate) fn first(&self) -> &[u8] {
         self.full.front().map_or(&[], |block| &block[..])
     }
 
-    /// Forgets the first block.
+    /// Discards the first block.
     pub(crate) fn drop_first(&mut self) {
         if let Some(block) = self.full.pop_front() {
             self.full_bytes -= block.len();
@@ -392,26 +394,26 @@ impl OutBuffer {
         }
     }
 
-    /// Gives back what its block counts for, which it keeps: it is put away until it is used again.
+    /// Returns its block's share of client memory and retains the block, until the output is used again.
     pub(crate) fn rest(&mut self) {
         if let Some(grant) = &mut self.grant {
             grant.shrink(0);
         }
     }
 
-    /// Counts for its blocks again; false if client memory is used up.
+    /// Charges its blocks again. Returns false if client memory is used up.
     pub(crate) fn wake(&mut self) -> bool {
         let bytes = self.held();
         self.grant.as_mut().is_none_or(|grant| grant.bytes() == bytes || grant.resize(bytes))
     }
 
-    /// Returns whether another value can be pinned here.
+    /// Returns true if another value can be pinned here.
     #[inline]
     pub fn has_pin_room(&self) -> bool {
         self.pins_len < PINS_MAX
     }
 
-    /// Returns whether another whole value of so many bytes can be pinned here.
+    /// Returns true if another whole value of so many bytes can be pinned here.
     #[inline]
     pub fn has_pin_room_for(&self, bytes: usize) -> bool {
         self.has_pin_room() && (self.is_empty() || self.total() + bytes as u64 <= PINNED_BYTES_MAX)
@@ -429,29 +431,29 @@ impl OutBuffer {
         self.pins[index].as_ref().map_or(0, |pin| pin.at)
     }
 
-    /// Bytes of the store that cannot be reused until this buffer was sent.
+    /// Returns the number of store bytes that cannot be reused until this buffer is sent.
     pub(crate) fn pinned_bytes(&self) -> u64 {
         self.pinned_bytes
     }
 
-    /// The whole stream's length, sent or not.
+    /// Returns the length of the whole stream, sent or not.
     fn total(&self) -> u64 {
         self.len as u64 + self.pinned_bytes
     }
 
-    /// Returns what is to be sent next, if that is one run of bytes.
+    /// Returns the next bytes to send, if they are contiguous.
     #[inline]
     pub(crate) fn plain(&self) -> Option<&[u8]> {
         (self.pins_len == 0).then(|| &self.block[self.sent as usize..self.len])
     }
 
-    /// Room enough that another batch of operations is worth adding before this is sent.
+    /// Returns true if there is room enough for another batch of operations before this is sent.
     #[inline]
     pub(crate) fn has_batch_room(&self) -> bool {
         self.ops.len() + OPS_A_BATCH <= OPS_MAX && self.len <= self.block.len() / 2 && self.pins_len == 0
     }
 
-    /// Fills `parts` with what is to be sent next, at most `bytes_max` of it, and returns how many there are.
+    /// Fills `parts` with what is to be sent next, at most `bytes_max` of it. Returns the number of parts.
     pub(crate) fn parts<'s>(
         &'s self,
         store: &'s Store,
@@ -471,7 +473,7 @@ impl OutBuffer {
         gather.filled
     }
 
-    /// Returns what is to be sent yet, in bytes.
+    /// Returns the number of unsent bytes.
     pub(crate) fn unsent(&self) -> u64 {
         self.total() - self.sent
     }
@@ -489,8 +491,8 @@ impl OutBuffer {
         unsent
     }
 
-    /// Moves what is unsent into `block`, which holds it and is lent from now on, and the pins out. Gives a longer
-    /// block back that was lent before.
+    /// Moves the unsent bytes into `block`, which holds them and is lent from now on, and releases the pins. Returns a
+    /// longer block that was lent before.
     pub(crate) fn copy_out(
         &mut self,
         store: &Store,
@@ -521,14 +523,15 @@ impl OutBuffer {
         None
     }
 
-    /// The peer's socket has taken `bytes` more. True when that was all; the buffer can then be cleared.
+    /// Records that the peer's socket has taken `bytes` more. Returns true if that was all. The buffer can then be
+    /// cleared.
     pub(crate) fn advance_sent(&mut self, bytes: usize) -> bool {
         self.sent += bytes as u64;
         assert!(self.sent <= self.total(), "more was sent than there was");
         self.sent == self.total()
     }
 
-    /// Moves the pins out; the buffer's bytes are forgotten with them.
+    /// Releases the pins, and discards the buffer's bytes with them.
     pub(crate) fn clear(&mut self, mut unpin: impl FnMut(Pinned)) {
         for pin in &mut self.pins[..self.pins_len] {
             unpin(pin.take().expect("the first pins_len are there").pinned);
@@ -537,18 +540,18 @@ impl OutBuffer {
         self.ops.clear();
     }
 
-    /// Uses a longer block from now on. Only an empty buffer can.
+    /// Uses a longer block from now on. Only for an empty buffer.
     pub(crate) fn lend(&mut self, block: Box<[u8]>) {
         assert!(self.is_empty() && self.own.is_none(), "bytes or a block would be lost");
         self.own = Some(std::mem::replace(&mut self.block, block));
     }
 
-    /// Returns whether a longer block is lent to it.
+    /// Returns true if a longer block is lent to it.
     pub(crate) fn is_lent(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Gives the longer block back, if one is lent. Only an empty buffer can.
+    /// Returns the longer block, if one is lent. Only for an empty buffer.
     pub(crate) fn take_lent(&mut self) -> Option<Box<[u8]>> {
         assert!(self.is_empty(), "bytes would be lost");
         let own = self.own.take()?;
@@ -581,7 +584,7 @@ impl protocol::sink::Sink for OutBuffer {
 /// Collects slices behind the bytes that were sent already.
 struct Gather<'p, 's> {
     skip: u64,
-    /// Bytes that are wanted yet.
+    /// The number of bytes that are still wanted.
     left: usize,
     parts: &'p mut [IoSlice<'s>; PARTS_MAX],
     filled: usize,

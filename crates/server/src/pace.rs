@@ -1,19 +1,19 @@
-//! How much an event-loop iteration may do before it polls again, and how much one visit to a session may do.
+//! The bounds of the work that an event-loop iteration does before it polls again, and of one visit to a session.
 //!
 //! ```text
 //!   poll ──> visit, visit, visit ...  ──> visits to long requests, one at least ──> poll
 //!              └ operations: at most a slice
 //! ```
 //!
-//! Two measures bound both, and the first that is used up ends it:
+//! Two measures bound both. The first that is used up ends the iteration or the visit:
 //!
 //! - Counted work, in operations. An operation is about a microsecond of a current core; a command that does more
 //!   counts more. Counts are the same on every machine, so that tests under a simulated clock see the bound.
-//! - The CPU's counter, where operations cost more than their count says: long values, memory that is not cached.
+//! - The CPU's counter, if operations cost more than their count: long values, memory that is not cached.
 //!
 //! Invariants: between two polls a worker does at most [`ITERATION_NS_MAX`] of new visits, one slice of a long request
-//! and the last visit's excess, together at most 500 us; every command goes on from a position when its slice is used
-//! up, so that no visit depends on a client's numbers.
+//! and the last visit's excess, together at most 500 us. When a command's slice is used up it later continues from its
+//! position, so that no visit depends on a client's numbers.
 
 use crate::clock::{Clock, Ticks};
 use crate::context::OPS_A_BATCH;
@@ -24,7 +24,8 @@ pub const ITERATION_NS_MAX: u64 = 250_000;
 pub const ITERATION_OPS_MAX: usize = 1024;
 /// Time after which a visit begins no further operation.
 pub const SLICE_NS_MAX: u64 = 100_000;
-/// Operations of a long request in the visit in which it is new: so many new ones at once delay no other for long.
+/// The maximum number of operations of a long request in its first visit. Many new ones at once then delay no other for
+/// long.
 pub const FIRST_OPS_MAX: usize = 8;
 
 /// The bounds of one worker's iterations and visits.
@@ -57,14 +58,14 @@ impl Pace {
         self.ops = 0;
     }
 
-    /// Begins a visit: to a session whose request takes many, or another one.
+    /// Begins a visit: to a session whose request takes many visits, or to another one.
     #[inline(always)]
     pub(crate) fn begin_visit(&mut self, now: Ticks, is_long: bool) {
         self.slice_end = Ticks(now.0.saturating_add(self.slice_ticks));
         self.share = if is_long { OPS_A_BATCH } else { FIRST_OPS_MAX };
     }
 
-    /// Operations of a long request in the visit at hand, at most.
+    /// Returns the maximum number of operations of a long request in the visit at hand.
     pub(crate) fn share(&self) -> usize {
         self.share
     }
@@ -75,13 +76,13 @@ impl Pace {
         self.ops += ops;
     }
 
-    /// Returns whether the visit at hand has used its slice, at `now`.
+    /// Returns true if the visit at hand has used its slice, at `now`.
     #[inline(always)]
     pub(crate) fn is_slice_over(&self, now: Ticks) -> bool {
         now >= self.slice_end
     }
 
-    /// Returns whether the iteration is to poll before it visits another session.
+    /// Returns true if the iteration must poll before it visits another session.
     #[inline(always)]
     pub(crate) fn is_over(&self, now: Ticks) -> bool {
         self.ops >= ITERATION_OPS_MAX || now >= self.iteration_end

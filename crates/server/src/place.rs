@@ -1,8 +1,8 @@
-//! What a memory file lies on, and what of that is a poor choice: said at the start.
+//! Checks the file system of a memory file, and warns of poor choices at the start.
 
 use std::path::Path;
 
-/// A mount, as far as a memory file is concerned.
+/// The properties of a mount that matter to a memory file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mount {
     kind: String,
@@ -12,17 +12,16 @@ struct Mount {
 /// The requirements on the file's place.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// The whole memory.
+    /// The size of the whole memory, in bytes.
     pub memory_bytes: u64,
-    /// Huge pages were asked for.
+    /// True if huge pages were requested.
     pub huge_pages: bool,
 }
 
-/// From so much on, huge pages are worth a mount.
+/// The memory size from which on huge pages are worth a mount.
 const HUGE_FROM_BYTES: u64 = 1 << 30;
 
-/// What is to be said of a file at `path`, a sentence each; nothing, if it is well placed or nothing is known of the
-/// place.
+/// Returns warnings about a file at `path`, a sentence each. Returns none if the place is good, or if it is unknown.
 pub fn warnings(path: &Path, asked: Asked) -> Vec<String> {
     let Ok(mounts) = std::fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -30,7 +29,8 @@ pub fn warnings(path: &Path, asked: Asked) -> Vec<String> {
     mount_of(&mounts, &whole).map(|mount| judge(path, &mount, asked, &shared_huge)).unwrap_or_default()
 }
 
-/// The mount that a path is on: the one with the longest mount point that it begins with, and of equals the last.
+/// Returns the mount of a path: the one with the longest mount point that is a prefix of it, and the last of equal
+/// ones.
 fn mount_of(mounts: &str, path: &Path) -> Option<Mount> {
     let mut found: Option<(usize, Mount)> = None;
     for line in mounts.lines() {

@@ -1,36 +1,36 @@
-//! Counters by key prefix: what stands before the first delimiter of a key.
+//! Counters by key prefix: the part of a key before the first delimiter.
 //!
 //! ```text
 //!   user:17 ──> "user" ──> places (open addressing) ──> entries: gets, hits, sets, deletes ──> names
 //! ```
-//! They are for looking into a server that runs, and cost a lock a request while they are on. All their room is taken
-//! at start and touched with its first use; prefixes beyond it are not counted.
+//! They serve to inspect a running server, and cost a lock a request while they are on. Their memory is reserved at
+//! start and touched at first use. Prefixes beyond it are not counted.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Prefixes at most.
+/// The maximum number of prefixes.
 pub const PREFIXES_MAX: usize = 1 << 16;
-/// Bytes of all prefixes together at most.
+/// The maximum number of bytes of all prefixes together.
 pub const NAME_BYTES_MAX: usize = 2 << 20;
-/// Places for entries: at most half of them are taken.
+/// The number of places for entries: at most half of them are used.
 const PLACES: usize = PREFIXES_MAX * 2;
 
 /// The counted events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// A lookup, and whether there was something.
+    /// A lookup.
     Get {
-        /// There was.
+        /// True if the key was found.
         hit: bool,
     },
-    /// A storage command, whatever became of it.
+    /// A storage command, whatever its result.
     Set,
-    /// A deletion, whatever became of it.
+    /// A deletion, whatever its result.
     Delete,
 }
 
-/// One prefix and what was counted of it.
+/// One prefix and its counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entry {
     name_at: u32,
@@ -87,7 +87,7 @@ pub struct Prefixes {
 }
 
 impl Prefixes {
-    /// Prefixes end before the first `delimiter`.
+    /// Creates the counters. Prefixes end before the first `delimiter`.
     pub fn new(delimiter: u8) -> Self {
         let table = Table {
             places: vec![0; PLACES],
@@ -117,7 +117,7 @@ impl Prefixes {
         }
     }
 
-    /// Forgets everything.
+    /// Resets all counters and prefixes.
     pub fn clear(&self) {
         let mut table = self.table();
         table.places.fill(0);
@@ -125,7 +125,8 @@ impl Prefixes {
         table.names.clear();
     }
 
-    /// Each prefix from number `first` on, in the order in which they were first seen, until `tell` says no.
+    /// Calls `tell` for each prefix from number `first` on, in the order of their first occurrence, until `tell`
+    /// returns false.
     pub fn each(&self, first: usize, mut tell: impl FnMut(&[u8], &Entry) -> bool) {
         let table = self.table();
         let _ = table.entries.iter().skip(first).all(|entry| tell(table.name(entry), entry));

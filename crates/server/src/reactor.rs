@@ -1,4 +1,4 @@
-//! Which back end the workers get, and where the choice between their types is made: once, in each worker's thread.
+//! The selection of the workers' reactor. The choice between the types is made once, in each worker's thread.
 
 use crate::clock::Clock;
 use crate::config::kinds::IoChoice;
@@ -19,15 +19,15 @@ pub(crate) enum Opened {
     Uring(Box<uring::Opened>),
 }
 
-/// With room for so many connections or more, `auto` is io_uring: fewer than this many cost it more than they save
-/// (docs/decisions/0003-io-uring.md).
+/// The least number of connections per worker for which `auto` selects io_uring. With fewer, io_uring costs more than
+/// it saves (docs/decisions/0003-io-uring.md).
 const AUTO_URING_SESSIONS_MIN: usize = 16;
 
-/// A reactor for each of `wakers`, all of one kind. Where io_uring is not to be had, the log says why and what helps,
-/// as a warning if it was asked for, and they are epoll's.
+/// Opens a reactor for each of `wakers`, all of one kind. If io_uring is not available, opens epoll reactors and logs
+/// the cause and the remedy, as a warning if io_uring was requested.
 ///
 /// # Errors
-/// When the process has no descriptor left.
+/// If the process has no file descriptor left.
 pub(crate) fn open(choice: IoChoice, wakers: &[&Waker], sessions_max: usize) -> Result<Vec<Opened>> {
     let wanted = match choice {
         IoChoice::Auto => sessions_max >= AUTO_URING_SESSIONS_MIN,
@@ -50,7 +50,7 @@ pub(crate) fn open(choice: IoChoice, wakers: &[&Waker], sessions_max: usize) -> 
 }
 
 impl Opened {
-    /// Which kind it is; never `Auto`.
+    /// Returns its kind, which is never `Auto`.
     pub(crate) fn kind(&self) -> IoChoice {
         match self {
             Self::Epoll(_) => IoChoice::Epoll,
@@ -58,7 +58,7 @@ impl Opened {
         }
     }
 
-    /// A worker's whole life, on the calling thread; tells the connections that left it.
+    /// Runs a worker on the calling thread. Returns the connections that left it.
     pub(crate) fn run(
         self,
         number: usize,

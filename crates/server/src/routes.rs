@@ -1,4 +1,4 @@
-//! Which namespace a key of the default listeners' memcached connections is in, by what it begins with.
+//! Routes from key prefixes to namespaces, for the default listeners' memcached connections.
 //!
 //! ```text
 //!   "app1:" -> 1, "app1:tmp:" -> 2
@@ -6,17 +6,17 @@
 //!                                        ^------- within         "app1:tmp:y"  -> app1:tmp:  -> 2
 //!                                                                "app2:z"      -> none       -> the default one
 //! ```
-//! All rules that a key begins with begin with each other, and the greatest rule that is not greater than the key
-//! begins with them all. So a key costs one search by halves, and then steps from a rule to the longest other one that
-//! it begins with.
+//! All rules that match a key are prefixes of each other. The greatest rule that is not greater than the key has them
+//! all as prefixes. So a lookup costs one binary search, and then steps from a rule to its longest prefix among the
+//! rules.
 //!
-//! Invariant: of two rules that a key begins with, the longer one is followed.
+//! Invariant: of two rules that match a key, the longer one applies.
 
 use segment::Namespace;
 
-/// Bytes of a prefix at most: no key of memcached is longer.
+/// The maximum number of bytes of a prefix: no memcached key is longer.
 pub const PREFIX_BYTES_MAX: usize = 250;
-/// Prefixes of one namespace at most.
+/// The maximum number of prefixes of one namespace.
 pub const PREFIXES_MAX: usize = 64;
 
 /// One prefix.
@@ -24,21 +24,22 @@ pub const PREFIXES_MAX: usize = 64;
 struct Rule {
     prefix: Box<[u8]>,
     namespace: Namespace,
-    /// The place of the longest other rule that this one begins with.
+    /// The position of the longest other rule that is a prefix of this one.
     within: Option<usize>,
 }
 
 /// All rules of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
-    /// In the order of their bytes.
+    /// The rules, in the order of their bytes.
     rules: Vec<Rule>,
     /// A bit for each namespace that a rule leads to.
     to: u32,
 }
 
 impl Routes {
-    /// The rules that send keys with these prefixes to these namespaces. Of two with the same prefix the first holds.
+    /// Creates the rules that route keys with these prefixes to these namespaces. Of two rules with the same prefix the
+    /// first applies.
     pub fn new<'p>(prefixes: impl IntoIterator<Item = (&'p [u8], Namespace)>) -> Self {
         let rule = |(prefix, namespace): (&[u8], Namespace)| Rule { prefix: prefix.into(), namespace, within: None };
         let mut rules: Vec<Rule> = prefixes.into_iter().map(rule).collect();
@@ -55,17 +56,17 @@ impl Routes {
         Self { rules, to }
     }
 
-    /// There is none.
+    /// Returns true if there is no rule.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The namespaces that a rule leads to, and the default one, a bit each.
+    /// Returns a bit for the default namespace, and for each one that a rule leads to.
     pub fn reached(&self) -> u32 {
         self.to | 1 << Namespace::DEFAULT.0
     }
 
-    /// Returns where a key is.
+    /// Returns the namespace of a key.
     pub fn find(&self, key: &[u8]) -> Namespace {
         let above = self.rules.partition_point(|rule| *rule.prefix <= *key);
         let mut place = above.checked_sub(1);
@@ -78,8 +79,9 @@ impl Routes {
         Namespace::DEFAULT
     }
 
-    /// The first rule of `prefixes` that says nothing: it is there twice, or what it begins with leads there already.
-    /// Its place, and the other one's; `None` for the other is the default namespace, which everything else is in.
+    /// Returns the first rule of `prefixes` without effect: a duplicate, or one whose prefix already leads to the same
+    /// namespace. Returns its position, and that of the other one; `None` as the other is the default namespace, which
+    /// holds all other keys.
     pub fn idle(prefixes: &[(&[u8], Namespace)]) -> Option<(usize, Option<usize>)> {
         prefixes.iter().enumerate().find_map(|(place, (prefix, namespace))| {
             if let Some(same) = prefixes[..place].iter().position(|(other, _)| other == prefix) {

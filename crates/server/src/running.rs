@@ -1,4 +1,4 @@
-//! A server's threads: how they begin, how they end, and what they leave to another one.
+//! A server's threads: their start, their end, and the state that they hand over.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -24,13 +24,13 @@ use crate::survey;
 pub(crate) struct Doors {
     /// In the order of the configuration.
     pub(crate) listeners: Vec<Listener>,
-    /// Another server listened there, and this one does not.
+    /// Listeners of the other server that this server does not use.
     pub(crate) left: Vec<Listener>,
-    /// Connections that were another server's.
+    /// Connections that were taken over.
     pub(crate) connections: Vec<Moved<Stream>>,
 }
 
-/// A server that runs. Dropping it stops it.
+/// A running server. Dropping it stops it.
 pub struct Running {
     shared: Arc<Shared>,
     io: IoChoice,
@@ -46,9 +46,9 @@ pub struct Running {
     checkpoints: Option<JoinHandle<()>>,
 }
 
-/// A server whose threads are there and serve nobody yet.
+/// A server whose threads are started but serve no client yet.
 pub struct Prepared {
-    // Dropped before the threads are waited for: one of them waits for it.
+    // Dropped before the threads are joined, because one of them waits for it.
     go: SyncSender<()>,
     running: Running,
     left: Vec<Listener>,
@@ -57,7 +57,7 @@ pub struct Prepared {
 impl Prepared {
     /// Serves. When it returns, clients can connect.
     pub fn go(self) -> Running {
-        // Its thread waits for this, and does nothing else before.
+        // The acceptor waits for this and does nothing before.
         let _ = self.go.send(());
         for mut listener in self.left {
             listener.share(false);
@@ -76,12 +76,12 @@ impl Prepared {
 pub enum Ended {
     /// It stopped.
     Stopped,
-    /// It left this to another one.
+    /// It handed its state over to another process.
     HandedOver(Estate),
 }
 
 impl Running {
-    /// Starts all threads; the acceptor waits.
+    /// Starts all threads. The acceptor waits.
     pub(crate) fn prepare(
         shared: Arc<Shared>,
         background: segment::Background,
@@ -123,7 +123,7 @@ impl Running {
         self.spawn_rebuilders()
     }
 
-    /// Has the memory file written to its disk, if that is asked for.
+    /// Starts the thread that writes the memory file to its disk, if checkpoints are configured.
     fn spawn_checkpoints(&mut self) -> Result<(), StartError> {
         let asked = self.shared.config.checkpoint.zip(self.shared.store.checkpointer());
         if let Some((every, checkpointer)) = asked {
@@ -134,9 +134,9 @@ impl Running {
         Ok(())
     }
 
-    /// Has the index made anew by as many threads as serve clients, if it is not in the file.
+    /// Starts as many threads as there are workers to rebuild the index, if it is not in the file.
     fn spawn_rebuilders(&mut self) -> Result<(), StartError> {
-        // The background is one of them.
+        // The background thread is one of them.
         for number in 1..self.shared.config.workers {
             let Some(rebuilder) = self.shared.store.rebuilder() else { break };
             let shared = Arc::clone(&self.shared);
@@ -177,7 +177,7 @@ impl Running {
         Ok(())
     }
 
-    /// Enters what was there before in the indexes that were made again, while the server serves.
+    /// Starts the thread that fills rebuilt indexes with earlier records while the server serves.
     fn spawn_indexes(&mut self) -> Result<(), StartError> {
         if self.shared.indexes.any() {
             let shared = Arc::clone(&self.shared);
@@ -188,7 +188,7 @@ impl Running {
         Ok(())
     }
 
-    /// Starts the workers and the acceptor; the latter begins when it is told to.
+    /// Starts the workers and the acceptor. The acceptor begins when [`Prepared::go`] is called.
     fn spawn_workers(
         &mut self,
         listeners: Vec<Listener>,
@@ -205,7 +205,7 @@ impl Running {
             let (sender, intake) = sync_channel(INTAKE_MAX);
             intakes.push(sender);
             let handle = shared.store.handle().expect("lanes_max counts the workers");
-            // Whose read of flash has ended is woken by its handle's number.
+            // A completed flash read wakes the worker whose number is the handle's.
             assert_eq!(handle.number(), number, "workers have the first lanes, in their order");
             let shared = Arc::clone(shared);
             let cpu = shared.config.pin.get(number % shared.config.pin.len().max(1)).copied();
@@ -237,18 +237,18 @@ impl Running {
         self.io
     }
 
-    /// The addresses that are listened on, memcached's before those of Redis and each in the order of the
-    /// configuration, with real ports.
+    /// Returns the listening addresses with real ports: memcached's before those of Redis, each in the order of the
+    /// configuration.
     pub fn addrs(&self) -> &[ListenAddr] {
         &self.addrs
     }
 
-    /// The same addresses, with what their clients speak.
+    /// Returns the listening addresses with their protocols.
     pub fn listeners(&self) -> impl Iterator<Item = (Protocol, &ListenAddr)> {
         self.doors().map(|(door, addr)| (door.protocol, addr))
     }
 
-    /// The same addresses, with the namespaces that their clients' keys are in too.
+    /// Returns the listening addresses with their protocols and namespaces.
     pub fn doors(&self) -> impl Iterator<Item = (Door, &ListenAddr)> {
         doors(&self.shared.config).into_iter().map(|(door, _)| door).zip(&self.addrs)
     }
@@ -258,17 +258,17 @@ impl Running {
         &self.shared
     }
 
-    /// Stops gracefully: no new connections, requests in flight are finished within `stop_timeout`, then all is
-    /// closed. Returns when every thread has ended.
+    /// Stops gracefully: accepts no new connections, completes requests in flight within `stop_timeout`, then closes
+    /// all. Returns when every thread has ended.
     pub fn stop(self) {
         self.shared.request_stop();
         self.join();
     }
 
-    /// Waits until someone asks for a stop ([`Shared::request_stop`]) or a hand-over ([`Shared::request_hand_over`])
-    /// and it is done.
+    /// Waits until a stop ([`Shared::request_stop`]) or a hand-over ([`Shared::request_hand_over`]) is requested and
+    /// complete.
     pub fn join(mut self) -> Ended {
-        // A thread that panicked has said so on its own; the others are still waited for.
+        // A thread that panicked has reported it. The others are still joined.
         let listeners = self.acceptor.take().and_then(|acceptor| acceptor.join().ok());
         match listeners {
             Some(listeners) if !self.shared.stop.is_off() => Ended::HandedOver(self.hand_over(listeners)),
@@ -280,7 +280,7 @@ impl Running {
         }
     }
 
-    /// Ends all threads and keeps what clients hold on to.
+    /// Ends all threads and returns the state to hand over.
     fn hand_over(&mut self, mut listeners: Vec<Listener>) -> Estate {
         listeners.iter_mut().for_each(|listener| listener.share(true));
         self.shared.hand_over();
@@ -302,7 +302,7 @@ impl Running {
     fn settle(&self, connections: &mut Vec<Moved<Stream>>) {
         let now = self.shared.now();
         let mut handle = self.shared.store.handle().ok();
-        // A subscriber that is behind by more than the bound is closed, as always.
+        // A subscriber that is too far behind is closed, as always.
         connections.retain(|moved| !moved.subscriber.as_ref().is_some_and(Subscriber::is_broken));
         for moved in connections.iter_mut() {
             let carried = Arc::make_mut(&mut moved.carried);
@@ -325,7 +325,7 @@ impl Running {
         }
     }
 
-    /// Waits for all threads; the connections that have left.
+    /// Joins all threads. Returns the connections that have left.
     fn join_all(&mut self) -> Vec<Moved<Stream>> {
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();

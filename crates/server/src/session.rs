@@ -8,18 +8,18 @@ use crate::out::OutBuffer;
 use io::Token;
 use segment::Awaited;
 
-/// The list that a session is in. It is in one place at most, so every list is as long as the table at most.
+/// The list that a session is in. A session is in one list at most, so every list is as long as the table at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Nowhere: an event will bring it back.
+    /// No list: an event will resume the session.
     Idle,
-    /// To be served in this iteration or the next.
+    /// Waiting to be served in this iteration or the next.
     Ready,
-    /// To be served in the next iteration: the store could not do its request in this one.
+    /// Waiting for the next iteration: the store could not execute its request in this one.
     Parked,
-    /// Until what it waits for has come from flash, or can be asked for there.
+    /// Waiting for a read from flash to complete, or to start.
     Coming,
-    /// Until a buffer is free.
+    /// Waiting for a buffer.
     Waiting,
     /// In the batch that is being served.
     Batch,
@@ -34,25 +34,25 @@ pub(crate) enum Place {
 pub(crate) enum Phase {
     /// It is read and served.
     Open,
-    /// Its output is sent, nothing more is served.
+    /// Its output is sent, and nothing more is served.
     Finishing,
-    /// All is sent and the peer was told; what it still sends is thrown away, so that the kernel does not answer it
-    /// with a reset that would overtake our last words.
+    /// All is sent and the sending side is shut down. What the peer still sends is discarded, so that the kernel does
+    /// not answer it with a reset that would overtake the last reply.
     Lingering,
-    /// Closed; the slot is given back when no list notes it any more.
+    /// Closed. The slot is released once no list holds the session.
     Dead,
 }
 
-/// Why the last `serve` stopped, where that matters after it.
+/// The reason why the last `serve` stopped, if it matters afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// Nothing holds it up.
+    /// No reason to wait.
     None,
-    /// Its output must go out first.
+    /// Its output must be sent first.
     Output,
     /// The store needs another iteration.
     Store,
-    /// Something is to come from flash.
+    /// A value must be read from flash.
     Flash(Awaited),
 }
 
@@ -69,39 +69,39 @@ pub(crate) struct Session<S> {
     pub(crate) state: SessionState,
     pub(crate) place: Place,
     pub(crate) phase: Phase,
-    /// The kernel may hold bytes for it.
+    /// True if the kernel may hold received bytes for it.
     pub(crate) readable: bool,
-    /// Its peer has closed: a short receive does not mean that nothing more is there.
+    /// True if its peer has closed, so that a short receive does not mean that nothing more is there.
     pub(crate) hangup: bool,
-    /// The end of the stream was received.
+    /// True if the end of the stream was received.
     pub(crate) ended: bool,
-    /// Its output is not all sent; nothing more is served before it is.
+    /// True if its output is not all sent. Nothing more is served before it is.
     pub(crate) blocked: bool,
-    /// Its back end reports when its socket takes more.
+    /// True if its reactor reports when its socket takes more.
     pub(crate) armed: bool,
-    /// It has output that its socket may take now.
+    /// True if it has output that its socket may take now.
     pub(crate) sending: bool,
-    /// It has used its share of the last visit, and goes on behind those that have new requests.
+    /// True if it has used its share of the last visit. It continues behind the sessions with new requests.
     pub(crate) paused: bool,
-    /// It has mail, and was blocked or in the middle of a reply when that was found out.
+    /// True if it has queued messages that it could not take because it was blocked or in the middle of a reply.
     pub(crate) mail: bool,
     /// True if the received bytes may hold a whole request.
     pub(crate) servable: bool,
-    /// Why it was not served further.
+    /// The reason why it was not served further.
     pub(crate) pause: Pause,
-    /// Bytes of input that the next step needs.
+    /// The number of input bytes that the next step needs.
     pub(crate) input_want: usize,
-    /// Room that the next reply needs.
+    /// The room that the next reply needs, in bytes.
     pub(crate) out_want: usize,
-    /// Bytes that were thrown away since it was finished.
+    /// The number of bytes that were discarded since it finished.
     pub(crate) discarded: usize,
-    /// Since when it waits for a buffer, in ns of the worker's life.
+    /// The instant since which it waits for a buffer, in ns of the worker's life.
     pub(crate) waits_ns: u64,
     /// Time at which its bytes were known to be there.
     pub(crate) ready_at: Ticks,
     /// Time at which it last received, in ns of the worker's life.
     pub(crate) received_ns: u64,
-    /// Since when its input waits to become a whole request, in ns of the worker's life.
+    /// The instant since which its input waits to become a whole request, in ns of the worker's life.
     pub(crate) held_ns: u64,
     /// Time at which its output last moved, in ns of the worker's life.
     pub(crate) moved_ns: u64,
@@ -139,7 +139,7 @@ impl<S> Session<S> {
         }
     }
 
-    /// Returns whether there is anything to do for it now.
+    /// Returns true if there is work to do for it now.
     pub(crate) fn has_work(&self) -> bool {
         match self.phase {
             Phase::Open => self.sending || !self.blocked && (self.readable || self.servable),
@@ -149,33 +149,33 @@ impl<S> Session<S> {
         }
     }
 
-    /// Returns whether it comes behind new requests: its request takes many visits, or its output many sends.
+    /// Returns true if it comes behind new requests: its request takes many visits, or its output many sends.
     pub(crate) fn is_long(&self) -> bool {
         self.sending || self.paused || self.state.is_long()
     }
 
-    /// Nothing received is left, nothing is unsent and no request is half done.
+    /// Returns true if no received or unsent bytes are left and no request is half done.
     pub(crate) fn at_rest(&self) -> bool {
         let idle = self.input.is_none() && self.out.is_none() && self.input_want == 0 && !self.readable;
         idle && !self.state.is_receiving()
     }
 }
 
-/// A worker's connections: room for all of them made at start and touched when it is first used, each slot with a
-/// generation that makes late events harmless.
+/// A worker's connections. Room for all of them is reserved at start and touched at first use. Each slot has a
+/// generation, which makes late events harmless.
 pub(crate) struct Table<S> {
-    /// As many as were ever in use at once.
+    /// The slots: as many as were ever in use at once.
     slots: Vec<Option<Session<S>>>,
     generations: Vec<u32>,
     free: Vec<u32>,
     sessions_max: usize,
 }
 
-/// Its slot here, its places in the worker's lists, and its entry in the connection table.
+/// A session's slot, its places in the worker's lists, and its entry in the connection table.
 const _: () = assert!(size_of::<Option<Session<io::listen::Stream>>>() + 100 <= BYTES_A_CONNECTION_MAX);
 
 impl<S> Table<S> {
-    /// Room for `sessions_max` connections.
+    /// Creates a table for `sessions_max` connections.
     pub(crate) fn new(sessions_max: usize) -> Self {
         assert!(sessions_max > 0 && sessions_max < u32::MAX as usize, "sessions_max {sessions_max}");
         Self {
@@ -186,17 +186,17 @@ impl<S> Table<S> {
         }
     }
 
-    /// Slots in use.
+    /// Returns the number of slots in use.
     pub(crate) fn len(&self) -> usize {
         self.sessions_max - self.free.len()
     }
 
-    /// All slots from here on have never been used.
+    /// Returns the first slot number that has never been used.
     pub(crate) fn used_high(&self) -> usize {
         self.slots.len()
     }
 
-    /// The token that the next session gets, or `None` if the table is full.
+    /// Returns the token of the next session, or `None` if the table is full.
     pub(crate) fn next_token(&self) -> Option<Token> {
         let index = *self.free.last()?;
         Some(Token::new(index, self.generations[index as usize]))
@@ -208,14 +208,14 @@ impl<S> Table<S> {
         self.free.pop();
         let index = token.index();
         if index as usize == self.slots.len() {
-            // Slots come off in order until they come back.
+            // New slots come in order until freed ones can be reused.
             self.slots.push(None);
         }
         self.slots[index as usize] = Some(Session::new(token, stream, door, now_ns));
         index
     }
 
-    /// Gives a dead session's slot back, and its protocol state to the caller.
+    /// Frees a dead session's slot. Returns its protocol state.
     pub(crate) fn remove(&mut self, index: u32) -> SessionState {
         let session = self.slots[index as usize].take().expect("a slot in use");
         debug_assert!(session.phase == Phase::Dead && session.input.is_none() && session.out.is_none());
@@ -224,23 +224,23 @@ impl<S> Table<S> {
         session.state
     }
 
-    /// The session that an event means, if it still lives.
+    /// Returns the session that an event belongs to, if it is still alive.
     pub(crate) fn find(&mut self, token: Token) -> Option<&mut Session<S>> {
         let session = self.slots.get_mut(token.index() as usize)?.as_mut()?;
         (session.token == token && session.phase != Phase::Dead).then_some(session)
     }
 
-    /// The session in a slot in use.
+    /// Returns the session in a slot in use.
     pub(crate) fn at(&mut self, index: u32) -> &mut Session<S> {
         self.slots[index as usize].as_mut().expect("a slot in use")
     }
 
-    /// The session in a slot, if one is there, to be changed.
+    /// Returns the session in a slot, if there is one, for changes.
     pub(crate) fn peek_mut(&mut self, index: u32) -> Option<&mut Session<S>> {
         self.slots.get_mut(index as usize)?.as_mut()
     }
 
-    /// The session in a slot, if one is there.
+    /// Returns the session in a slot, if there is one.
     pub(crate) fn peek(&self, index: usize) -> Option<&Session<S>> {
         self.slots[index].as_ref()
     }

@@ -39,10 +39,10 @@ use std::time::Duration;
 
 pub use crate::running::{Ended, Prepared, Running};
 
-/// Worker threads at most.
+/// The maximum number of worker threads.
 pub const WORKERS_MAX: usize = 128;
-/// Ways into the store beyond the workers': for the admin port, for tools in this process, and for who enters records
-/// in indexes that were made again.
+/// The number of store handles beyond the workers': for the admin port, for tools in this process, and for the thread
+/// that fills rebuilt indexes.
 const LANES_SPARE: usize = 3;
 
 /// The configuration of a server. All sizes are in bytes.
@@ -52,102 +52,102 @@ pub struct ServerConfig {
     pub memcached: Vec<ListenAddr>,
     /// Addresses of the Redis protocol. At least one address in all.
     pub resp: Vec<ListenAddr>,
-    /// The file that the settings are from, for what is to be kept.
+    /// The file that the settings are from, to persist changes.
     pub config_file: Option<std::path::PathBuf>,
-    /// More listeners, for the keys of other namespaces.
+    /// Additional listeners, for the keys of other namespaces.
     pub doors: Vec<(Door, ListenAddr)>,
     /// The namespaces that have names and terms.
     pub namespaces: Vec<NamespaceConfig>,
     /// Address of the admin port, if there is one.
     pub admin: Option<std::net::SocketAddr>,
-    /// Heap and index of the store. The connections' buffers are on top of it: at most
-    /// [`crate::buffers::BYTES_A_WORKER_MAX`] for each worker, and with io_uring [`io::uring::BYTES_MAX`] and
-    /// 128 bytes for each connection more.
+    /// The memory of the store's heap and index. The connections' buffers come on top: at most
+    /// [`crate::buffers::BYTES_A_WORKER_MAX`] for each worker, and with io_uring [`io::uring::BYTES_MAX`] and 128 bytes
+    /// for each connection more.
     pub memory_bytes: u64,
-    /// The most that heap and index may be raised to while the server runs; less than `memory_bytes` counts as that.
-    /// Address space is reserved for it, no memory.
+    /// The upper bound of `memory_bytes` while the server runs; a smaller value counts as `memory_bytes`. It reserves
+    /// address space, no memory.
     pub memory_bytes_max: u64,
-    /// Worker threads.
+    /// The number of worker threads.
     pub workers: usize,
-    /// The way in which the workers wait for their sockets.
+    /// The reactor with which the workers wait for their sockets.
     pub io: IoChoice,
-    /// The CPUs that the workers are pinned to, one after another and round again; empty: not pinned.
+    /// The CPUs that the workers are pinned to, round robin. Empty: not pinned.
     pub pin: Vec<usize>,
     /// Time for which a worker polls its sockets before it sleeps.
     pub busy_poll: Duration,
-    /// Connections at once; the next one is refused.
+    /// The maximum number of connections at once. Further connections are refused.
     pub connections_max: usize,
-    /// A connection that sent nothing for so long is closed.
+    /// The time without received bytes after which a connection is closed.
     pub idle_timeout: Option<Duration>,
-    /// A connection that takes nothing of its output for so long is dropped; so is one that holds back half a request
-    /// for so long while others wait for its buffer.
+    /// The time after which a stalled connection is closed: one that takes nothing of its output, or that holds an
+    /// incomplete request while others wait for its buffer.
     pub stall_timeout: Duration,
     /// Time for which a stop waits for requests in flight before it closes their connections.
     pub stop_timeout: Duration,
-    /// Longest item, key and value.
+    /// The maximum size of an item, key and value.
     pub item_bytes_max: u64,
-    /// Size of a segment; `None`: from the memory's size.
+    /// The size of a segment; `None`: derived from the memory size.
     pub segment_bytes: Option<u32>,
-    /// Seed of the store's hash; `None`: random.
+    /// The seed of the store's hash; `None`: random.
     pub hash_seed: Option<u64>,
-    /// Ask for huge pages.
+    /// True if the store requests huge pages.
     pub huge_pages: bool,
-    /// The `shutdown` command is obeyed.
+    /// True if the `shutdown` command is enabled.
     pub shutdown_command: bool,
-    /// IPv6 addresses take no IPv4 clients.
+    /// True if IPv6 listeners accept no IPv4 clients.
     pub ipv6_only: bool,
-    /// Connections that wait in the kernel to be accepted, for each address.
+    /// The number of connections that may wait in the kernel to be accepted, for each address.
     pub backlog: i32,
-    /// Requests of one session that are served before the others are served, at most
+    /// The number of requests of one session that are served before the other sessions, at most
     /// [`crate::context::OPS_A_BATCH`].
     pub requests_a_visit: usize,
     /// File of users and their secrets; without it every client may use the server.
     pub auth_file: Option<std::path::PathBuf>,
     /// File that users of the Redis protocol and their rights are read from and written to.
     pub acl_file: Option<std::path::PathBuf>,
-    /// Items are evicted to make room; else what does not fit is refused.
+    /// True if items are evicted to make room. Otherwise an item that does not fit is refused.
     pub evict: bool,
-    /// The file that the store's memory lies in; without one it is the process's own.
+    /// The file that holds the store's memory. Without it, the memory belongs to the process.
     pub file: Option<std::path::PathBuf>,
     /// Place of the index of a store in a file.
     pub file_index: IndexPlace,
-    /// So often all of the file is written to its disk, to be there after a loss of power.
+    /// The interval at which the whole memory file is flushed to disk, to survive a power loss.
     pub checkpoint: Option<Duration>,
     /// True if the file's contents are discarded.
     pub file_reset: bool,
-    /// Without a file, the memory is such that another process can take it over.
+    /// True if memory without a file can be taken over by another process.
     pub upgradable: bool,
     /// Devices and files that evicted items go to.
     pub flash: Vec<FlashPlace>,
-    /// Devices of flash lose what they hold, also another owner's data.
+    /// True if flash devices are reset. All their contents are lost, also another owner's data.
     pub flash_reset: bool,
-    /// The mean length of an item there, in bytes.
+    /// The mean size of an item on flash, in bytes.
     pub flash_item_bytes: u64,
     /// Bytes that may be written to devices a day; 0: no limit.
     pub flash_writes_a_day_bytes: u64,
-    /// Requests are counted by key prefix from the start.
+    /// True if requests are counted by key prefix from the start.
     pub prefix_stats: bool,
-    /// Delimiter behind a prefix.
+    /// The delimiter that ends a prefix.
     pub prefix_delimiter: u8,
-    /// Items have CAS tokens; else they are told as 0 and match nothing.
+    /// True if items have CAS tokens. Otherwise their token is reported as 0 and matches nothing.
     pub cas: bool,
-    /// The `flush_all` command is obeyed.
+    /// True if the `flush_all` command is enabled.
     pub flush_command: bool,
-    /// Commands that list keys are obeyed.
+    /// True if commands that list keys are enabled.
     pub dump_command: bool,
-    /// The `watch` command is obeyed.
+    /// True if the `watch` command is enabled.
     pub watch_command: bool,
-    /// Clients of Redis from other hosts are told nothing while there are no users.
+    /// True if Redis clients from other hosts are refused while no users are configured.
     pub protected: bool,
-    /// Commands of Redis that are refused, in small letters.
+    /// The Redis commands that are disabled, in lower case.
     pub disabled: Vec<String>,
-    /// The `DEBUG` command of Redis is obeyed.
+    /// True if the Redis command `DEBUG` is enabled.
     pub debug_command: bool,
-    /// Which changes of keys are published.
+    /// The key events that are published.
     pub key_events: KeyEvents,
-    /// Bytes of messages that may wait for one subscriber; who is further behind is dropped.
+    /// The maximum number of message bytes that wait for one subscriber. A subscriber further behind is closed.
     pub subscriber_backlog_bytes: u64,
-    /// The most bytes that connections hold outside the store; `None`: [`crate::budget::Budget::auto`].
+    /// The maximum number of bytes that connections hold outside the store; `None`: [`crate::budget::Budget::auto`].
     pub client_memory_bytes: Option<u64>,
 }
 
@@ -207,8 +207,8 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// The same at the addresses that were had: with the ports that a port 0 became, in the order of
-    /// [`Running::addrs`].
+    /// Returns the configuration with the addresses that were bound: a port 0 becomes the real port. `addrs` are in the
+    /// order of [`Running::addrs`].
     #[must_use]
     pub fn at(mut self, addrs: &[ListenAddr]) -> Self {
         let doors = self.doors.iter_mut().map(|(_, addr)| addr);
@@ -218,72 +218,72 @@ impl ServerConfig {
         self
     }
 
-    /// Connections that one worker has at most. The acceptor gives to the least loaded, so an even share and a little
-    /// more is never exceeded.
+    /// Returns the maximum number of connections of one worker. The acceptor selects the least loaded worker, so an
+    /// even share and a small margin are never exceeded.
     pub(crate) fn sessions_max(&self) -> usize {
         self.connections_max.div_ceil(self.workers) + 1
     }
 }
 
-/// Why a server did not start.
+/// The reason why a server did not start.
 #[derive(Debug)]
 pub enum StartError {
     /// The configuration is impossible.
     Config(&'static str),
-    /// An address could not be listened on.
+    /// An address could not be bound.
     Bind {
-        /// Which.
+        /// The address.
         addr: ListenAddr,
         /// The kernel's reason.
         error: std::io::Error,
     },
-    /// The file of users is not taken.
+    /// The file of users cannot be loaded.
     Auth {
         /// Path of the file.
         path: std::path::PathBuf,
-        /// Why not.
+        /// The cause.
         error: crate::auth::AuthError,
     },
-    /// The file of users and rights is not taken.
+    /// The file of users and rights cannot be loaded.
     Rights {
         /// Path of the file.
         path: std::path::PathBuf,
-        /// Why not.
+        /// The cause.
         error: FileError,
     },
-    /// A namespace cannot have what it is to have.
+    /// The store refused the terms of a namespace.
     Namespace {
-        /// Which.
+        /// The namespace.
         name: String,
-        /// Why not.
+        /// The cause.
         error: segment::TermsError,
     },
-    /// A namespace has a number in the memory file that is another's in the configuration.
+    /// The configuration gives a namespace a number that differs from the one in the memory file.
     NamespaceMoved {
-        /// Which.
+        /// The namespace.
         name: String,
-        /// The number that its items are under.
+        /// The number of its items in the memory file.
         kept: u8,
-        /// The one that it is to have.
+        /// The configured number.
         asked: u8,
     },
-    /// The store could not be made.
+    /// The store could not be created.
     Store(segment::StartError),
-    /// The file that the store's memory was to lie in cannot be opened.
+    /// The memory file cannot be opened.
     File {
         /// Path of the file.
         path: std::path::PathBuf,
-        /// Why not.
+        /// The cause.
         error: arena::OpenError,
     },
-    /// A device of the second tier is not taken.
+    /// A device of the second tier cannot be used.
     Flash {
         /// Path of the file.
         path: std::path::PathBuf,
-        /// Why not.
+        /// The cause.
         error: flash::OpenError,
     },
-    /// A descriptor or a thread was not to be had.
+    /// No file descriptor is left, or no thread could be created.
     Resource(std::io::Error),
 }
 
@@ -318,14 +318,14 @@ impl From<std::io::Error> for StartError {
 pub struct Server;
 
 impl Server {
-    /// Binds, makes the store and starts all threads. When it returns, clients can connect.
+    /// Binds the addresses, creates the store and starts all threads. When it returns, clients can connect.
     pub fn start(config: ServerConfig) -> Result<Running, StartError> {
         Ok(Self::prepare(config, Estate::default())?.go())
     }
 
-    /// The same of a server that goes on with what another one left: its listeners, where they are among those of
-    /// `config`, its memory and its connections. Nobody is served before [`Prepared::go`]; when what is prepared is
-    /// dropped instead, the other one can go on with all of it.
+    /// Prepares a server that continues what another one handed over: its memory, its connections, and its listeners
+    /// that `config` also names. No client is served before [`Prepared::go`]. If the prepared server is dropped
+    /// instead, the other server can resume with all of it.
     pub fn prepare(config: ServerConfig, estate: Estate) -> Result<Prepared, StartError> {
         check(&config)?;
         io::allocation::return_free_memory_early();
@@ -342,7 +342,7 @@ impl Server {
             let path = shared.config.acl_file.clone().unwrap_or_default();
             shared.users.take_up(&users).map_err(|error| StartError::Rights { path, error })?;
         }
-        // Only now: if the memory file were refused after this, clients that had connected would be reset.
+        // Not earlier: if the memory file were refused after this, connected clients would be reset.
         for listener in &mut listeners {
             let addr = listener.addr().clone();
             bind_patiently(|| listener.listen(backlog)).map_err(|error| StartError::Bind { addr, error })?;
@@ -366,7 +366,7 @@ fn bind(config: &ServerConfig, addr: &ListenAddr) -> Result<Listener, StartError
         .map_err(|error| StartError::Bind { addr: addr.clone(), error })
 }
 
-/// Every listener, with what its clients speak and where their keys are.
+/// Returns every listener with its protocol and namespace.
 pub(crate) fn doors(config: &ServerConfig) -> Vec<(Door, ListenAddr)> {
     let of = |addrs: &[ListenAddr], protocol: Protocol| {
         addrs.iter().map(|addr| (Door::from(protocol), addr.clone())).collect::<Vec<_>>()
@@ -425,7 +425,7 @@ pub struct Known {
 /// Checks that the files of users can be loaded. A new process calls it before the running server hands over.
 ///
 /// # Errors
-/// A file is not taken.
+/// If a file cannot be loaded.
 pub fn check_users(config: &ServerConfig) -> Result<(), StartError> {
     load_users(config)?;
     load_rights(config, &Budget::new(config.memory_bytes, config.client_memory_bytes)).map(drop)
@@ -442,7 +442,7 @@ pub(crate) struct Left {
     pub(crate) devices: Vec<Arc<File>>,
     /// The users of this process, so that their files are not read again.
     pub(crate) known: Option<Known>,
-    /// It is looked at, and nothing of it is changed.
+    /// True if the store is only read and nothing of it is changed.
     pub(crate) is_view: bool,
 }
 
@@ -461,8 +461,8 @@ fn open_store(config: &ServerConfig, left: Left, now: UnixMillis) -> Result<Open
     Ok((store, background, None))
 }
 
-/// The file that the store's memory is to lie in, if in one: what another server left, the one that is configured, or
-/// one without a name that can be handed over.
+/// Returns the file that holds the store's memory, if any: the one that was handed over, the configured one, or an
+/// unnamed one that can be handed over.
 pub(crate) fn memory_file(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<Option<StoreFile>, StartError> {
     let (file, reset) = match (left, &config.file) {
         (Some(file), _) => (file, false),
@@ -486,13 +486,13 @@ pub(crate) fn memory_file(config: &ServerConfig, left: Option<Arc<MapFile>>) -> 
     Ok(Some(StoreFile { file, reset, index: config.file_index, index_left: None, power }))
 }
 
-/// Makes the store and all that a server's threads share, and starts nothing: for [`Server::start`], and for a
-/// simulation that turns the workers itself. `started` is the wall clock now.
+/// Creates the store and all that a server's threads share, and starts nothing. For [`Server::start`], and for a
+/// simulation that runs the workers itself. `started` is the wall-clock time now.
 pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared>, segment::Background), StartError> {
     assemble_in(config, Left::default(), started)
 }
 
-/// Returns what a worker shares with the others.
+/// Returns the state of a worker that other threads see.
 fn worker_shared(config: &ServerConfig) -> Result<WorkerShared, StartError> {
     Ok(WorkerShared {
         counters: WorkerCounters::default(),
@@ -535,7 +535,7 @@ fn live(config: &ServerConfig) -> Live {
     }
 }
 
-/// The same in what another server left, if it did.
+/// Creates the same in the memory that another server left, if there is any.
 pub(crate) fn assemble_in(
     config: ServerConfig,
     left: Left,

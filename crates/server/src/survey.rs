@@ -1,9 +1,9 @@
-//! What is slow to find out: the census of segments and the memory that the kernel gave. A thread of its own finds it
-//! out now and then, and the others read what it found last. It also puts minutes of hot keys away
-//! ([`crate::hot_keys`]), and returns freed client memory to the kernel as soon as [`crate::budget`] wakes it: until
+//! Findings that are slow to obtain: the census of segments, and the memory that the kernel has provided. A thread
+//! obtains them periodically, and others read its latest findings. The thread also stores minutes of hot keys
+//! ([`crate::hot_keys`]). It returns freed client memory to the kernel as soon as [`crate::budget`] wakes it: until
 //! then clients can allocate as much again elsewhere in the heaps.
 //!
-//! Invariant: a worker that tells `stats` walks no segment headers and reads nothing of `/proc` about memory.
+//! Invariant: a worker that replies to `stats` walks no segment headers and reads nothing of `/proc` about memory.
 
 use crate::shared::Shared;
 use base::units::ByteSize;
@@ -13,17 +13,18 @@ use std::time::{Duration, Instant};
 
 /// Greatest age of a census.
 const CENSUS_STEP: Duration = Duration::from_secs(1);
-/// The least time between two returns of freed memory: threads that allocate wait while one is under way.
+/// The least time between two returns of freed memory. Threads that allocate wait during a return.
 const TRIM_PAUSE: Duration = Duration::from_millis(10);
-/// Huge pages are counted with every tenth census, from the second on: the kernel walks page tables for it.
+/// The number of censuses between two counts of huge pages, from the second census on. The kernel walks page tables for
+/// a count.
 const PAGES_EVERY: u64 = 10;
 
 /// The latest findings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Findings {
-    /// Segments by state and their dead bytes, a second old at most.
+    /// Segments by state and their dead bytes, at most a second old.
     pub census: Census,
-    /// Bytes of the store that huge pages stand behind, about ten seconds old at most; 0 in the first second.
+    /// Bytes of the store in huge pages, at most about ten seconds old; 0 in the first second.
     pub huge_page_bytes: u64,
 }
 
@@ -38,7 +39,7 @@ impl Survey {
         Self { latest: Mutex::new(Findings { census: store.census(), huge_page_bytes: 0 }) }
     }
 
-    /// Returns what was found last.
+    /// Returns the latest findings.
     pub fn latest(&self) -> Findings {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -48,7 +49,7 @@ impl Survey {
     }
 }
 
-/// Surveys until the workers are gone. An unpark makes it look whether they are, and whether memory was freed.
+/// Surveys until the workers are gone. After an unpark it checks whether they are, and whether memory was freed.
 pub(crate) fn run(shared: &Shared) {
     shared.budget.wake_when_fallen(std::thread::current());
     let mut found = shared.survey.latest();
@@ -68,7 +69,7 @@ pub(crate) fn run(shared: &Shared) {
     }
 }
 
-/// Takes the census, and whatever else is due in this round.
+/// Takes the census, and the other findings that are due in this round.
 fn look(shared: &Shared, round: u64, found: &mut Findings) {
     if round % PAGES_EVERY == 1 {
         found.huge_page_bytes = shared.store.huge_page_bytes().unwrap_or(0);
@@ -81,7 +82,7 @@ fn look(shared: &Shared, round: u64, found: &mut Findings) {
     shared.roll_minutes(shared.now());
 }
 
-/// Says what was had, a second after the start: by then the background has got the memory that is used first.
+/// Logs the huge pages a second after the start. The background thread has then obtained the memory that is used first.
 fn say_huge_pages(bytes: u64) {
     let whole_mib = |bytes: u64| ByteSize(bytes >> 20 << 20);
     let (had, of) = (whole_mib(bytes), whole_mib(resident_bytes().unwrap_or(0)));
@@ -92,7 +93,7 @@ fn say_huge_pages(bytes: u64) {
     }
 }
 
-/// Memory of this process that is in RAM; `None` where the kernel does not say.
+/// Returns the memory of this process that is in RAM; `None` if the kernel does not report it.
 pub(crate) fn resident_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;

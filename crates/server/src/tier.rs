@@ -1,4 +1,4 @@
-//! The second tier of the server's store: its devices, and what is said of them.
+//! The second tier of the server's store: its devices, and the log lines about them.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -13,7 +13,7 @@ use crate::start::{Left, Opened, ServerConfig, StartError};
 
 /// Least bytes of an item in memory: the index has slots for as many such items beside those on flash.
 const MEMORY_ITEM_BYTES: u64 = 128;
-/// The index is to be so full, in percent.
+/// The target load of the index, in percent.
 const LOAD_PERCENT: u64 = 85;
 /// Bytes of a slot.
 const SLOT_BYTES: u64 = 8;
@@ -56,7 +56,7 @@ fn open_device(
     Ok(device)
 }
 
-/// Opens the devices and makes a store that evicts to them: in what another server left, if it did.
+/// Opens the devices and creates a store that evicts to them, in the memory that another server left if there is any.
 pub(crate) fn open(
     config: &ServerConfig,
     store: &StoreConfig,
@@ -101,7 +101,7 @@ pub(crate) fn open(
     Ok((store, background, Some(Tiered { flash, files })))
 }
 
-/// Slots for so many items on flash and those in memory, in half of the memory at most.
+/// Returns the index slots for `on_flash` items and those in memory, in half of the memory at most.
 fn index_slots(config: &ServerConfig, on_flash: u64) -> u64 {
     let items = on_flash + config.memory_bytes / MEMORY_ITEM_BYTES;
     (items * 100 / LOAD_PERCENT).min(config.memory_bytes / 2 / SLOT_BYTES)

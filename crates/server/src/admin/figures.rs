@@ -1,7 +1,7 @@
-//! Everything that the server counts, as a list that both `/metrics` and `/stats.json` are written from.
+//! All figures of the server, as a list from which both `/metrics` and `/stats.json` are written.
 //!
-//! Names end in their unit (`_bytes`, `_seconds`, `_ratio`), or in `_total` for what only rises. A label takes its
-//! values from a closed set: states, reasons, worker numbers.
+//! Names end in their unit (`_bytes`, `_seconds`, `_ratio`), or in `_total` for a counter. A label takes its values
+//! from a closed set: states, reasons, worker numbers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,16 +23,16 @@ use crate::survey::resident_bytes;
 /// The type of a figure, as Prometheus names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only rises.
+    /// A number that only rises.
     Counter,
-    /// It rises and falls.
+    /// A number that rises and falls.
     Gauge,
     /// Counts by upper end, their sum and their number.
     Histogram,
 }
 
 impl Kind {
-    /// Its name in the Prometheus format.
+    /// Returns its name in the Prometheus format.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -45,9 +45,9 @@ impl Kind {
 /// A value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// Things or bytes.
+    /// A count, or a number of bytes.
     Count(u64),
-    /// Seconds or a share.
+    /// Seconds or a ratio.
     Real(f64),
 }
 
@@ -78,7 +78,7 @@ pub struct Figure {
     pub name: &'static str,
     /// Type of the figure.
     pub kind: Kind,
-    /// A sentence.
+    /// The help text, one sentence.
     pub help: &'static str,
     /// The labels' names. A histogram's last is `le`.
     pub labels: Vec<&'static str>,
@@ -86,7 +86,7 @@ pub struct Figure {
     pub samples: Vec<Sample>,
 }
 
-/// The list as it grows.
+/// The list that is being filled.
 struct List(Vec<Figure>);
 
 impl List {
@@ -107,7 +107,7 @@ impl List {
         self.one(kind, name, help, Number::Real(real));
     }
 
-    /// One value for each of a closed set of labels.
+    /// Adds one value for each of a closed set of labels.
     fn by<L: ToString>(
         &mut self,
         kind: Kind,
@@ -134,7 +134,7 @@ impl List {
     }
 }
 
-/// `part / whole`, and 0 of nothing.
+/// Returns `part / whole`, or 0 if `whole` is 0.
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
@@ -143,7 +143,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Reads all figures; `spaces` are those of the namespaces.
+/// Reads all figures. `spaces` are those of the namespaces.
 pub fn read(shared: &Shared, spaces: &[Figures]) -> Vec<Figure> {
     let mut list = List(Vec::with_capacity(96));
     process(&mut list, shared);
@@ -168,10 +168,10 @@ pub fn read(shared: &Shared, spaces: &[Figures]) -> Vec<Figure> {
     list.0
 }
 
-/// A namespace's figure: how it moves, its name, what it is, and where.
+/// A namespace's figure: its type, name, help text and source.
 type OfSpace = (Kind, &'static str, &'static str, fn(&Figures) -> u64);
 
-/// Figures of each namespace.
+/// The figures of each namespace.
 const OF_SPACES: [OfSpace; 15] = [
     (Kind::Gauge, "gannet_namespace_items", "Items that are there, by namespace.", |s| s.store.items),
     (Kind::Gauge, "gannet_namespace_item_bytes", "Bytes of the items, by namespace.", |s| s.store.item_bytes),
@@ -265,10 +265,10 @@ fn connections(list: &mut List, shared: &Shared) {
     client_memory(list, &shared.budget);
 }
 
-/// A worker's counter: its name, what it is, and where.
+/// A worker's counter: its name, help text and source.
 type OfWorker = (&'static str, &'static str, fn(&WorkerCounters) -> u64);
 
-/// Figures of each worker.
+/// The figures of each worker.
 const OF_WORKERS: [OfWorker; 11] = [
     ("gannet_worker_ops_total", "Operations executed, by worker.", |c| c.ops.value()),
     ("gannet_worker_turns_total", "Turns of the loop, by worker.", |c| c.iterations.value()),
@@ -309,7 +309,7 @@ fn workers(list: &mut List, shared: &Shared) {
     list.total("gannet_slow_requests_total", "Requests slower than log.slow_request.", slow);
 }
 
-/// Waits for buffers, and what is set aside so that nobody waits.
+/// Adds the waits for buffers, and the bytes that are set aside to avoid such waits.
 fn buffers(list: &mut List, shared: &Shared) {
     let mut by = |kind, name, help, of: fn(&WorkerShared) -> Number| {
         let values = shared.workers.iter().enumerate().map(|(number, worker)| (number, of(worker)));
@@ -378,7 +378,7 @@ fn stores(list: &mut List, totals: &CommandTotals) {
     list.total("gannet_session_yields_total", help, totals.yields);
 }
 
-/// Lists the figures of checkpoints: what a loss of power would leave of the memory.
+/// Lists the figures of checkpoints: the state of the memory that would survive a power loss.
 fn checkpoints(list: &mut List, shared: &Shared) {
     let stats = shared.store.checkpoint_stats().unwrap_or_default();
     list.total("gannet_checkpoints_total", "Checkpoints of the memory file that were made.", stats.made);
@@ -477,7 +477,7 @@ fn endings(list: &mut List, stats: &StoreStats) {
     list.gauge("gannet_pins", "Values that are being sent from where they lie in the store.", stats.pins);
 }
 
-/// Of a second tier, if there is one.
+/// Lists the figures of a second tier, if there is one.
 fn flash(list: &mut List, stats: &StoreStats, tier: &flash::Flash) {
     let counts = tier.counts();
     let devices = || tier.devices().into_iter();
@@ -527,7 +527,7 @@ fn background(list: &mut List, counters: &BackgroundCounters) {
     list.0.push(Figure { name, kind: Kind::Histogram, help, labels: vec!["kind", "le"], samples });
 }
 
-/// The histogram of one kind.
+/// Lists the histogram of one kind.
 fn slices(kind: &str, times: &SliceTimes) -> Vec<Sample> {
     let last = times.by_us_log2.len() - 1;
     let mut samples = Vec::with_capacity(last + 3);
@@ -547,7 +547,7 @@ fn slices(kind: &str, times: &SliceTimes) -> Vec<Sample> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Figures of each kind that needs no running server.
+    /// Returns the figures of each kind that needs no running server.
     pub(crate) fn sample_figures() -> Vec<Figure> {
         let mut list = List(Vec::new());
         let totals = CommandTotals { get_hits: 3, get_misses: 1, ..CommandTotals::default() };

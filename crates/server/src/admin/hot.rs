@@ -17,10 +17,10 @@ pub struct Query {
 }
 
 impl Query {
-    /// Reads what stands behind the `?`.
+    /// Parses the text behind the `?`.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// If a parameter is wrong: a description for the user.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut query = Self { minutes: 1, count: KEPT };
         for part in text.split('&').filter(|part| !part.is_empty()) {
@@ -41,7 +41,7 @@ impl Query {
     }
 }
 
-/// A name as text, with a mark behind what is cut.
+/// Returns a name as text, with a mark if it is cut.
 fn shown(name: &Name) -> String {
     let mut text: String = String::from_utf8_lossy(&name.bytes).chars().flat_map(visible).collect();
     if name.is_cut {
@@ -50,14 +50,14 @@ fn shown(name: &Name) -> String {
     text
 }
 
-/// Control characters as their escapes, so that a name cannot move a terminal's cursor.
+/// Escapes control characters, so that a name cannot move a terminal's cursor.
 fn visible(letter: char) -> impl Iterator<Item = char> {
     let (plain, escaped) =
         if letter.is_control() { (None, Some(letter.escape_default())) } else { (Some(letter), None) };
     plain.into_iter().chain(escaped.into_iter().flatten())
 }
 
-/// For programs.
+/// Writes the lists as JSON.
 pub fn json(shared: &Shared, query: Query) -> String {
     let told = query.read(shared);
     let namespace = |name: &Name| shared.namespaces.name(name.namespace);
@@ -77,7 +77,7 @@ pub fn json(shared: &Shared, query: Query) -> String {
     format!("{document}\n")
 }
 
-/// For people.
+/// Writes the lists as text.
 pub fn text(shared: &Shared, query: Query) -> String {
     let told = query.read(shared);
     let mut text =

@@ -1,35 +1,35 @@
-//! As much of HTTP/1.1 as the admin port needs: one GET, HEAD, PUT or DELETE a connection.
+//! The part of HTTP/1.1 that the admin port needs: one GET, HEAD, PUT or DELETE a connection.
 
 /// The longest request head that is read, in bytes.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
 /// The longest body that is read, in bytes.
 pub const BODY_BYTES_MAX: usize = 8 << 10;
-/// Header lines of a request at most.
+/// The maximum number of header lines of a request.
 const HEADERS_MAX: usize = 64;
 
 /// The result of parsing the bytes received so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// The beginning of a request.
+    /// The bytes are an incomplete request.
     Partial,
-    /// A whole request.
+    /// The bytes are a whole request.
     Request {
         /// The path, without its query.
         path: String,
         /// Text behind the `?`.
         query: String,
-        /// Only the head of the answer is wanted.
+        /// True if only the head of the response is wanted.
         head_only: bool,
-        /// The request is a DELETE.
+        /// True if the request is a DELETE.
         delete: bool,
         /// Body of a PUT request.
         body: Option<String>,
     },
-    /// Something else: the answer to give.
+    /// The bytes are something else: the response to send.
     Refused(Response),
 }
 
-/// An answer.
+/// An HTTP response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The status line's number.
@@ -40,16 +40,16 @@ pub struct Response {
     pub body: String,
 }
 
-/// Plain text.
+/// The media type of plain text.
 pub const TEXT: &str = "text/plain; charset=utf-8";
 
 impl Response {
-    /// Plain text.
+    /// Creates a response of plain text.
     pub fn text(status: u16, body: impl Into<String>) -> Self {
         Self { status, content_type: TEXT, body: body.into() }
     }
 
-    /// The bytes of the whole answer.
+    /// Returns the bytes of the whole response.
     pub fn bytes(&self, head_only: bool) -> Vec<u8> {
         let allow = if self.status == 405 { "Allow: GET, HEAD, PUT, DELETE\r\n" } else { "" };
         let mut bytes = format!(
@@ -86,7 +86,7 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-/// Reads what has arrived.
+/// Parses the bytes received so far.
 pub fn parse(bytes: &[u8]) -> Parsed {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -127,7 +127,7 @@ fn is_from_a_page(headers: &[httparse::Header<'_>]) -> bool {
     headers.iter().any(|header| header.name.eq_ignore_ascii_case("Origin"))
 }
 
-/// The body behind a head, `None` if it has not arrived whole.
+/// Returns the body that follows a head, or `None` if it is incomplete.
 fn body(headers: &[httparse::Header<'_>], arrived: &[u8]) -> Result<Option<String>, (u16, &'static str)> {
     let header = |name: &str| headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
     if is_from_a_page(headers) {

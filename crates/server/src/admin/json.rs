@@ -1,4 +1,4 @@
-//! `/stats.json`: the figures, the latencies and the slow requests for programs.
+//! `/stats.json`: the figures, the latencies and the slow requests as JSON.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use super::page::Latencies;
 use crate::metrics::{Counts, Part, SlowRequest, Totals};
 use crate::namespaces::Figures;
 
-/// The whole document.
+/// Writes the whole document.
 pub fn write(figures: &[Figure], latencies: &Latencies, spaces: &[Figures], slow: &[SlowRequest]) -> String {
     let figures: Map<String, Value> = figures.iter().map(|figure| (figure.name.to_owned(), value(figure))).collect();
     let document = json!({
@@ -28,8 +28,8 @@ pub fn write(figures: &[Figure], latencies: &Latencies, spaces: &[Figures], slow
     text
 }
 
-/// `/histograms.json`: the times of all requests since the start, a list for each part: the greatest ns of a bucket
-/// and how many requests are in it. Two readings have what came between in their difference.
+/// Writes `/histograms.json`: the times of all requests since the start, a list for each part. An entry is a bucket's
+/// greatest ns and its number of requests. The difference of two readings is the time between them.
 pub fn histograms(start: &Totals) -> String {
     let part = |part: Part| {
         let mut all = Counts::default();
@@ -39,7 +39,8 @@ pub fn histograms(start: &Totals) -> String {
     Value::Object(Part::ALL.into_iter().map(part).collect()).to_string() + "\n"
 }
 
-/// One number, or objects of them: by label after label; those of a histogram by what they are, before their `le`.
+/// Encodes a figure: one number, or objects nested by label. A histogram's samples nest by suffix behind the other
+/// labels, and then by `le`.
 fn value(figure: &Figure) -> Value {
     let mut root = Value::Null;
     for sample in &figure.samples {

@@ -5,8 +5,8 @@
 //!        ──> connection: Reading ──whole request──> page ──> Writing ──> closed     each with a deadline
 //!        ──> every ten seconds: a reading of all recorders for the last minute
 //! ```
-//! Invariants: no worker waits for it; a peer that sends or reads slowly holds one bounded connection until its
-//! deadline and keeps no other from being answered; what it answers names a bounded number of series.
+//! Invariants: no worker waits for it. A peer that sends or reads slowly holds one bounded connection until its
+//! deadline, and does not delay other responses. The number of series in a response is bounded.
 
 mod figures;
 mod hot;
@@ -30,10 +30,10 @@ use crate::config::Settings;
 use crate::config::file::Origins;
 use crate::shared::Shared;
 
-/// The settings that the server runs with, and where each came from: what `/config` shows. A reload replaces them.
+/// The settings that the server runs with, and the origin of each: what `/config` shows. A reload replaces them.
 pub type RunningSettings = Arc<Mutex<(Settings, Origins)>>;
 
-/// An admin port that is bound and does not answer yet: so that a taken port is found before anything is started.
+/// An admin port that is bound and does not serve yet, so that a port in use is detected before anything is started.
 #[derive(Debug)]
 pub struct Bound {
     listener: TcpListener,
@@ -44,7 +44,7 @@ impl Bound {
     /// Binds to `addr`.
     ///
     /// # Errors
-    /// The kernel's: address in use, permission denied, no such address.
+    /// If the kernel refuses: address in use, permission denied, no such address.
     pub fn bind(addr: SocketAddr) -> std::io::Result<Self> {
         let listener = TcpListener::from(io::listen::bind_patiently(|| io::listen::bind_tcp(addr, false))?);
         listener.set_nonblocking(true)?;
@@ -52,10 +52,10 @@ impl Bound {
         Ok(Self { listener, addr })
     }
 
-    /// A port that another process listens on.
+    /// Adopts a port that another process listens on.
     ///
     /// # Errors
-    /// When the descriptor is none of a listening socket.
+    /// If the descriptor is not one of a listening socket.
     pub fn adopt(fd: std::os::fd::OwnedFd) -> std::io::Result<Self> {
         let listener = TcpListener::from(fd);
         listener.set_nonblocking(true)?;
@@ -63,15 +63,15 @@ impl Bound {
         Ok(Self { listener, addr })
     }
 
-    /// Returns where it listens, with the real port.
+    /// Returns the listening address, with the real port.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Begins to listen and to answer, on a thread of its own.
+    /// Begins to listen and to serve, on a thread of its own.
     ///
     /// # Errors
-    /// There is no descriptor or no thread, or another process was bound at the same moment and listens now.
+    /// If no file descriptor or thread is available, or another process was bound at the same moment and listens now.
     pub fn start(self, shared: Arc<Shared>, settings: RunningSettings) -> std::io::Result<Admin> {
         io::listen::listen(self.listener.as_fd(), io::listen::BACKLOG)?;
         let (ours, theirs) = UnixStream::pair()?;
@@ -82,7 +82,7 @@ impl Bound {
     }
 }
 
-/// An admin port that answers. Dropping it ends it.
+/// An admin port that serves. Dropping it ends it.
 #[derive(Debug)]
 pub struct Admin {
     addr: SocketAddr,
@@ -91,12 +91,12 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Returns where it listens.
+    /// Returns the listening address.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Answers no more and goes on listening. `None`: its thread has ended on its own.
+    /// Stops serving and keeps listening. Returns `None` if its thread has ended on its own.
     pub fn pause(mut self) -> Option<Bound> {
         self.stop = None;
         let listener = self.thread.take()?.join().ok()?;
@@ -112,7 +112,7 @@ impl AsFd for Bound {
 
 impl Drop for Admin {
     fn drop(&mut self) {
-        // Its thread sees the other end closed.
+        // The thread detects that the other end is closed.
         self.stop = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

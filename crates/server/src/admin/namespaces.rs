@@ -1,9 +1,9 @@
-//! `/namespaces`: what there are, and creating, changing and dropping one while the server runs.
+//! `/namespaces`: lists namespaces, and creates, changes and drops them while the server runs.
 //!
 //! ```text
 //!   PUT    /namespaces/NAME          keys of a [[namespace]] table: those that are not named stay as they are
-//!   DELETE /namespaces/NAME          its items, its name and its terms go
-//!          ...?keep=true             and the file that the server was started with is written anew
+//!   DELETE /namespaces/NAME          its items, its name and its terms are removed
+//!          ...?keep=true             and the file that the server was started with is rewritten
 //! ```
 
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ use crate::config::{Fault, Settings};
 use crate::namespaces::DEFAULT_NAME;
 use crate::shared::Shared;
 
-/// The namespaces that have a name, as the file has them, with their numbers.
+/// Returns the namespaces that have a name, in the format of the file, with their numbers.
 pub fn list(settings: &RunningSettings) -> Response {
     let running = settings.lock().unwrap_or_else(PoisonError::into_inner);
     let tables = running.0.namespaces.iter().map(|namespace| format!("[[namespace]]\n{}", namespace.lines()));
@@ -91,8 +91,8 @@ fn change(name: &str, text: &str, keep: bool, shared: &Shared, running: &mut Set
     kept(keep, done, shared, running)
 }
 
-/// Drops the namespace `name`: its items end, and its number is a database without terms again, in which its clients
-/// go on.
+/// Drops the namespace `name`. Its items end, and its number is a database without terms again. Its clients remain
+/// there.
 pub fn delete(name: &str, keep: bool, shared: &Shared, settings: &RunningSettings) -> Response {
     let mut running = settings.lock().unwrap_or_else(PoisonError::into_inner);
     match take_away(name, keep, shared, &mut running.0) {
@@ -123,7 +123,7 @@ fn take_away(name: &str, keep: bool, shared: &Shared, running: &mut Settings) ->
     kept(keep, format!("{name} is gone; {connections} connections are in database {}\n", number.0), shared, running)
 }
 
-/// Returns whether it can be kept, if that is asked for.
+/// Checks that the change can be persisted, if that is requested.
 fn check_kept(keep: bool, shared: &Shared) -> Result<(), Refused> {
     if keep && shared.config.config_file.is_none() {
         let line = "the server was started without a file: name one, or leave keep out; nothing was changed\n";
@@ -132,7 +132,7 @@ fn check_kept(keep: bool, shared: &Shared) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Writes the file anew if that is asked for, and answers.
+/// Rewrites the file if that is requested, and returns the response.
 fn kept(keep: bool, mut done: String, shared: &Shared, running: &Settings) -> Result<Response, Refused> {
     let Some(path) = shared.config.config_file.as_deref().filter(|_| keep) else {
         return Ok(Response::text(200, done));
@@ -149,7 +149,7 @@ fn kept(keep: bool, mut done: String, shared: &Shared, running: &Settings) -> Re
     }
 }
 
-/// Puts the namespaces in the place of those of the file, whole or not at all.
+/// Replaces the namespaces of the file, all of them or none.
 fn write(path: &Path, namespaces: &[NamespaceSettings]) -> Result<(), String> {
     let (mut before, mut after) = (Settings::default(), Settings::default());
     let faulty = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");

@@ -1,4 +1,4 @@
-//! Which path shows what.
+//! The pages of the admin port, by path.
 
 use std::fmt::Write;
 use std::sync::{Arc, PoisonError};
@@ -45,7 +45,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Pages about `shared`.
+    /// Creates the pages about `shared`.
     pub fn new(shared: Arc<Shared>, settings: RunningSettings) -> Self {
         Self { shared, settings, window: Window::new(Instant::now()) }
     }
@@ -72,7 +72,7 @@ impl Pages {
         Latencies { start, minute, minute_s: length.as_secs_f64() }
     }
 
-    /// The answer to a GET of `path` with `query` behind it.
+    /// Returns the response to a GET of `path` with `query`.
     pub fn answer(&mut self, path: &str, query: &str, now: Instant) -> Response {
         match path {
             "/" => Response::text(200, INDEX),
@@ -108,7 +108,7 @@ impl Pages {
         }
     }
 
-    /// Does what a PUT of `body` to `path` wants, or a DELETE.
+    /// Executes a PUT of `body` to `path`, or a DELETE.
     pub fn change(&mut self, path: &str, query: &str, body: Option<&str>) -> Response {
         let keep = match query {
             "" => false,
@@ -123,7 +123,7 @@ impl Pages {
         }
     }
 
-    /// The settings in force: the memory may be another one than was set, by a client's command.
+    /// Returns the settings in force. A client's command may have changed the memory size since it was set.
     fn config(&self) -> String {
         let (mut settings, mut origins) = self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let memory = ByteSize(self.shared.store.memory_bytes());
@@ -134,7 +134,7 @@ impl Pages {
         text::running(&settings, &origins)
     }
 
-    /// The slow requests of all workers, the latest first.
+    /// Returns the slow requests of all workers, the latest first.
     fn slow(&self) -> Vec<SlowRequest> {
         let workers = self.shared.workers.iter().enumerate();
         let mut slow: Vec<SlowRequest> = workers.flat_map(|(number, w)| w.recorder.slow().read(number)).collect();

@@ -10,8 +10,8 @@ use crate::namespaces::Figures;
 /// The media type that scrapers expect.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Upper ends of the latency buckets, in ns. Counts are of the recorder's own buckets that end at or before them, so a
-/// value may count in the next one if it is within 3 % of the end.
+/// Upper ends of the latency buckets, in ns. A count is of the recorder's own buckets that end at or before the bound.
+/// So a value within 3 % of a bound may count in the next bucket.
 const BOUNDS_NS: [u64; 22] = [
     1_000,
     2_500,
@@ -37,16 +37,16 @@ const BOUNDS_NS: [u64; 22] = [
     10_000_000_000,
 ];
 
-/// The shares that quantiles are given for; 1 is the maximum.
+/// The shares of the quantiles; 1 is the maximum.
 pub const SHARES: [f64; 4] = [0.5, 0.99, 0.999, 1.0];
 
-/// All figures and latencies.
+/// Writes all figures and latencies.
 pub fn write(figures: &[Figure], latencies: &Latencies, spaces: &[Figures]) -> String {
     let mut out = String::with_capacity(64 << 10);
     for figure in figures {
         header(&mut out, figure.name, figure.help, figure.kind.name());
         for sample in &figure.samples {
-            // A histogram's samples carry the rest of their name: `_bucket`, `_sum`, `_count`.
+            // A histogram's samples have the rest of their name: `_bucket`, `_sum`, `_count`.
             let _ = writeln!(out, "{}{}{} {}", figure.name, sample.suffix, labels(figure, sample), sample.number);
         }
     }
@@ -74,12 +74,12 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Each command that occurred, with each of its parts.
+/// Returns each command that occurred, with each of its parts.
 fn series(latencies: &Latencies) -> impl Iterator<Item = (Command, Part)> + '_ {
     latencies.start.commands().flat_map(|command| Part::ALL.into_iter().map(move |part| (command, part)))
 }
 
-/// The latencies of each namespace that is named or used.
+/// Writes the latencies of each namespace that is named or used.
 fn namespaces(out: &mut String, latencies: &Latencies, spaces: &[Figures]) {
     let name = "gannet_namespace_request_quantile_seconds";
     let help = "Quantiles of the time of requests since the start, within 1.6 %, by namespace.";
@@ -159,7 +159,7 @@ mod tests {
         write(&sample_figures(), &Latencies { minute: start.clone(), start, minute_s: 60.0 }, &spaces)
     }
 
-    /// Name, labels and value of a sample line, by the format's grammar.
+    /// Returns name, labels and value of a sample line, by the format's grammar.
     fn sample(line: &str) -> (String, Vec<(String, String)>, f64) {
         let (series, value) = line.rsplit_once(' ').expect("a value");
         let (name, labels) = match series.split_once('{') {

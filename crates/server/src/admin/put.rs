@@ -1,4 +1,4 @@
-//! `PUT /config`: settings changed while the server runs, in the words of the configuration file.
+//! `PUT /config`: changes settings while the server runs, in the syntax of the configuration file.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::shared::Shared;
 
 /// Text that stands for the file's name in errors and origins.
 const SOURCE: &str = "PUT /config";
-/// Settings that a running server takes from its file alone: they are not in the hands of the admin port.
+/// Settings that a running server takes only from its file. The admin port cannot change them.
 const FROM_FILE: [&str; 1] = ["log.level"];
 
-/// Takes the settings that `text` names, all of them or none.
+/// Applies the settings that `text` names, all of them or none.
 pub fn config(text: &str, shared: &Shared, settings: &RunningSettings) -> Response {
     let mut running = settings.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut wanted, mut origins) = running.clone();

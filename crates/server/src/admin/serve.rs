@@ -11,17 +11,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::http::{BODY_BYTES_MAX, HEAD_BYTES_MAX, Parsed, Response, parse};
 use super::page::Pages;
 
-/// Connections at once.
+/// The maximum number of connections at once.
 pub const CONNECTIONS_MAX: usize = 16;
 /// Time limit for a peer to send its request, and again to read the response.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 /// Pause of accepting after the kernel refused a connection.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
-/// One peer.
+/// The connection of one peer.
 struct Connection {
     stream: TcpStream,
-    /// The peer is on this machine.
+    /// True if the peer is on this machine.
     local: bool,
     deadline: Instant,
     state: State,
@@ -30,7 +30,7 @@ struct Connection {
 enum State {
     /// The bytes of the request that have arrived.
     Reading(Vec<u8>),
-    /// The answer and how much of it is sent.
+    /// The response, and the number of its bytes that are sent.
     Writing(Vec<u8>, usize),
     /// To be dropped.
     Over,
@@ -46,13 +46,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server for connections to `listener`, which ends when the other end of `stop` is closed. Both must not block.
+    /// Creates a server for connections to `listener`. It ends when the other end of `stop` is closed. Both must be
+    /// non-blocking.
     pub fn new(listener: TcpListener, stop: UnixStream, pages: Pages) -> Self {
         let connections = Vec::with_capacity(CONNECTIONS_MAX);
         Self { listener, stop, pages, connections, accept_from: Instant::now() }
     }
 
-    /// Serves until it is stopped. Gives the listener back.
+    /// Serves until it is stopped. Returns the listener.
     pub fn run(mut self) -> TcpListener {
         while !self.stopped() {
             let ready = self.wait();
@@ -78,7 +79,7 @@ impl Server {
         matches!(self.stop.read(&mut [0]), Ok(0))
     }
 
-    /// Waits until a socket is ready or something is due.
+    /// Waits until a socket is ready or a deadline has come.
     fn wait(&self) -> Ready {
         let now = Instant::now();
         let accepting = now >= self.accept_from;
@@ -97,7 +98,7 @@ impl Server {
             descriptors.push(PollFd::from_borrowed_fd(connection.stream.as_fd(), wanted));
         }
         if poll(&mut descriptors, Some(&timeout)).is_err() {
-            // Interrupted, or out of kernel memory: look again at what is due.
+            // Interrupted, or out of kernel memory: check the deadlines again.
             return Ready::default();
         }
         let ready: Vec<bool> = descriptors.iter().map(|descriptor| !descriptor.revents().is_empty()).collect();
@@ -124,7 +125,7 @@ impl Server {
         }
     }
 
-    /// Drops the connection whose deadline comes first: the one that has done nothing for longest.
+    /// Drops the connection with the earliest deadline: the one that has been idle for longest.
     fn make_room(&mut self) {
         let first = (0..self.connections.len()).min_by_key(|index| self.connections[*index].deadline);
         self.connections.swap_remove(first.expect("a full table is not empty"));
@@ -139,7 +140,7 @@ struct Ready {
 }
 
 impl Connection {
-    /// Does what can be done without waiting.
+    /// Advances the connection as far as possible without blocking.
     fn advance(&mut self, pages: &mut Pages, now: Instant) {
         if let State::Reading(bytes) = &mut self.state {
             let mut chunk = [0; 2048];
@@ -183,8 +184,8 @@ impl Connection {
         self.state = State::Writing(response.bytes(head_only), 0);
     }
 
-    /// All is sent. What the peer sent beyond its request is read first: closing over unread bytes would reset the
-    /// connection, and could take the answer with it.
+    /// Closes a connection whose response is sent. First reads what the peer sent beyond its request: closing over
+    /// unread bytes would reset the connection, and could lose the response.
     fn finish(&mut self) {
         let _ = self.stream.read(&mut [0; 2048]);
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
@@ -197,12 +198,13 @@ impl Connection {
         }
     }
 
-    /// A peer that has begun a request is told; one that does not take its answer is dropped.
+    /// Ends a connection at its deadline. A peer that has begun a request gets an error. A peer that does not read its
+    /// response is dropped.
     fn time_out(&mut self, now: Instant) {
         match &self.state {
             State::Reading(bytes) if !bytes.is_empty() => {
                 self.answer(&Response::text(408, "the request did not arrive within 5 s\n"), false, now);
-                // The loop comes by again only when the socket can be written: it can, or the peer is gone.
+                // The loop returns here only when the socket is writable, or the peer is gone.
             }
             _ => self.state = State::Over,
         }

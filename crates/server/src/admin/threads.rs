@@ -1,23 +1,23 @@
-//! How often the kernel took each thread off its CPU, and how often it moved it to another: what a worker that is not
-//! pinned loses its tail by.
+//! Context switches and CPU migrations of each thread, from the kernel. They are what costs an unpinned worker its tail
+//! latency.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Threads that are looked at: more than a server of 128 workers has.
+/// The maximum number of threads that are read: more than a server of 128 workers has.
 const THREADS_MAX: usize = 512;
 
 /// The kernel's counters of the threads of one name since they began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Placed {
-    /// Times that it took a CPU away that the thread still had work for.
+    /// The number of times that the kernel took the CPU away while the thread had work.
     pub involuntary_switches: u64,
-    /// Times that it moved the thread to another CPU, if this kernel tells.
+    /// The number of times that the kernel moved the thread to another CPU, if this kernel reports it.
     pub migrations: Option<u64>,
 }
 
-/// The threads below `tasks` (`/proc/self/task`), by their names. One that ends meanwhile is left out.
+/// Reads the threads below `tasks` (`/proc/self/task`), by their names. Skips a thread that ends meanwhile.
 pub(super) fn read(tasks: &Path) -> BTreeMap<String, Placed> {
     let mut threads: BTreeMap<String, Placed> = BTreeMap::new();
     let Ok(entries) = fs::read_dir(tasks) else { return threads };
@@ -33,7 +33,7 @@ pub(super) fn read(tasks: &Path) -> BTreeMap<String, Placed> {
     threads
 }
 
-/// The number behind a name and a colon.
+/// Returns the number that follows a name and a colon.
 fn number(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.trim_start().strip_prefix(':')?.trim().parse().ok()

@@ -2,7 +2,7 @@
 
 use base::clock::UnixMillis;
 
-/// `at` as `2026-01-31T23:59:59.999Z`.
+/// Formats `at` as `2026-01-31T23:59:59.999Z`.
 pub fn rfc3339(at: UnixMillis) -> String {
     let (days, ms) = (at.0 / 86_400_000, at.0 % 86_400_000);
     let (year, month, day) = civil(days);
@@ -10,7 +10,7 @@ pub fn rfc3339(at: UnixMillis) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
 }
 
-/// Year, month and day of a number of days since 1970-01-01, in the Gregorian calendar.
+/// Returns year, month and day of a number of days since 1970-01-01, in the Gregorian calendar.
 fn civil(days: u64) -> (u64, u64, u64) {
     let (mut year, mut rest) = (1970 + days / 146_097 * 400, days % 146_097);
     loop {

@@ -1,4 +1,4 @@
-//! One thing that is wrong with the settings: where it is, what it is, and what to do.
+//! One error in the settings: its origin, its description and its remedy.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub enum Origin {
     Command(&'static str),
     /// A flag of memcached's, by its letter.
     Letter(char),
-    /// Nobody said it: it is a default.
+    /// A default value.
     Default,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Origin {
 pub struct Fault {
     /// Origin of the value.
     pub origin: Origin,
-    /// The setting's path, or what stands in its place; empty if the fault belongs to no setting.
+    /// The setting's path, or a substitute for it; empty if the fault belongs to no setting.
     pub name: String,
     /// The error.
     pub what: String,
@@ -51,7 +51,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// `wrong` at `origin` for the setting `name`.
+    /// Creates the fault `wrong` at `origin` for the setting `name`.
     pub fn new(origin: Origin, name: impl Into<String>, wrong: Wrong) -> Self {
         Self { origin, name: name.into(), what: wrong.what, remedy: wrong.remedy }
     }

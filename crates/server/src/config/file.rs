@@ -13,18 +13,18 @@ use super::settings::Settings;
 use super::table::{ABSENT, SETTINGS, Setting, TABLES, setting};
 use super::value::{Shape, Value, Wrong};
 
-/// A configuration file is not larger than this.
+/// The maximum size of a configuration file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Faults that are listed at most; a file with more is not a configuration.
+/// The maximum number of listed faults. A file with more is not a configuration.
 pub const FAULTS_MAX: usize = 100;
 
 /// The origin of each setting that was set, by its path.
 pub type Origins = HashMap<&'static str, Origin>;
 
-/// Reads the file at `path` into `settings`. Settings that are right are taken even if others are wrong.
+/// Reads the file at `path` into `settings`. Correct settings are taken even if others are wrong.
 ///
 /// # Errors
-/// Every fault of the file, in the order of its lines, at most [`FAULTS_MAX`].
+/// If the file has faults: all of them in the order of its lines, at most [`FAULTS_MAX`].
 pub fn read_file(path: &Path, settings: &mut Settings, origins: &mut Origins) -> Result<(), Vec<Fault>> {
     let unreadable = |what: String, remedy: &str| {
         let origin = Origin::File { path: path.to_owned(), line: 1 };
@@ -45,10 +45,10 @@ pub fn read_file(path: &Path, settings: &mut Settings, origins: &mut Origins) ->
     read_text(path, &text, settings, origins)
 }
 
-/// Reads `text`, which is what the file at `path` holds, into `settings`.
+/// Reads `text`, the contents of the file at `path`, into `settings`.
 ///
 /// # Errors
-/// As [`read_file`].
+/// If the text has faults: see [`read_file`].
 pub fn read_text(path: &Path, text: &str, settings: &mut Settings, origins: &mut Origins) -> Result<(), Vec<Fault>> {
     let mut reader = Reader::new(path, text, settings, origins);
     let (document, errors) = DeTable::parse_recoverable(text);
@@ -61,7 +61,7 @@ pub fn read_text(path: &Path, text: &str, settings: &mut Settings, origins: &mut
     let mut faults = reader.faults;
     faults.sort_by(|a, b| a.origin.cmp(&b.origin));
     faults.dedup();
-    // Of a line that is not TOML, what its setting wants says more than what the grammar wants.
+    // If a line is not TOML, the requirements of its setting say more than the grammar's.
     let named: Vec<Origin> = faults.iter().filter(|fault| !fault.name.is_empty()).map(|f| f.origin.clone()).collect();
     faults.retain(|fault| !fault.name.is_empty() || !named.contains(&fault.origin));
     faults.truncate(FAULTS_MAX);
@@ -105,7 +105,7 @@ impl Reader<'_> {
         self.fault(error.span().map_or(0, |span| span.start), "", message, remedy);
     }
 
-    /// An entry outside all tables, or a table.
+    /// Reads an entry outside all tables, or a table.
     fn root(&mut self, name: &Spanned<impl AsRef<str>>, value: &Spanned<DeValue<'_>>) {
         let (at, table) = (name.span().start, name.get_ref().as_ref());
         if table == super::namespaces::TABLE {
@@ -152,7 +152,7 @@ impl Reader<'_> {
         self.fault(at, path, "there is no such setting", remedy);
     }
 
-    /// A value for a setting that exists.
+    /// Reads the value of an existing setting.
     fn entry(&mut self, setting: &'static Setting, value: &Spanned<DeValue<'_>>) {
         let at = value.span().start;
         let shape = setting.view(self.settings, |value| value.shape());
@@ -172,8 +172,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The texts of a value, if it is written as one of its kind is: its shape, whether it may be "auto" and whether it
-    /// has a range. `default` is how one is written.
+    /// Returns the texts of a value, if it has the spelling of its kind: its shape, whether it may be "auto", and
+    /// whether it has a range. `default` is an example of the spelling.
     pub(super) fn texts(
         &mut self,
         path: &str,
@@ -213,8 +213,8 @@ impl Reader<'_> {
     }
 }
 
-/// Returns whether a value that was written as `written` can be read as a `shape`. A bare number for a text is let
-/// through: sizes and durations say themselves what is missing.
+/// Returns true if a value with the spelling `written` can be read as a `shape`. A bare number for a text is accepted
+/// here: sizes and durations report themselves what is missing.
 fn fits((shape, auto, ranged): (Shape, bool, bool), text: &str, written: Shape) -> bool {
     match (written, shape) {
         (Shape::Text, Shape::Integer) => text == "auto" && auto,
@@ -224,7 +224,7 @@ fn fits((shape, auto, ranged): (Shape, bool, bool), text: &str, written: Shape) 
     }
 }
 
-/// The text of a value that is neither a list nor a table, and how it was written.
+/// Returns the text of a value that is neither a list nor a table, and its spelling.
 fn scalar(value: &DeValue<'_>) -> Option<(String, Shape)> {
     match value {
         DeValue::String(text) => Some((text.to_string(), Shape::Text)),
@@ -260,7 +260,7 @@ mod tests {
         (settings, faults)
     }
 
-    /// The only fault of `text`: its line and its whole text.
+    /// Returns the only fault of `text`: its line and its whole text.
     fn only(text: &str) -> (usize, String) {
         let (_, faults) = read(text);
         assert_eq!(faults.len(), 1, "{text}: {faults:?}");

@@ -1,4 +1,4 @@
-//! What the machine, or the control group that the server runs in, gives it: CPUs, memory, open files.
+//! The resources of the machine, or of the control group that the server runs in: CPUs, memory, open files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,25 +10,25 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub struct Host {
     /// CPUs that this process may run on, ascending; not empty.
     pub cpus: Vec<usize>,
-    /// CPUs that the control group pays for, in hundredths; `None` if it does not limit them.
+    /// The CPUs that the control group's quota allows, in hundredths; `None` if it does not limit them.
     pub cpu_quota_percent: Option<u64>,
     /// The machine's memory, in bytes.
     pub machine_bytes: u64,
     /// The control group's memory limit, in bytes, if it has one below the machine's.
     pub cgroup_bytes: Option<u64>,
-    /// Descriptors that this process may open, once its soft limit is raised to its hard one.
+    /// The number of file descriptors that this process may open once its soft limit is raised to its hard one.
     pub files_max: u64,
-    /// The kernel gives huge pages to a process that asks.
+    /// True if the kernel gives huge pages to a process that requests them.
     pub huge_pages: bool,
 }
 
 impl Host {
-    /// Asks the kernel. What can not be read counts as not limited; without /proc the machine has 1 GiB.
+    /// Queries the kernel. A limit that cannot be read counts as absent; without /proc the machine has 1 GiB.
     pub fn probe() -> Self {
         Self::read(Path::new("/"), io::affinity::usable_cpus().unwrap_or_default(), files_max())
     }
 
-    /// As [`Host::probe`], from the proc and sys file systems below `root`.
+    /// Reads the same as [`Host::probe`], from the proc and sys file systems below `root`.
     fn read(root: &Path, cpus: Vec<usize>, files_max: u64) -> Self {
         let machine_bytes = machine_bytes(root).unwrap_or(1 << 30);
         let groups = Groups::read(root);
@@ -42,12 +42,12 @@ impl Host {
         }
     }
 
-    /// The memory that the server may use at most, in bytes.
+    /// Returns the maximum memory that the server may use, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.cgroup_bytes.unwrap_or(self.machine_bytes)
     }
 
-    /// Workers that can run at once: one a usable CPU, at most what the quota pays for, rounded up.
+    /// Returns the number of workers that can run at once: one for each usable CPU, at most the quota, rounded up.
     pub fn parallelism(&self) -> u64 {
         let quota = self.cpu_quota_percent.map_or(u64::MAX, |percent| percent.div_ceil(100).max(1));
         quota.min(self.cpus.len() as u64)
@@ -58,10 +58,10 @@ fn files_max() -> u64 {
     getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
 }
 
-/// Raises the soft limit of open files to `files`, if it is lower. At most the hard limit is possible.
+/// Raises the soft limit of open files to `files`, if it is lower. The hard limit is the maximum.
 ///
 /// # Errors
-/// The kernel refuses.
+/// If the kernel refuses.
 pub fn raise_files_limit(files: u64) -> std::io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= files) {
@@ -70,14 +70,14 @@ pub fn raise_files_limit(files: u64) -> std::io::Result<()> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: limit.maximum })?)
 }
 
-/// Raises the limit up to which this process may open files, to `files` if the system lets it.
+/// Raises the hard and the soft limit of open files to `files`, if the system allows it.
 pub fn lift_files_limit(files: u64) {
-    // Whoever may not is told by what [`Host::probe`] finds.
+    // If the process may not raise it, [`Host::probe`] finds the lower limit and the caller reports it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: Some(files) });
 }
 
-/// Returns whether the kernel's switch, as in `always [madvise] never`, is not at `never`. A kernel without it has
-/// none.
+/// Returns true if the kernel's switch, as in `always [madvise] never`, is not at `never`. A kernel without the switch
+/// has no huge pages.
 fn huge_pages(root: &Path) -> bool {
     let text = fs::read_to_string(root.join("sys/kernel/mm/transparent_hugepage/enabled")).unwrap_or_default();
     text.contains("[always]") || text.contains("[madvise]")
@@ -118,7 +118,7 @@ impl Groups {
         groups
     }
 
-    /// The smallest limit on the way up.
+    /// Returns the smallest limit on the way up.
     fn memory_bytes(&self) -> Option<u64> {
         let number = |path: PathBuf| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
         let v2 = self.v2.iter().filter_map(|folder| number(folder.join("memory.max")));
@@ -144,8 +144,8 @@ impl Groups {
     }
 }
 
-/// `base` joined with `path` and with each of its parents. In a container the path may not exist below `base`; the
-/// parents do.
+/// Returns `base` joined with `path` and with each of its parents. In a container the path may not exist below `base`;
+/// the parents do.
 fn upwards(base: &Path, path: &str) -> Vec<PathBuf> {
     let relative = Path::new(path.trim_start_matches('/'));
     relative.ancestors().map(|part| base.join(part)).collect()

@@ -1,4 +1,4 @@
-//! Values with a meaning of their own: addresses, log levels, CPU lists, the event back end, socket modes, files.
+//! Values of special kinds: addresses, log levels, CPU lists, the event back end, socket modes, files.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use segment::IndexPlace;
 
 use super::value::{Shape, Value, Words, Wrong, one_of};
 
-/// Addresses that one listener list holds at most.
+/// The maximum number of addresses of one listener list.
 pub const ENDPOINTS_MAX: usize = 32;
 /// The longest path that the kernel takes for a Unix socket, without its final zero byte.
 pub const UNIX_PATH_LEN_MAX: usize = 107;
@@ -33,7 +33,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Reads an IP address and a port; `localhost` is 127.0.0.1.
+/// Parses an IP address and a port; `localhost` is 127.0.0.1.
 fn tcp_address(text: &str) -> Result<SocketAddr, Wrong> {
     let spelled = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     spelled.as_deref().unwrap_or(text).parse().map_err(|_| {
@@ -112,7 +112,7 @@ impl Value for Vec<Endpoint> {
     }
 }
 
-/// Port 0 asks the kernel for any free port, so it may be asked for more than once.
+/// Returns true for port 0, which requests any free port from the kernel and so may be listed more than once.
 fn is_any_port(endpoint: &Endpoint) -> bool {
     matches!(endpoint, Endpoint::Tcp(address) if address.port() == 0)
 }
@@ -120,10 +120,10 @@ fn is_any_port(endpoint: &Endpoint) -> bool {
 /// The address of the admin port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AdminAddress {
-    /// There is no admin port.
+    /// No admin port.
     #[default]
     None,
-    /// HTTP is served here.
+    /// The address at which HTTP is served.
     At(SocketAddr),
 }
 
@@ -161,7 +161,7 @@ impl Value for AdminAddress {
 /// The level of detail of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// Nothing.
+    /// Logs nothing.
     Off,
     /// Events that stop the server or lose data.
     Error,
@@ -172,7 +172,7 @@ pub enum LogLevel {
     Info,
     /// Connections and background work.
     Debug,
-    /// Everything there is.
+    /// All events.
     Trace,
 }
 
@@ -188,12 +188,12 @@ const LOG_LEVELS: [(&str, LogLevel); 6] = [
 /// The way in which workers wait for sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoChoice {
-    /// The one that measured better for so many connections (docs/decisions/0003-io-uring.md).
+    /// The reactor that measured better for so many connections (docs/decisions/0003-io-uring.md).
     #[default]
     Auto,
     /// epoll.
     Epoll,
-    /// io_uring; where the kernel refuses it, epoll after a warning.
+    /// io_uring; if the kernel refuses it, epoll after a warning.
     Uring,
 }
 
@@ -202,7 +202,7 @@ const IO_CHOICES: [(&str, IoChoice); 3] =
 
 const INDEX_PLACES: [(&str, IndexPlace); 2] = [("file", IndexPlace::File), ("dram", IndexPlace::Dram)];
 
-/// The word for `value` in `words`.
+/// Returns the word for `value` in `words`.
 fn word_of<T: PartialEq>(value: &T, words: &[(&'static str, T)]) -> String {
     let found = words.iter().find(|(_, candidate)| candidate == value);
     found.expect("every value of a closed set has its word").0.to_owned()
@@ -265,13 +265,14 @@ impl Value for IndexPlace {
     }
 }
 
-/// Which CPUs the workers run on.
+/// The CPUs that the workers run on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Pin {
     /// The kernel's scheduler decides.
     #[default]
     None,
-    /// A plan for this host decides. Whoever starts the server makes it; where nobody does it is as [`Pin::None`].
+    /// A plan for this host decides. The program that starts the server makes the plan. Without one it acts as
+    /// [`Pin::None`].
     Auto,
     /// Worker n runs on the n-th CPU of the list. Never empty, each CPU once, in the order given.
     Cpus(Vec<usize>),
@@ -359,15 +360,15 @@ impl Value for FilePath {
     }
 }
 
-/// Devices that one tier has at most.
+/// The maximum number of devices of one tier.
 pub const FLASH_DEVICES_MAX: usize = 16;
 
-/// A file or a block device, and how much of it is used.
+/// A file or a block device, and the size of its used part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlashPlace {
     /// Path of the place.
     pub path: PathBuf,
-    /// From its start on, in bytes.
+    /// The size of the used part, from the start on.
     pub size: ByteSize,
 }
 
@@ -440,7 +441,7 @@ impl Value for FlashPlaces {
     }
 }
 
-/// Commands of Redis, by name, in small letters.
+/// Redis commands, by name, in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandNames(pub Vec<String>);
 
@@ -473,7 +474,7 @@ impl Words for CommandNames {
     }
 }
 
-/// The delimiter behind a key's prefix: one character of ASCII that a key can have.
+/// The delimiter behind a key's prefix: one ASCII character that a key can contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delimiter(pub u8);
 

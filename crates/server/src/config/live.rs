@@ -1,4 +1,4 @@
-//! A reload: which settings changed, and which of those a running server takes.
+//! A reload: the settings that changed, and those of them that a running server applies.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,7 +14,7 @@ use super::value::{Auto, Wrong};
 use crate::namespaces::DEFAULT_NAME;
 use crate::shared::Shared;
 
-/// A setting whose value is another one now.
+/// A setting whose value has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The setting's path.
@@ -27,7 +27,7 @@ pub struct Change {
     pub reload: Reload,
 }
 
-/// Returns what differs between the settings that the server runs with and those that the user wants now.
+/// Returns the differences between the settings in force and those that the user wants now.
 pub fn changes(running: &Settings, wanted: &Settings) -> Vec<Change> {
     let change = |setting: &'static super::table::Setting| {
         let (before, after) = (setting.show(running), setting.show(wanted));
@@ -36,7 +36,7 @@ pub fn changes(running: &Settings, wanted: &Settings) -> Vec<Change> {
     SETTINGS.iter().filter_map(change).collect()
 }
 
-/// Makes those settings of `wanted` that a running server takes, and where they came from, the running ones.
+/// Copies the settings of `wanted` that a running server applies, and their origins, into the running ones.
 pub fn take(running: &mut (Settings, Origins), wanted: &Settings, origins: &Origins) {
     for setting in SETTINGS.iter().filter(|setting| setting.reload == Reload::Live) {
         let entries = setting.view(wanted, |value| value.entries());
@@ -49,11 +49,11 @@ pub fn take(running: &mut (Settings, Origins), wanted: &Settings, origins: &Orig
     }
 }
 
-/// Changes the memory of a running server, if `wanted` has another one than the settings that it runs with. One that a
-/// client has set meanwhile stays else.
+/// Changes the memory of a running server if `wanted` differs from the settings in force. Otherwise a size that a
+/// client has set meanwhile remains.
 ///
 /// # Errors
-/// What is wrong with it, and what would do.
+/// If the size cannot be applied: the error and its remedy.
 pub fn resize(running: &Settings, wanted: &Settings, shared: &Shared) -> Result<(), Wrong> {
     let Some(memory) = wanted.memory.said().filter(|_| wanted.memory != running.memory) else { return Ok(()) };
     shared.resize_memory(memory.0).map_err(|error| match error {
@@ -68,9 +68,9 @@ pub fn resize(running: &Settings, wanted: &Settings, shared: &Shared) -> Result<
     })
 }
 
-/// Gives a running server's namespaces what `wanted` has for them: those that are new are created, the others changed.
-/// `wanted` has numbers where its user said them: one that is there keeps its own, whatever stands before it.
-/// Returns what was done, and what stays, a line each.
+/// Applies `wanted` to a running server's namespaces: creates new ones, and changes the others. `wanted` has numbers
+/// where its user specified them. An existing namespace keeps its number, whatever its position. Returns what was done
+/// and what remains, a line each.
 pub fn namespaces(running: &mut Settings, wanted: &Settings, shared: &Shared) -> Vec<String> {
     let mut lines = Vec::new();
     let prefixes_stay = match prefixes_fault(running, wanted) {
@@ -128,7 +128,7 @@ pub fn namespaces(running: &mut Settings, wanted: &Settings, shared: &Shared) ->
     lines
 }
 
-/// The number of a namespace: the one that is said, or the lowest that nobody has or is to have.
+/// Returns the number of a namespace: the configured one, or the lowest that no current or wanted namespace uses.
 fn number_of(namespace: &NamespaceSettings, running: &Settings, wanted: &Settings) -> Option<u8> {
     if namespace.name.0 == DEFAULT_NAME {
         return Some(Namespace::DEFAULT.0);
@@ -139,20 +139,19 @@ fn number_of(namespace: &NamespaceSettings, running: &Settings, wanted: &Setting
     said.or_else(|| (1..Namespace::MAX as u8).find(is_free))
 }
 
-/// Returns what is wrong with the prefixes of those namespaces that there will be: those that are wanted, and those
-/// that stay.
+/// Returns the error in the prefixes of the namespaces that will exist: the wanted ones, and those that remain.
 fn prefixes_fault(running: &Settings, wanted: &Settings) -> Option<Wrong> {
     let mut all = wanted.namespaces.clone();
     let stays = |there: &&NamespaceSettings| !wanted.namespaces.iter().any(|other| other.name == there.name);
     all.extend(running.namespaces.iter().filter(stays).cloned());
-    // Only which of them are the same plays a part.
+    // Only equality of the numbers matters.
     let number =
         |(place, there): (usize, &NamespaceSettings)| if there.name.0 == DEFAULT_NAME { 0 } else { place as u8 + 1 };
     let numbers: Vec<u8> = all.iter().enumerate().map(number).collect();
     prefix::check(&all, &numbers).err().map(|(_, wrong)| wrong)
 }
 
-/// Hands the live settings to the threads of a running server. The log level is the log's own.
+/// Applies the live settings to the threads of a running server. The log applies its level itself.
 pub fn apply(settings: &Settings, shared: &Shared) {
     let live = &shared.live;
     let most = shared.config.connections_max as u64;

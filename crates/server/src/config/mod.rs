@@ -4,8 +4,8 @@
 //! defaults (table) -> CONFIG.toml -> command line -> Settings -> resolve(Host) -> Plan -> the server
 //!                     all faults at once, each with where, what and remedy
 //! ```
-//! Invariants: a setting that is not in the table does not exist; a fault never leaves a half-changed value; what
-//! `sample` writes is read back to the defaults.
+//! Invariants: a setting that is not in the table does not exist. A fault never leaves a half-changed value. The output
+//! of `sample` is read back to the defaults.
 
 pub mod fault;
 pub mod file;

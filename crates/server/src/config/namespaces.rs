@@ -90,9 +90,9 @@ impl Default for NamespaceSettings {
 pub struct Key {
     /// Its name in the table.
     pub key: &'static str,
-    /// The least and the greatest value: bytes, nanoseconds or things.
+    /// The least and the greatest value: bytes, nanoseconds or counts.
     pub range: Option<(u64, u64)>,
-    /// A running server takes a changed value, by its admin port or SIGHUP.
+    /// True if a running server applies a changed value, by its admin port or SIGHUP.
     pub live: bool,
     /// Its effect, in whole sentences.
     pub help: &'static str,
@@ -102,7 +102,7 @@ pub struct Key {
 
 const DAY_NS: u64 = TimeSpan::secs(86_400).0;
 
-/// Every key, in the order in which they are shown.
+/// Every key, in the order of the output.
 pub static KEYS: [Key; 11] = [
     Key {
         key: "name",
@@ -191,10 +191,10 @@ pub static KEYS: [Key; 11] = [
 ];
 
 impl Key {
-    /// Takes `texts` into `settings` if all of them are right and in range; changes nothing otherwise.
+    /// Reads `texts` into `settings` if all of them are correct and in range. Changes nothing otherwise.
     ///
     /// # Errors
-    /// One for each thing that is wrong.
+    /// If texts are wrong: an error for each.
     pub fn set(&self, settings: &mut NamespaceSettings, texts: &[&str]) -> Result<(), Vec<Wrong>> {
         let mut changed = settings.clone();
         let value = (self.value)(&mut changed);
@@ -219,14 +219,14 @@ impl Key {
 }
 
 impl NamespaceSettings {
-    /// The keys that are not at their defaults, and the name, as lines of the file.
+    /// Returns the keys that are not at their defaults, and the name, as lines of the file.
     pub fn lines(&self) -> String {
         let plain = Self { name: Name(String::new()), ..Self::default() };
         let said = KEYS.iter().filter(|key| key.text(self) != key.text(&plain));
         said.map(|key| format!("{} = {}\n", key.key, key.text(self))).collect()
     }
 
-    /// Returns what a server keeps of it.
+    /// Returns the server's configuration of it.
     pub fn config(&self, number: u8) -> NamespaceConfig {
         NamespaceConfig {
             name: self.name.0.clone(),
@@ -241,7 +241,7 @@ impl NamespaceSettings {
         }
     }
 
-    /// Returns the error of the settings by themselves, whatever the host and the other namespaces.
+    /// Returns the error of these settings, regardless of the host and the other namespaces.
     pub fn fault(&self) -> Option<Wrong> {
         let is_default = self.name.0 == DEFAULT_NAME;
         let number = self.number.said();
@@ -267,10 +267,10 @@ impl NamespaceSettings {
     }
 }
 
-/// The numbers of namespaces, in their order: what each says, or the lowest that is free.
+/// Returns the numbers of namespaces, in their order: the configured one of each, or the lowest free one.
 ///
 /// # Errors
-/// The place of one whose name or number another has, or that finds none free, with what is wrong.
+/// If a namespace's name or number is used already, or no number is free: its position and the error.
 pub fn numbers(namespaces: &[NamespaceSettings]) -> Result<Vec<u8>, (usize, Wrong)> {
     let mut numbers: Vec<Option<u8>> = Vec::new();
     for (place, namespace) in namespaces.iter().enumerate() {
@@ -302,7 +302,7 @@ pub fn numbers(namespaces: &[NamespaceSettings]) -> Result<Vec<u8>, (usize, Wron
 }
 
 impl Reader<'_> {
-    /// The `[[namespace]]` tables.
+    /// Reads the `[[namespace]]` tables.
     pub(super) fn namespaces(&mut self, at: usize, value: &Spanned<DeValue<'_>>) {
         let remedy = "write each as a table of its own, below a line [[namespace]]";
         let Some(tables) = value.get_ref().as_array() else {
@@ -335,7 +335,7 @@ impl Reader<'_> {
         self.settings.namespaces = namespaces;
     }
 
-    /// The keys of one namespace, over what it is without them.
+    /// Reads the keys of one namespace, over its values without them.
     pub(super) fn namespace(&mut self, entries: &DeTable<'_>, mut namespace: NamespaceSettings) -> NamespaceSettings {
         for (name, value) in entries {
             let (at, path) = (name.span().start, format!("{TABLE}.{}", name.get_ref()));
@@ -362,10 +362,10 @@ impl Reader<'_> {
     }
 }
 
-/// Reads the keys of one namespace, as they stand below a `[[namespace]]` line, over what it is without them.
+/// Reads the keys of one namespace, as they stand below a `[[namespace]]` line, over its values without them.
 ///
 /// # Errors
-/// Every fault, with its line.
+/// If there are faults: each with its line.
 pub fn read_one(
     source: &std::path::Path,
     text: &str,
@@ -385,8 +385,8 @@ pub fn read_one(
     if reader.faults.is_empty() { Ok(namespace) } else { Err(reader.faults) }
 }
 
-/// The whole of a file's text with these namespaces in the place of those that it has. What else it holds stays as it
-/// is, comments too; those between the lines of a namespace go with it.
+/// Returns a file's text with its namespaces replaced by these. The rest remains as it is, comments too, except those
+/// between the lines of a namespace.
 pub fn rewritten(text: &str, namespaces: &[NamespaceSettings]) -> String {
     let mut out = String::new();
     let mut within = false;

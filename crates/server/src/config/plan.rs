@@ -1,5 +1,5 @@
-//! From what the user wants to what the server is started with: `auto` becomes a value, and what this machine can not
-//! give is a fault.
+//! The resolution of the user's settings for this host: `auto` becomes a value, and what this machine cannot provide is
+//! a fault.
 
 use base::units::{ByteSize, TimeSpan};
 use io::listen::ListenAddr;
@@ -16,27 +16,27 @@ use crate::command::{Door, Protocol};
 use crate::namespaces::NamespaceConfig;
 use crate::start::ServerConfig;
 
-/// `auto` memory is this part of what the host gives.
+/// The divisor of the host's memory that gives `auto` memory.
 const MEMORY_SHARE: u64 = 4;
-/// `auto` memory is at least this, in bytes, if the host has twice as much.
+/// The minimum of `auto` memory, if the host has twice as much.
 const MEMORY_AUTO_MIN: ByteSize = ByteSize::mib(64);
-/// `auto` connections, where the limit of open files allows them.
+/// The number of `auto` connections, if the limit of open files allows them.
 pub const MAXCONNS_AUTO: u64 = 10_000;
-/// Descriptors for anything but clients: standard streams, log, listeners, admin connections.
+/// The number of file descriptors for anything but clients: standard streams, log, listeners, admin connections.
 const FILES_FIXED: u64 = 128;
-/// Descriptors of a worker beside its clients: reactor and waker.
+/// The number of file descriptors of a worker beside its clients: reactor and waker.
 const FILES_A_WORKER: u64 = 4;
-/// Workers at most.
+/// The maximum number of workers.
 const WORKERS_MAX: u64 = crate::start::WORKERS_MAX as u64;
 
 /// The resolved settings that the server is started with.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The server's part.
+    /// The configuration of the server.
     pub server: ServerConfig,
-    /// The settings with every `auto` that matters to a reader made a value.
+    /// The settings, with every `auto` that matters to a reader resolved.
     pub resolved: Settings,
-    /// Descriptors that the process needs.
+    /// The number of file descriptors that the process needs.
     pub files: u64,
     /// Notes for the operator that are no errors, a sentence each.
     pub notes: Vec<String>,
@@ -45,7 +45,7 @@ pub struct Plan {
 /// Makes a plan for `host`. `origins` says where each setting came from.
 ///
 /// # Errors
-/// Every setting that this host can not give or that contradicts another.
+/// If settings contradict each other, or this host cannot provide them: a fault for each.
 pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan, Vec<Fault>> {
     let mut planner = Planner { origins, host, faults: Vec::new(), notes: Vec::new() };
     planner.addresses(settings);
@@ -198,7 +198,7 @@ impl Planner<'_> {
         let host = ByteSize(self.host.memory_bytes());
         let Some(memory) = settings.memory.said() else {
             let least = MEMORY_AUTO_MIN.0.min(host.0 / 2);
-            // Whole MiB: a size that a person can read.
+            // Whole MiB, for readability.
             return ByteSize::mib((host.0 / MEMORY_SHARE).max(least) >> 20);
         };
         if memory >= host {
@@ -209,7 +209,7 @@ impl Planner<'_> {
         memory
     }
 
-    /// The namespaces with their numbers, and their listeners.
+    /// Returns the namespaces with their numbers, and their listeners.
     fn namespaces(&mut self, settings: &Settings, memory: ByteSize) -> (Vec<NamespaceConfig>, Vec<(Door, ListenAddr)>) {
         let numbers = namespaces::numbers(&settings.namespaces).unwrap_or_default();
         let quotas: u64 = settings.namespaces.iter().filter_map(|namespace| namespace.memory.said()).map(|m| m.0).sum();
@@ -306,7 +306,7 @@ impl Planner<'_> {
         cpus.clone()
     }
 
-    /// The connections, and the descriptors for everything.
+    /// Returns the number of connections, and the number of file descriptors for everything.
     fn maxconns(&mut self, settings: &Settings, workers: u64) -> (u64, u64) {
         let others = settings.namespaces.iter().map(|namespace| namespace.memcached.len() + namespace.resp.len());
         let listeners = (settings.memcached.len() + settings.resp.len() + others.sum::<usize>()) as u64;
@@ -334,22 +334,22 @@ impl Planner<'_> {
     }
 }
 
-/// The most memory that makes sense on this host: the rest is for the kernel and the connections.
+/// Returns the most memory that makes sense on this host. The rest is for the kernel and the connections.
 fn memory_most(host: &Host) -> ByteSize {
     ByteSize::mib((host.memory_bytes() >> 20) * 9 / 10)
 }
 
-/// Descriptors for anything but clients.
+/// Returns the number of file descriptors for anything but clients.
 fn files_fixed(workers: u64, listeners: u64) -> u64 {
     FILES_FIXED + workers * FILES_A_WORKER + listeners
 }
 
-/// Connections that the limit of open files allows.
+/// Returns the number of connections that the limit of open files allows.
 pub fn connections_room(host: &Host, workers: u64, listeners: u64) -> u64 {
     host.files_max.saturating_sub(files_fixed(workers, listeners))
 }
 
-/// A size rounded to whole MiB.
+/// Formats a size rounded to whole MiB.
 fn about(size: ByteSize) -> String {
     ByteSize::mib(size.0 >> 20).to_string()
 }

@@ -10,7 +10,7 @@ use crate::routes::{PREFIX_BYTES_MAX, PREFIXES_MAX, Routes};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes(pub Vec<String>);
 
-/// Returns the error of one prefix by itself, whatever the others.
+/// Returns the error of one prefix, regardless of the others.
 fn wrong_with(prefix: &str) -> Option<Wrong> {
     let what = if prefix.is_empty() {
         "every key begins with an empty prefix"
@@ -45,11 +45,11 @@ impl Words for Prefixes {
     }
 }
 
-/// The first prefix of all of these that says nothing, since it is there twice or what it begins with leads there
-/// already: the place of its namespace, with what is wrong. `numbers` are the namespaces', in their order.
+/// Checks that every prefix has an effect. `numbers` are the namespaces', in their order.
 ///
 /// # Errors
-/// That one.
+/// If a prefix has no effect, because it is a duplicate or a shorter prefix leads to the same namespace: the position
+/// of its namespace, and the error.
 pub fn check(namespaces: &[NamespaceSettings], numbers: &[u8]) -> Result<(), (usize, Wrong)> {
     let mut all: Vec<(&[u8], Namespace)> = Vec::new();
     let mut whose = Vec::new();

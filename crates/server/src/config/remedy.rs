@@ -1,4 +1,4 @@
-//! Why a server did not start, with what an operator can do about it.
+//! The text of each start error, with its remedy for an operator.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -8,7 +8,7 @@ use io::listen::ListenAddr;
 
 use crate::start::StartError;
 
-/// `error` as one line: what, where, and the remedy.
+/// Formats `error` as one line: the error, its place, and the remedy.
 pub fn start_error(error: &StartError) -> String {
     match error {
         StartError::Bind { addr, error } => listen(&addr.to_string(), unix_path(addr), "--memcached", error),
@@ -34,7 +34,7 @@ pub fn start_error(error: &StartError) -> String {
     }
 }
 
-/// `error` of an admin port at `addr` as one line.
+/// Formats the error of an admin port at `addr` as one line.
 pub fn admin_error(addr: std::net::SocketAddr, error: &std::io::Error) -> String {
     listen(&addr.to_string(), None, "--admin", error)
 }

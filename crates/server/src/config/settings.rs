@@ -64,7 +64,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// All fields at their types' zero: what the table's defaults are read into.
+    /// Returns settings with all fields at zero, which the table's defaults are read into.
     fn blank() -> Self {
         Self {
             memcached: Vec::new(),

@@ -1,7 +1,7 @@
 //! The settings, one object each.
 //!
-//! Everything that a reader meets comes from this table: the flags and their help, the sample file, the check of a
-//! file, the page in `docs/`, what the admin port shows, and which settings a reload takes.
+//! All texts about settings come from this table: the flags and their help, the sample file, the check of a file, the
+//! page in `docs/`, the admin port's page, and which settings a reload applies.
 
 use base::units::{ByteSize, TimeSpan};
 
@@ -11,9 +11,9 @@ use super::value::{Value, Wrong};
 /// The effect of a changed value on a running server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
-    /// SIGHUP takes it.
+    /// SIGHUP applies it.
     Live,
-    /// Only a restart takes it.
+    /// Only a restart applies it.
     Restart,
 }
 
@@ -23,9 +23,9 @@ pub struct Setting {
     pub path: &'static str,
     /// Its command-line flag without the dashes, if it has one.
     pub flag: Option<&'static str>,
-    /// Its default, as texts; more or fewer than one only for a list.
+    /// Its default, as texts; a list may have none or several.
     pub default: &'static [&'static str],
-    /// The least and the greatest value: bytes, nanoseconds or things.
+    /// The least and the greatest value: bytes, nanoseconds or counts.
     pub range: Option<(u64, u64)>,
     /// The effect of a changed value on a running server.
     pub reload: Reload,
@@ -36,20 +36,20 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The table that it is in.
+    /// Returns the table that it is in.
     pub fn table(&self) -> &'static str {
         self.path.split_once('.').expect("every path has a table and a key").0
     }
 
-    /// Its key in the table.
+    /// Returns its key in the table.
     pub fn key(&self) -> &'static str {
         self.path.split_once('.').expect("every path has a table and a key").1
     }
 
-    /// Takes `texts` into `settings` if all of them are right and in range; changes nothing otherwise.
+    /// Reads `texts` into `settings` if all of them are correct and in range. Changes nothing otherwise.
     ///
     /// # Errors
-    /// One for each thing that is wrong.
+    /// If texts are wrong: an error for each.
     pub fn set(&self, settings: &mut Settings, texts: &[&str]) -> Result<(), Vec<Wrong>> {
         let mut changed = settings.clone();
         let value = (self.value)(&mut changed);
@@ -72,12 +72,12 @@ impl Setting {
         look((self.value)(&mut settings.clone()))
     }
 
-    /// The value that `settings` has, as text.
+    /// Returns the value in `settings`, as text.
     pub fn show(&self, settings: &Settings) -> String {
         self.view(settings, |value| value.show())
     }
 
-    /// The range as text, if there is one: `1MiB to 1GiB`.
+    /// Returns the range as text, if there is one: `1MiB to 1GiB`.
     pub fn show_range(&self) -> Option<String> {
         let (min, max) = self.range?;
         let shown = |value: &dyn Value| format!("{} to {}", value.show_magnitude(min), value.show_magnitude(max));
@@ -552,14 +552,14 @@ pub static SETTINGS: [Setting; 45] = [
     },
 ];
 
-/// Names that scripts may use and that this build does not have: flag, path in the file, and what it is.
+/// The names that scripts may use and that this build does not have: flag, path in the file, and description.
 pub const ABSENT: [(&str, &str, &str); 3] = [
     ("grpc", "listen.grpc", "the gRPC service"),
     ("udp", "listen.udp", "memcached over UDP, and none is planned: replies of any size can be forged from afar"),
     ("binary", "listen.binary", "memcached's binary protocol, and none is planned: its authors retired it"),
 ];
 
-/// The setting at `path`.
+/// Returns the setting at `path`.
 pub fn setting(path: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.path == path)
 }

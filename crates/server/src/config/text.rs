@@ -1,4 +1,4 @@
-//! What readers get from the table of settings: the sample file, the page in `docs/`, and the running values.
+//! The texts that come from the table of settings: the sample file, the page in `docs/`, and the running values.
 
 use std::fmt::Write;
 
@@ -9,10 +9,10 @@ use super::settings::Settings;
 use super::table::{ABSENT, Reload, SETTINGS, Setting, TABLES};
 use super::value::Shape;
 
-/// Columns that comments and paragraphs are wrapped at.
+/// The width of comments and paragraphs, in columns.
 const WIDTH: usize = 110;
 
-/// CONFIG.toml with every setting at its default, each with what it does.
+/// Returns CONFIG.toml with every setting at its default, each with its description.
 pub fn sample() -> String {
     let mut out = String::from(
         "# Settings of `gannet serve`, all at their defaults. Flags win over this file.\n\
@@ -43,12 +43,12 @@ pub fn sample() -> String {
     out
 }
 
-/// A namespace of which only the name is said.
+/// Returns a namespace with only a name, as an example.
 fn example() -> NamespaceSettings {
     NamespaceSettings { name: Name("sessions".to_owned()), ..NamespaceSettings::default() }
 }
 
-/// The page of all settings, in Markdown.
+/// Returns the page of all settings, in Markdown.
 pub fn docs() -> String {
     let mut out = String::from(
         "# Configuration\n\n\
@@ -105,7 +105,7 @@ pub fn docs() -> String {
     out
 }
 
-/// The values of `settings` as a file, each with where it came from.
+/// Returns the values of `settings` as a file, each with its origin.
 pub fn running(settings: &Settings, origins: &Origins) -> String {
     let mut out = String::new();
     for (table, _) in TABLES {
@@ -131,7 +131,7 @@ pub fn facts(setting: &Setting) -> Vec<String> {
     facts
 }
 
-/// `text` in lines of at most `width` columns, broken at spaces.
+/// Wraps `text` into lines of at most `width` columns, broken at spaces.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

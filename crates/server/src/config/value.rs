@@ -1,11 +1,11 @@
-//! What a setting can hold: each kind of value reads its text form, writes it back, and says how TOML spells it.
+//! The kinds of values of settings. Each kind parses its text form, formats it, and defines its spelling in TOML.
 //!
-//! A value's text is the same on the command line and between quotes in the file. Reading is strict: a value that is
-//! not understood whole changes nothing and says what is wrong and what to write instead.
+//! A value's text is the same on the command line and between quotes in the file. Parsing is strict: a text that is not
+//! a whole value changes nothing, and the error says what is wrong and what to write instead.
 
 use base::units::{ByteSize, Count, TimeSpan, UnitError};
 
-/// Why a text is not a value of its kind.
+/// The reason why a text is not a value of its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// The error, as part of a sentence.
@@ -15,7 +15,7 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// A fault with its remedy.
+    /// Creates an error with its remedy.
     pub fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { what: what.into(), remedy: remedy.into() }
     }
@@ -32,7 +32,7 @@ impl From<UnitError> for Wrong {
 pub enum Shape {
     /// `"text"`.
     Text,
-    /// `1024`, or `"auto"` where the value allows it.
+    /// `1024`, or `"auto"` if the value allows it.
     Integer,
     /// `true` or `false`.
     Switch,
@@ -42,13 +42,13 @@ pub enum Shape {
 
 /// One kind of value.
 pub trait Value {
-    /// Takes the value that `text` says, or changes nothing.
+    /// Parses `text` into this value. Changes nothing on an error.
     ///
     /// # Errors
-    /// `text` is not a value of this kind.
+    /// If `text` is not a value of this kind.
     fn read(&mut self, text: &str) -> Result<(), Wrong>;
 
-    /// The text that [`Value::read`] takes back to this value. A list shows its entries with `, ` between them.
+    /// Returns the text that [`Value::read`] parses to this value. A list shows its entries with `, ` between them.
     fn show(&self) -> String;
 
     /// Returns its spelling in TOML.
@@ -57,7 +57,8 @@ pub trait Value {
     /// Returns the placeholder of a help text, such as `SIZE`.
     fn placeholder(&self) -> &'static str;
 
-    /// The number that a range bounds: bytes, nanoseconds or things. `None` if it has none, or is `auto`.
+    /// Returns the number that a range bounds: bytes, nanoseconds or a count. `None` if there is none, or if it is
+    /// `auto`.
     fn magnitude(&self) -> Option<u64> {
         None
     }
@@ -67,15 +68,15 @@ pub trait Value {
         magnitude.to_string()
     }
 
-    /// The entries one by one: more than one only for a list.
+    /// Returns the entries one by one: more than one only for a list.
     fn entries(&self) -> Vec<String> {
         vec![self.show()]
     }
 
-    /// Takes the values that `texts` say. All but lists want exactly one.
+    /// Parses `texts`. All kinds except lists need exactly one.
     ///
     /// # Errors
-    /// One for each text that is wrong.
+    /// If texts are wrong: an error for each.
     fn read_all(&mut self, texts: &[&str]) -> Result<(), Vec<Wrong>> {
         match texts {
             [text] => self.read(text).map_err(|wrong| vec![wrong]),
@@ -86,18 +87,18 @@ pub trait Value {
     }
 }
 
-/// A list of texts that are checked one by one, and no more than checked.
+/// A list of texts that are only checked, one by one.
 pub trait Words: Sized {
-    /// As [`Value::placeholder`].
+    /// The placeholder of a help text, as of [`Value::placeholder`].
     const PLACEHOLDER: &'static str;
 
-    /// The texts.
+    /// Returns the texts.
     fn words(&self) -> &[String];
 
-    /// The list that `texts` say.
+    /// Creates the list of `texts`.
     ///
     /// # Errors
-    /// One for each text that is wrong, or one for their number.
+    /// If texts are wrong: an error for each, or one for their number.
     fn of(texts: &[&str]) -> Result<Self, Vec<Wrong>>;
 }
 
@@ -128,7 +129,7 @@ impl<L: Words> Value for L {
     }
 }
 
-/// A number with its unit: what the reader puts in, and two units to write behind a bare number.
+/// A number with its unit. Its parameters: the placeholder, and two units to write behind a bare number.
 macro_rules! measure {
     ($kind:ident, $placeholder:literal, $units:expr) => {
         impl Value for $kind {
@@ -163,7 +164,7 @@ macro_rules! measure {
 measure!(ByteSize, "SIZE", ["MiB", "MB"]);
 measure!(TimeSpan, "DURATION", ["s", "ms"]);
 
-/// The remedy for a bare number names that very number: `write "512MiB" or "512MB"`.
+/// Returns the error for a bare number, with that number in the remedy: `write "512MiB" or "512MB"`.
 fn with_own_number(text: &str, error: UnitError, units: [&str; 2]) -> Wrong {
     let text = text.trim();
     if error.fault != base::units::Fault::BareNumber {
@@ -229,7 +230,7 @@ pub enum Auto<T> {
 }
 
 impl<T: Copy> Auto<T> {
-    /// Returns what the user said, if anything.
+    /// Returns the user's value, if there is one.
     pub fn said(&self) -> Option<T> {
         match self {
             Self::Auto => None,
@@ -277,10 +278,10 @@ impl<T: Value + Default> Value for Auto<T> {
     }
 }
 
-/// Reads one of a closed set of words.
+/// Parses one of a closed set of words.
 ///
 /// # Errors
-/// Names all the words, and the nearest one if `text` looks like it.
+/// If `text` is none of the words: an error that lists them, and the nearest one if `text` is similar.
 pub fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Wrong> {
     if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
         return Ok(*value);

@@ -50,13 +50,13 @@ pub use take::{Predecessor, Received, Refused, Taking, memory_of_file};
 /// All that a server hands over to another one.
 #[derive(Debug, Default)]
 pub struct Estate {
-    /// Its listeners, those of the admin port not among them.
+    /// Its listeners, except that of the admin port.
     pub listeners: Vec<Listener>,
     /// Its memory, left in order.
     pub memory: Option<Arc<MapFile>>,
     /// A copy of its index, if the index is not in the memory file.
     pub index: Option<Arc<MapFile>>,
-    /// The devices of its second tier, in the order of the configuration of who gets them.
+    /// The devices of its second tier, in the order of the new process's configuration.
     pub devices: Vec<Arc<File>>,
     /// Its Redis users as lines of an ACL file, if commands have changed them since the file was read or written.
     pub users: Option<Vec<u8>>,

@@ -6,12 +6,12 @@
 //!   HOTKEYS, admin port <── minutes and what the sketches hold now
 //! ```
 //! Invariants:
-//! - A request whose keys are not sampled costs one subtraction. Nothing is allocated and nobody is waited for where a
-//!   key is sampled: while someone reads the sketch, samples are let go, and counted.
+//! - A request whose keys are not sampled costs one subtraction. A sampled key allocates nothing and waits for nothing:
+//!   while a reader holds the sketch, samples are dropped and counted.
 //! - The memory is bounded: a sketch for each worker, and [`MINUTES_MAX`] minutes of five lists of [`KEPT`] names of
 //!   [`NAME_BYTES_MAX`] bytes: 7 MiB at most in a day.
-//! - A count is an estimate: samples times [`SAMPLED_ONE_IN`]. Of a name that came `n` times it is off by about
-//!   `sqrt(128 / n)` (11 % for 10,000), and too great by what shares its counters (`sketch`).
+//! - A count is an estimate: samples times [`SAMPLED_ONE_IN`]. The relative error of a name that came `n` times is
+//!   about `sqrt(128 / n)` (11 % for 10,000). Names that share its counters make it too large (`sketch`).
 
 mod sketch;
 
@@ -26,15 +26,15 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// One key of so many is looked at, on average.
+/// The mean number of keys of which one is sampled.
 pub const SAMPLED_ONE_IN: u64 = 128;
-/// Minutes that are kept.
+/// The number of minutes that are retained.
 pub const MINUTES_MAX: usize = 24 * 60;
-/// Names of each list that are kept of a minute.
+/// The number of names that each list of a minute retains.
 pub const KEPT: usize = 10;
-/// Names that one answer tells of a list at most.
+/// The maximum number of names of a list in one reply.
 pub const LEADERS_MAX: usize = 100;
-/// Shorter values are not told as long ones, in bytes.
+/// The minimum length of a value that is listed as big, in bytes.
 pub const BIG_BYTES_MIN: u64 = 1024;
 /// Length of a minute, in ms.
 const MINUTE_MS: u64 = 60_000;
@@ -43,23 +43,23 @@ const MINUTE_MS: u64 = 60_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum List {
-    /// Keys that are asked for most, in requests.
+    /// Keys with the most requests.
     Keys,
     /// Keys with the longest values, of [`BIG_BYTES_MIN`] and more, in bytes.
     Big,
-    /// Keys that were read and not there, in requests.
+    /// Keys that were read and did not exist, in requests.
     Missed,
-    /// What stands before the first delimiter of keys that are asked for most, in requests.
+    /// The prefixes, before the first delimiter, of keys with the most requests.
     Prefixes,
-    /// The same of keys that were read and not there.
+    /// The prefixes of keys that were read and did not exist, in requests.
     MissedPrefixes,
 }
 
 impl List {
-    /// All of them, in the order of their numbers.
+    /// All lists, in the order of their numbers.
     pub const ALL: [Self; 5] = [Self::Keys, Self::Big, Self::Missed, Self::Prefixes, Self::MissedPrefixes];
 
-    /// Its name, for commands and pages.
+    /// Returns its name, for commands and pages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Keys => "keys",
@@ -74,27 +74,29 @@ impl List {
 /// The sampler that selects keys of a worker.
 #[derive(Debug)]
 pub(crate) struct Sampler {
-    /// Keys to let pass before the next one is.
+    /// The number of keys to skip before the next sample.
     left: u32,
     prng: Prng,
-    /// A value longer than this may be one of the longest.
+    /// The length above which a value may be one of the longest.
     pub(crate) big_above: u64,
 }
 
 impl Sampler {
-    /// For worker number `worker`.
+    /// Creates the sampler of worker number `worker`.
     pub(crate) fn new(worker: usize) -> Self {
         let mut sampler = Self { left: 0, prng: Prng::new(worker as u64), big_above: BIG_BYTES_MIN - 1 };
         sampler.left = sampler.gap();
         sampler
     }
 
-    /// From 0 to twice the mean: a stream that repeats itself is not met at the same place again and again.
+    /// Returns a random gap from 0 to twice the mean, so that a repeating stream is not always sampled at the same
+    /// places.
     fn gap(&mut self) -> u32 {
         self.prng.below(2 * SAMPLED_ONE_IN - 1) as u32
     }
 
-    /// So many keys were asked for: false if none of them is to be looked at; else [`Sampler::next`] says which.
+    /// Counts requested keys. Returns false if none of them is to be sampled. Otherwise [`Sampler::next`] returns
+    /// which.
     #[inline(always)]
     pub(crate) fn takes(&mut self, keys: u32) -> bool {
         if keys <= self.left {
@@ -104,7 +106,7 @@ impl Sampler {
         true
     }
 
-    /// Which of `keys`, from `from` on, is to be looked at next; `None`: no more of them.
+    /// Returns which of `keys`, from `from` on, is the next sample, or `None` if no more of them is.
     #[cold]
     pub(crate) fn next(&mut self, from: u32, keys: u32) -> Option<u32> {
         if !self.takes(keys - from) {
@@ -119,9 +121,9 @@ impl Sampler {
 /// A sampled access to a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
-    /// Bytes of its value; `None`: it is not there.
+    /// Bytes of its value; `None`: the key does not exist.
     pub(crate) bytes: Option<u64>,
-    /// It was read.
+    /// True if the key was read.
     pub(crate) is_read: bool,
 }
 
@@ -129,7 +131,7 @@ pub(crate) struct Look {
 #[derive(Debug, Default)]
 pub struct HotKeys {
     sketch: Mutex<Sketch>,
-    /// Samples that were let go while somebody read.
+    /// The number of samples that were dropped while a reader held the sketch.
     pub lost: Counter,
 }
 
@@ -138,7 +140,7 @@ impl HotKeys {
         self.sketch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sketch, unless somebody reads it.
+    /// Locks the sketch, unless a reader holds it.
     fn try_sketch(&self) -> Option<MutexGuard<'_, Sketch>> {
         match self.sketch.try_lock() {
             Ok(sketch) => Some(sketch),
@@ -170,29 +172,29 @@ struct History {
 #[derive(Debug)]
 pub struct Minutes {
     delimiter: u8,
-    /// Nobody outside knows it, so nobody can choose names that share their counters.
+    /// A random number that clients do not know, so that they cannot choose names that share their counters.
     secret: u64,
     history: Mutex<History>,
 }
 
-/// Some minutes' lists.
+/// The lists of several minutes.
 #[derive(Debug)]
 pub struct Told {
     /// Start of the first minute.
     pub from: UnixMillis,
-    /// One for each [`List`], in its order; the greatest first. Counts are estimates of all requests.
+    /// One list for each [`List`], in its order, the largest first. Counts are estimates of all requests.
     pub lists: [Vec<Leader>; List::ALL.len()],
 }
 
 impl Told {
-    /// One of them.
+    /// Returns one of the lists.
     pub fn list(&self, list: List) -> &[Leader] {
         &self.lists[list as usize]
     }
 }
 
 impl Minutes {
-    /// From `now` on; prefixes end before the first `delimiter`.
+    /// Starts to count at `now`. Prefixes end before the first `delimiter`.
     pub(crate) fn new(delimiter: u8, now: UnixMillis) -> Self {
         let history = History { began: now, minutes: VecDeque::new() };
         Self { delimiter, secret: RandomState::new().hash_one(0), history: Mutex::new(history) }
@@ -213,7 +215,7 @@ impl Minutes {
         split_mix(hash ^ u64::from_le_bytes(last))
     }
 
-    /// Notes a sampled key of a namespace.
+    /// Records a sampled key of a namespace.
     pub(crate) fn note(&self, hot_keys: &HotKeys, key: (Namespace, &[u8]), look: Look, big_above: &mut u64) {
         let Some(mut sketch) = hot_keys.try_sketch() else { return };
         let hash = self.hash(key);
@@ -237,7 +239,7 @@ impl Minutes {
         *big_above = sketch.big.least().max(BIG_BYTES_MIN - 1);
     }
 
-    /// Notes a value that is longer than `big_above`.
+    /// Records a value that is longer than `big_above`.
     #[cold]
     pub(crate) fn note_big(&self, hot_keys: &HotKeys, key: (Namespace, &[u8]), bytes: u64, big_above: &mut u64) {
         let Some(mut sketch) = hot_keys.try_sketch() else { return };
@@ -245,7 +247,7 @@ impl Minutes {
         *big_above = sketch.big.least().max(BIG_BYTES_MIN - 1);
     }
 
-    /// Takes what the workers hold into a minute of its own, if a minute is over.
+    /// Collects the counts of the workers into a new minute, if a minute is over.
     pub(crate) fn roll<'h>(&self, now: UnixMillis, all_hot_keys: impl IntoIterator<Item = &'h HotKeys>) {
         let mut history = self.history();
         if now.0 < history.began.0 + MINUTE_MS {
@@ -265,8 +267,7 @@ impl Minutes {
         history.minutes.push_back(Minute { began, lists });
     }
 
-    /// Returns what there is of the last `minutes` whole minutes and of the one that is not over; `count` names a list
-    /// at most.
+    /// Returns the lists of the last `minutes` whole minutes and of the current one, with at most `count` names each.
     pub fn read<'h>(&self, minutes: usize, count: usize, all_hot_keys: impl IntoIterator<Item = &'h HotKeys>) -> Told {
         let history = self.history();
         let mut sums = Sums::default();
@@ -282,7 +283,7 @@ impl Minutes {
     }
 }
 
-/// Lists that are put together.
+/// Lists that are being merged.
 #[derive(Default)]
 struct Sums([HashMap<u64, Leader>; List::ALL.len()]);
 
@@ -290,7 +291,7 @@ impl Sums {
     fn add(&mut self, list: List, leader: &Leader, scale: u64) {
         let amount = leader.amount * scale;
         let sum = self.0[list as usize].entry(leader.hash).or_insert_with(|| Leader { amount: 0, ..leader.clone() });
-        // Lengths do not add up.
+        // Lengths are not added.
         sum.amount = if list == List::Big { sum.amount.max(amount) } else { sum.amount + amount };
     }
 

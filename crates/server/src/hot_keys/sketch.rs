@@ -1,11 +1,11 @@
-//! What one worker counts of sampled keys in a minute: for each question a count-min sketch and the names that lead.
+//! The counts of one worker's sampled keys in a minute: for each list a count-min sketch and the leading names.
 //!
 //! ```text
 //!   hash ──> 4 rows of 2048 counters: the least of the four, raised by one ──> greater than the last that leads?
 //!                                                                               └─yes─> names: 32 at most
 //! ```
-//! A counter is only raised where it is the least of its four (conservative update), so a count is never too small, and
-//! too great only where all four counters are shared with names that came as often.
+//! A counter is only raised if it is the least of its four (conservative update), so a count is never too small. It is
+//! too large only if all four counters are shared with names that came as often.
 
 use arrayvec::ArrayVec;
 use segment::Namespace;
@@ -13,9 +13,9 @@ use segment::Namespace;
 const ROWS: usize = 4;
 const WIDTH_LOG2: u32 = 11;
 const WIDTH: usize = 1 << WIDTH_LOG2;
-/// Names that one worker holds of one list.
+/// The number of names of one list that one worker holds.
 pub(super) const LEADING: usize = 32;
-/// Bytes of a name that are kept; longer ones are told apart, and shown cut.
+/// The number of bytes of a name that are retained. Longer names stay distinct, but are shown cut.
 pub const NAME_BYTES_MAX: usize = 64;
 
 /// The beginning of a key or prefix.
@@ -23,7 +23,7 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub struct Name {
     /// Its first bytes.
     pub bytes: ArrayVec<u8, NAME_BYTES_MAX>,
-    /// It has more of them.
+    /// True if the key or prefix is longer.
     pub is_cut: bool,
     /// Namespace of the key.
     pub namespace: Namespace,
@@ -37,29 +37,29 @@ impl Name {
     }
 }
 
-/// A name that leads, and by what.
+/// A leading name and its amount.
 #[derive(Clone, Debug)]
 pub struct Leader {
     /// Its name.
     pub name: Name,
-    /// Tells names apart that begin alike.
+    /// The hash of the whole name, which distinguishes names with the same beginning.
     pub(super) hash: u64,
     /// Requests or bytes.
     pub amount: u64,
 }
 
-/// The names with the greatest amounts. What is looked at with each sample lies close together, apart from the names.
+/// The names with the greatest amounts. The fields that each sample reads lie close together, apart from the names.
 #[derive(Debug, Default)]
 pub(super) struct Leaders {
     hashes: ArrayVec<u64, LEADING>,
     amounts: ArrayVec<u64, LEADING>,
     names: ArrayVec<Name, LEADING>,
-    /// The least amount that leads; 0 while there is room.
+    /// The least leading amount; 0 while there is room.
     least: u64,
 }
 
 impl Leaders {
-    /// `name` has come to so much; less than it had before is no news.
+    /// Updates the amount of `name`. An amount less than before changes nothing.
     #[inline]
     pub(super) fn note(&mut self, hash: u64, name: (Namespace, &[u8]), amount: u64) {
         if amount <= self.least {
@@ -105,7 +105,7 @@ impl Leaders {
         })
     }
 
-    /// The least amount that leads; 0 while there is room.
+    /// Returns the least leading amount; 0 while there is room.
     pub(super) fn least(&self) -> u64 {
         self.least
     }
@@ -118,7 +118,7 @@ impl Leaders {
     }
 }
 
-/// Counts of hashes, and the names that have the most.
+/// Counts by hash, and the names that have the most.
 #[derive(Debug)]
 pub(super) struct Counted {
     cells: Box<[u32]>,
@@ -132,7 +132,7 @@ impl Default for Counted {
 }
 
 impl Counted {
-    /// One more of `name`.
+    /// Counts one more sample of `name`.
     pub(super) fn add(&mut self, hash: u64, name: (Namespace, &[u8])) {
         let count = self.raise(hash);
         self.leaders.note(hash, name, u64::from(count));
@@ -157,7 +157,7 @@ impl Counted {
     }
 }
 
-/// All that one worker counts: about 145 KiB.
+/// All counts of one worker: about 145 KiB.
 #[derive(Debug, Default)]
 pub(super) struct Sketch {
     pub(super) keys: Counted,

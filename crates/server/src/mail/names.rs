@@ -1,7 +1,8 @@
-//! Names of channels and patterns, and the sets of those that receive what is published to one.
+//! Names of channels and patterns, and the sets of their receivers.
 //!
-//! Names are ordered by a keyed hash and then by their bytes: two names are compared byte by byte only if they are most
-//! likely the same, however long their common beginning is. All sets are trees, so that no insertion moves the others.
+//! Names are ordered by a keyed hash and then by their bytes. So two names are compared byte by byte only if they are
+//! most likely equal, however long their common prefix is. All sets are trees, so that no insertion moves other
+//! entries.
 
 use super::mailbox::Mailbox;
 use arrayvec::ArrayVec;
@@ -10,10 +11,10 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Receivers that are taken from a set under one lock.
+/// The number of receivers that are taken from a set under one lock.
 pub(super) const RECEIVERS_A_LOCK: usize = 64;
 
-/// A name that is kept.
+/// A retained name.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
     hash: u64,
@@ -38,7 +39,7 @@ impl Name {
     }
 }
 
-/// A hash and a name, kept or not.
+/// A hash and a name, retained or not.
 pub(super) trait Hashed {
     fn parts(&self) -> (u64, &[u8]);
 }
@@ -117,7 +118,7 @@ impl Receivers {
         }
     }
 
-    /// Adds one that is not there.
+    /// Adds a mailbox that is not in the set.
     pub(super) fn add(&mut self, mailbox: &Arc<Mailbox>) {
         if let Self::One(one) = self {
             *self = Self::Many(BTreeMap::from([(one.id, Arc::clone(one))]));
@@ -127,7 +128,7 @@ impl Receivers {
         }
     }
 
-    /// Removes one; `None` if it was not there, else how many are left.
+    /// Removes a mailbox. Returns the number of those left, or `None` if it was not in the set.
     pub(super) fn remove(&mut self, mailbox: &Mailbox) -> Option<usize> {
         match self {
             Self::One(one) => (one.id == mailbox.id).then_some(0),
@@ -135,7 +136,7 @@ impl Receivers {
         }
     }
 
-    /// Takes the next ones, from number `from` on.
+    /// Takes the next mailboxes, from number `from` on.
     pub(super) fn take(&self, from: u64, into: &mut ArrayVec<Arc<Mailbox>, RECEIVERS_A_LOCK>) {
         match self {
             Self::One(one) if one.id >= from => into.push(Arc::clone(one)),

@@ -1,6 +1,6 @@
-//! The kinds of request that latencies are kept for, and the parts of a latency.
+//! The kinds of request whose latencies are recorded, and the parts of a latency.
 
-/// A kind of request. The set is closed, so that what is measured by command is bounded.
+/// A kind of request. The set is closed, so that the number of metrics by command is bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Command {
@@ -75,7 +75,7 @@ impl Command {
         Self::Other,
     ];
 
-    /// Its name in metrics.
+    /// Returns its name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -107,11 +107,11 @@ impl Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Part {
-    /// From the moment that its bytes were known to be there until its execution began.
+    /// The time from when its bytes were known to be there until its execution began.
     Wait,
-    /// Its execution.
+    /// The time of its execution.
     Execute,
-    /// From the end of its execution until the kernel had taken the reply.
+    /// The time from the end of its execution until the kernel had taken the reply.
     Send,
 }
 
@@ -119,7 +119,7 @@ impl Part {
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::Wait, Self::Execute, Self::Send];
 
-    /// Its name in metrics.
+    /// Returns its name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wait => "wait",

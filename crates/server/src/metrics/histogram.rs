@@ -15,14 +15,14 @@ const SUB_BITS: u32 = 5;
 const SUB: usize = 1 << SUB_BITS;
 /// Values have at most this many bits.
 const VALUE_BITS: u32 = 37;
-/// The greatest value that is told apart, in ns.
+/// The greatest value that is distinguished, in ns. Larger values count as this one.
 pub const MAX_NS: u64 = (1 << VALUE_BITS) - 1;
 /// Buckets of a histogram.
 pub(crate) const BUCKETS: usize = 2 * SUB + (VALUE_BITS - SUB_BITS - 1) as usize * SUB;
 
 const _: () = assert!(BUCKETS == 1056 && MAX_NS > 100_000_000_000);
 
-/// The bucket that `ns` is counted in. Without a branch: the low bits that are set stand in for small values.
+/// Returns the bucket that counts `ns`. Without a branch: the low bits that are set stand in for small values.
 #[inline]
 const fn bucket_of(ns: u64) -> usize {
     let ns = if ns > MAX_NS { MAX_NS } else { ns };
@@ -31,7 +31,7 @@ const fn bucket_of(ns: u64) -> usize {
     (shift as usize) * SUB + (ns >> shift) as usize
 }
 
-/// The least value of `bucket`, in ns.
+/// Returns the least value of `bucket`, in ns.
 const fn lowest(bucket: usize) -> u64 {
     if bucket < 2 * SUB {
         return bucket as u64;
@@ -40,7 +40,7 @@ const fn lowest(bucket: usize) -> u64 {
     ((bucket % SUB + SUB) as u64) << shift
 }
 
-/// The greatest value of `bucket`, in ns.
+/// Returns the greatest value of `bucket`, in ns.
 const fn highest(bucket: usize) -> u64 {
     lowest(bucket + 1) - 1
 }
@@ -60,7 +60,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts a value `count` times. Only the owner's thread may; another one's count could be lost.
+    /// Counts a value `count` times. Only the owner's thread may call it; the counts of another thread could be lost.
     #[inline]
     pub fn record(&self, ns: u64, count: u32) {
         let bucket = &self.buckets[bucket_of(ns)];
@@ -74,7 +74,7 @@ impl Histogram {
 }
 
 impl Histogram {
-    /// Nothing was counted: every value but 0 raises the maximum.
+    /// Returns true if no value was counted. Every value except 0 raises the maximum.
     fn is_empty(&self) -> bool {
         self.max_ns.load(Relaxed) == 0 && self.buckets[0].load(Relaxed) == 0
     }
@@ -94,7 +94,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds what `histogram` holds now. Its writer goes on meanwhile: a value may be in the sum and not in the count.
+    /// Adds the current counts of `histogram`. Its writer continues meanwhile, so a value may be in the sum and not in
+    /// the count.
     pub fn add(&mut self, histogram: &Histogram) {
         if histogram.is_empty() {
             return;
@@ -111,7 +112,7 @@ impl Counts {
         self.max_ns = self.max_ns.max(histogram.max_ns.load(Relaxed));
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds other counts.
     pub fn join(&mut self, other: &Self) {
         if self.buckets.is_empty() {
             self.buckets = other.buckets.clone();
@@ -137,8 +138,8 @@ impl Counts {
         }
     }
 
-    /// The value that `share` (0 to 1) of all values do not exceed, in ns: the middle of its bucket, and never more
-    /// than the maximum. 0 if there is none.
+    /// Returns the value that `share` (0 to 1) of all values do not exceed, in ns. It is the middle of its bucket, and
+    /// never more than the maximum. 0 if there is no value.
     pub fn quantile_ns(&self, share: f64) -> u64 {
         if self.count == 0 {
             return 0;
@@ -160,7 +161,7 @@ impl Counts {
         self.buckets[..end].iter().sum()
     }
 
-    /// The buckets that hold something: the greatest value of each, in ns, and how many are in it.
+    /// Returns the buckets that are not empty: the greatest value of each, in ns, and its count.
     pub fn filled(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.buckets
             .iter()
@@ -169,7 +170,7 @@ impl Counts {
             .map(|(bucket, count)| (highest(bucket), *count))
     }
 
-    /// The arithmetic mean, in ns; 0 if there is no value.
+    /// Returns the arithmetic mean, in ns; 0 if there is no value.
     pub fn mean_ns(&self) -> u64 {
         self.sum_ns.checked_div(self.count).unwrap_or(0)
     }

@@ -22,13 +22,13 @@ const fn series(command: Command, part: Part) -> usize {
     command as usize * Part::ALL.len() + part as usize
 }
 
-/// The histograms of one worker: one for each command and part, and for each namespace and part (about 900 KiB, of
-/// which it touches what occurs), and the latest slow requests.
+/// The histograms of one worker, and its latest slow requests. There is a histogram for each command and part, and for
+/// each namespace and part: about 900 KiB, of which only used ones are touched.
 #[derive(Debug)]
 pub struct Recorder {
     histograms: Box<[Histogram]>,
-    /// The parts of each namespace's operations, whatever their command, but for the default one's: those are what the
-    /// others leave.
+    /// The parts of each namespace's operations, over all commands. The default namespace has none: its counts are the
+    /// total less the others.
     spaces: Box<[Histogram]>,
     slow_above_ns: AtomicU64,
     slow: SlowRing,
@@ -41,26 +41,27 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// An empty recorder, all its memory allocated. It keeps no slow requests until a threshold is set.
+    /// Creates an empty recorder with all its memory allocated. It records no slow requests until a threshold is set.
     pub fn new() -> Self {
         let histograms = (0..SERIES).map(|_| Histogram::default()).collect();
         let spaces = (0..SPACES * Part::ALL.len()).map(|_| Histogram::default()).collect();
         Self { histograms, spaces, slow_above_ns: AtomicU64::new(u64::MAX), slow: SlowRing::default() }
     }
 
-    /// Requests whose parts together take longer than `ns` are kept from now on; `None` keeps none. Any thread may.
+    /// Sets the threshold, the sum of the parts, above which requests are recorded as slow; `None` records none. Any
+    /// thread may call it.
     pub fn set_slow_above_ns(&self, ns: Option<u64>) {
         self.slow_above_ns.store(ns.unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Returns what [`Recorder::set_slow_above_ns`] said; `u64::MAX` for none.
+    /// Returns the threshold of [`Recorder::set_slow_above_ns`]; `u64::MAX` for none.
     #[inline]
     pub fn slow_above_ns(&self) -> u64 {
         self.slow_above_ns.load(Relaxed)
     }
 
-    /// So many requests were answered, each after these times; says whether they were slow, so that the caller hands
-    /// one to [`Recorder::keep_slow`] too. Only the owner's thread may; another one's counts could be lost.
+    /// Counts requests, each with these times. Returns true if they were slow, so that the caller passes one to
+    /// [`Recorder::keep_slow`] too. Only the owner's thread may call it; the counts of another thread could be lost.
     #[inline]
     #[must_use]
     pub fn record(&self, command: Command, count: u32, [wait_ns, execute_ns, send_ns]: [u64; 3]) -> bool {
@@ -70,7 +71,7 @@ impl Recorder {
         wait_ns.saturating_add(execute_ns).saturating_add(send_ns) > self.slow_above_ns.load(Relaxed)
     }
 
-    /// So many requests of a namespace were answered, each after these times. Only the owner's thread may.
+    /// Counts requests of a namespace, each with these times. Only the owner's thread may call it.
     #[inline]
     pub fn record_in(&self, namespace: u8, count: u32, parts_ns: [u64; 3]) {
         if namespace != Namespace::DEFAULT.0 {
@@ -80,8 +81,8 @@ impl Recorder {
         }
     }
 
-    /// A request of a namespace was executed whose answer is sent with those of others: it has no time of sending. Says
-    /// whether it was slow. Only the owner's thread may.
+    /// Counts a request of a namespace whose reply is sent with others', so that it has no time of sending. Returns
+    /// true if it was slow. Only the owner's thread may call it.
     #[must_use]
     pub fn record_unsent(&self, command: Command, namespace: u8, [wait_ns, execute_ns]: [u64; 2]) -> bool {
         for (part, ns) in [(Part::Wait, wait_ns), (Part::Execute, execute_ns)] {
@@ -93,14 +94,14 @@ impl Recorder {
         wait_ns.saturating_add(execute_ns) > self.slow_above_ns.load(Relaxed)
     }
 
-    /// Keeps a slow request with its wait, execute and send times. Only the owner's thread may.
+    /// Records a slow request with its wait, execute and send times. Only the owner's thread may call it.
     #[cold]
     pub fn keep_slow(&self, command: Command, line: SlowLine, [wait_ns, execute_ns, send_ns]: [u64; 3]) {
         let at = UnixMillis::now();
         self.slow.push(&SlowRequest { at, number: 0, worker: 0, command, line, wait_ns, execute_ns, send_ns });
     }
 
-    /// The slow requests.
+    /// Returns the slow requests.
     pub fn slow(&self) -> &SlowRing {
         &self.slow
     }
@@ -121,7 +122,7 @@ impl Default for Totals {
 }
 
 impl Totals {
-    /// Reads all of `recorders`.
+    /// Reads and adds `recorders`.
     pub fn read<'r>(recorders: impl IntoIterator<Item = &'r Recorder>) -> Self {
         let mut totals = Self::default();
         for recorder in recorders {
@@ -135,13 +136,13 @@ impl Totals {
         totals
     }
 
-    /// The counts of one command and part.
+    /// Returns the counts of one command and part.
     pub fn of(&self, command: Command, part: Part) -> &Counts {
         &self.counts[series(command, part)]
     }
 
-    /// The counts of one part of all operations of a namespace. Of the default one, the greatest value is the upper end
-    /// of its highest bucket.
+    /// Returns the counts of one part of all operations of a namespace. For the default namespace, the greatest value
+    /// is the upper end of its highest bucket.
     pub fn of_namespace(&self, namespace: Namespace, part: Part) -> Counts {
         if namespace != Namespace::DEFAULT {
             return self.spaces[space(namespace, part)].clone();
@@ -153,13 +154,13 @@ impl Totals {
         all.since(&others)
     }
 
-    /// Returns what was counted after `earlier`.
+    /// Returns the counts since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let since = |now: &[Counts], then: &[Counts]| now.iter().zip(then).map(|(now, then)| now.since(then)).collect();
         Self { counts: since(&self.counts, &earlier.counts), spaces: since(&self.spaces, &earlier.spaces) }
     }
 
-    /// Commands that occurred.
+    /// Returns the commands that occurred.
     pub fn commands(&self) -> impl Iterator<Item = Command> + '_ {
         Command::ALL.into_iter().filter(|command| self.of(*command, Part::Execute).count > 0)
     }

@@ -1,11 +1,11 @@
-//! The latest slow requests of one worker: a ring with one writer, which readers never hold up.
+//! The latest slow requests of one worker: a ring with one writer, which readers never block.
 //!
-//! What a request was is kept as the beginning of its line. That must cost nothing while requests are fast, so the line
-//! is looked at when an operation ends, and only if it is slow by then; a request that becomes slow while its reply is
-//! sent has no line.
+//! A request is recorded with the beginning of its line. That must cost nothing while requests are fast. So the line is
+//! read when an operation ends, and only if it is slow by then. A request that becomes slow while its reply is sent has
+//! no line.
 //!
 //! Each entry is a sequence lock: the writer makes the entry's sequence odd, writes the words, and makes it even. A
-//! reader that saw an odd sequence, or two different ones, leaves that entry out.
+//! reader that saw an odd sequence, or two different ones, skips that entry.
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 
@@ -14,13 +14,13 @@ use base::clock::UnixMillis;
 use super::command::Command;
 use crate::clock::{Clock, Ticks};
 
-/// Slow requests that are kept for each worker.
+/// The number of slow requests that are retained for each worker.
 pub const SLOW_MAX: usize = 64;
 
-/// Bytes of a request line that are kept.
+/// The bytes of a request line that are retained.
 pub const LINE_BYTES_MAX: usize = 48;
 const LINE_WORDS: usize = LINE_BYTES_MAX / 8;
-/// Slow operations whose replies are not sent yet and whose lines are remembered.
+/// The maximum number of slow operations with unsent replies whose lines are retained.
 const PENDING_MAX: usize = 32;
 
 /// The beginning of a request line, without its end; zero bytes fill the rest.
@@ -28,7 +28,7 @@ const PENDING_MAX: usize = 32;
 pub struct SlowLine([u64; LINE_WORDS]);
 
 impl SlowLine {
-    /// The beginning of the first line of `bytes`, or of the words of a request that is an array of them.
+    /// Returns the beginning of the first line of `bytes`, or of the words of a request that is an array of them.
     pub fn of(bytes: &[u8]) -> Self {
         let mut kept = [0; LINE_BYTES_MAX];
         if let [b'*', array @ ..] = bytes {
@@ -44,7 +44,7 @@ impl SlowLine {
     }
 }
 
-/// Keeps the words of `array`, which is `2\r\n$3\r\nGET\r\n$1\r\na\r\n`, with a space between two.
+/// Writes the words of `array`, which is `2\r\n$3\r\nGET\r\n$1\r\na\r\n`, with a space between two.
 fn keep_words(kept: &mut [u8; LINE_BYTES_MAX], array: &[u8]) {
     fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         let end = bytes.iter().take(32).position(|byte| *byte == b'\n')?;
@@ -60,7 +60,7 @@ fn keep_words(kept: &mut [u8; LINE_BYTES_MAX], array: &[u8]) {
             at += 1;
         }
         for byte in behind.iter().take(len.min(LINE_BYTES_MAX - at)) {
-            // A zero would end the line.
+            // A zero byte would end the line.
             kept[at] = if *byte == 0 { b'.' } else { *byte };
             at += 1;
         }
@@ -69,7 +69,7 @@ fn keep_words(kept: &mut [u8; LINE_BYTES_MAX], array: &[u8]) {
 }
 
 impl std::fmt::Display for SlowLine {
-    /// Bytes that are not printable ASCII show as `.`; nothing shows as `-`.
+    /// Shows bytes that are not printable ASCII as `.`, and an empty line as `-`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let bytes = self.0.iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0);
         let mut text: String =
@@ -91,7 +91,7 @@ pub struct SlowLines {
 }
 
 impl Default for SlowLines {
-    /// Remembers nothing until [`SlowLines::follow`] says what is slow.
+    /// Starts without a threshold: no line is retained until [`SlowLines::follow`] sets it.
     fn default() -> Self {
         let kept = [(Ticks::default(), SlowLine::default()); PENDING_MAX];
         Self { above_ns: u64::MAX, above_ticks: u64::MAX, kept, next: 0 }
@@ -99,7 +99,7 @@ impl Default for SlowLines {
 }
 
 impl SlowLines {
-    /// Takes the threshold over, if it changed.
+    /// Takes over the threshold if it changed.
     #[inline]
     pub fn follow(&mut self, above_ns: u64, clock: &Clock) {
         if above_ns != self.above_ns {
@@ -108,20 +108,21 @@ impl SlowLines {
         }
     }
 
-    /// Returns whether an operation whose bytes were there at `ready` and that ended at `ended` is slow already.
+    /// Returns true if an operation whose bytes were there at `ready` and that ended at `ended` is slow already.
     #[inline]
     pub fn is_slow(&self, ready: Ticks, ended: Ticks) -> bool {
         ended.0.saturating_sub(ready.0) > self.above_ticks
     }
 
-    /// Remembers the line of the operation that began at `begun`, in the place of the oldest.
+    /// Retains the line of the operation that began at `begun`, in place of the oldest.
     #[cold]
     pub fn keep(&mut self, begun: Ticks, line: &[u8]) {
         self.kept[self.next] = (begun, SlowLine::of(line));
         self.next = (self.next + 1) % PENDING_MAX;
     }
 
-    /// The line of the operation that began at `begun`; empty if it was not slow then, or was forgotten.
+    /// Returns the line of the operation that began at `begun`, or an empty one if it was not slow then or was
+    /// overwritten.
     pub fn of(&self, begun: Ticks) -> SlowLine {
         self.kept.iter().find(|(at, _)| *at == begun).map(|(_, line)| *line).unwrap_or_default()
     }
@@ -140,16 +141,16 @@ pub struct SlowRequest {
     pub command: Command,
     /// The beginning of its line, if it was slow before its reply was sent.
     pub line: SlowLine,
-    /// From the arrival of its bytes to its execution, in ns.
+    /// The time from the arrival of its bytes to its execution, in ns.
     pub wait_ns: u64,
-    /// Its execution, in ns.
+    /// The time of its execution, in ns.
     pub execute_ns: u64,
-    /// From its execution until the kernel had taken the reply, in ns.
+    /// The time from its execution until the kernel had taken the reply, in ns.
     pub send_ns: u64,
 }
 
 impl SlowRequest {
-    /// All parts together, in ns. Saturates.
+    /// Returns the sum of all parts, in ns. Saturates.
     pub const fn total_ns(&self) -> u64 {
         self.wait_ns.saturating_add(self.execute_ns).saturating_add(self.send_ns)
     }
@@ -174,7 +175,7 @@ impl Entry {
         self.sequence.store(sequence + 2, Release);
     }
 
-    /// Returns what it holds, and how often it was written before.
+    /// Returns its contents, and the number of earlier writes.
     fn read(&self) -> Option<(u64, [u64; WORDS])> {
         let before = self.sequence.load(Acquire);
         if before == 0 || before % 2 == 1 {
@@ -200,7 +201,7 @@ impl Default for SlowRing {
 }
 
 impl SlowRing {
-    /// Keeps `request`, in the place of the oldest if the ring is full. Only the owner's thread may.
+    /// Records `request`, in place of the oldest if the ring is full. Only the owner's thread may call it.
     pub fn push(&self, request: &SlowRequest) {
         let pushed = self.pushed.load(Relaxed);
         let SlowRequest { at, command, wait_ns, execute_ns, send_ns, .. } = *request;
@@ -216,8 +217,8 @@ impl SlowRing {
         self.pushed.load(Relaxed)
     }
 
-    /// Returns what is in the ring now, in no particular order, as requests of worker number `worker`. An entry that is
-    /// being written is left out.
+    /// Returns the requests in the ring, in no particular order, as requests of worker number `worker`. Skips an entry
+    /// that is being written.
     pub fn read(&self, worker: usize) -> Vec<SlowRequest> {
         let request = |number, [at, command, wait_ns, execute_ns, send_ns, line @ ..]: [u64; WORDS]| SlowRequest {
             at: UnixMillis(at),

@@ -18,7 +18,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// A window that begins at `now` with nothing counted.
+    /// Creates a window that begins at `now` with nothing counted.
     pub fn new(now: Instant) -> Self {
         let mut readings = VecDeque::with_capacity(READINGS_MAX);
         readings.push_back((now, Totals::default()));
@@ -30,7 +30,7 @@ impl Window {
         self.readings.back().expect("a window always has a reading").0 + STEP
     }
 
-    /// Keeps a reading taken at `now`, in the place of the oldest if there are enough.
+    /// Records a reading taken at `now`, in place of the oldest if there are enough.
     pub fn push(&mut self, now: Instant, totals: Totals) {
         if self.readings.len() == READINGS_MAX {
             self.readings.pop_front();
@@ -38,8 +38,8 @@ impl Window {
         self.readings.push_back((now, totals));
     }
 
-    /// What was counted in the last minute before `now`, where `totals` is all there is at `now`, and how long that
-    /// minute was: 60 to 70 s, or less soon after the start.
+    /// Returns the counts of the last minute before `now`, and its length: 60 to 70 s, or less soon after the start.
+    /// `totals` are the counts since the start at `now`.
     pub fn last_minute(&self, now: Instant, totals: &Totals) -> (Duration, Totals) {
         let old_enough = |(at, _): &&(Instant, Totals)| now.duration_since(*at) >= WINDOW;
         let from = self.readings.iter().rev().find(old_enough).or(self.readings.front());

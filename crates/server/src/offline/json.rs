@@ -12,7 +12,7 @@ use base::clock::UnixMillis;
 /// The version of the lines.
 const VERSION: u32 = 1;
 
-/// Bytes: text as it is, and what is none as base64.
+/// Encodes bytes: text as it is, and other bytes as base64.
 fn bytes(bytes: &[u8]) -> Json {
     match std::str::from_utf8(bytes) {
         Ok(text) => json!(text),
@@ -20,7 +20,7 @@ fn bytes(bytes: &[u8]) -> Json {
     }
 }
 
-/// An item.
+/// Encodes an item.
 pub fn line(entry: &Entry<'_>, now: UnixMillis) -> String {
     let mut told = Map::new();
     told.insert("namespace".to_owned(), json!(entry.namespace.0));
@@ -58,7 +58,7 @@ fn tell_record(told: &mut Map<String, Json>, record: &Record<'_>, now: UnixMilli
     told.insert("bins".to_owned(), bins.collect());
 }
 
-/// A bin's value. What JSON has no word for is an object with the type's name.
+/// Encodes a bin's value. A type that JSON does not have becomes an object with the type's name.
 fn value(of: &Value<'_>) -> Json {
     match of {
         Value::Integer(number) => json!(number),
@@ -73,7 +73,7 @@ fn value(of: &Value<'_>) -> Json {
     }
 }
 
-/// The version, and what namespaces and sets of records are called.
+/// Encodes the version, and the names of namespaces and of sets of records.
 pub(super) fn names(shared: &Shared) -> Vec<String> {
     let mut lines = vec![json!({ "gannet_dump": VERSION }).to_string()];
     for config in shared.namespaces.named() {

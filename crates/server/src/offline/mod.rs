@@ -1,5 +1,5 @@
-//! What lies in a memory file that no server has, and on the flash that it was used with: every live item, told one
-//! after another, and nothing of either is changed.
+//! Reads a memory file that no server uses, and the flash that it was used with. Reports every live item, one after
+//! another, and changes neither.
 //!
 //! ```text
 //!   file ── maps of this process alone ── opened as at a start: mended there ── walk over the keys ── one entry each
@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Invariants:
-//! - What is told is what a server that opened the file now would answer.
-//! - No device is written, also where the process before had left something to be written: that is told from the file.
-//! - Memory is bounded by the pages that mending touches, the largest value and the reads of a walk's step.
+//! - The reported items are those that a server would serve if it opened the file now.
+//! - No device is written. Data that the previous process had still to write there is reported from the file.
+//! - Memory is bounded by the pages that the repair touches, the largest value and the reads of a walk's step.
 
 mod json;
 
@@ -32,7 +32,7 @@ use crate::start::{Left, ServerConfig, StartError, assemble_in};
 pub use flash::LeftOnFlash;
 pub use json::line;
 
-/// A memory file that is read.
+/// A memory file that is being read.
 pub struct Offline {
     /// Configuration of its store.
     pub config: StoreConfig,
@@ -48,7 +48,7 @@ pub struct Offline {
 struct Reads(Option<(Arc<Flash>, Scratch)>);
 
 impl Reads {
-    /// Reads all that was asked for.
+    /// Completes all reads that were requested.
     fn work(&mut self) {
         if let Some((flash, scratch)) = &mut self.0 {
             while flash.work(scratch) {}
@@ -62,7 +62,7 @@ pub struct Entry<'e> {
     pub namespace: Namespace,
     /// Its key.
     pub key: &'e [u8],
-    /// The flags that a client of memcached gave it.
+    /// The flags that a memcached client gave it.
     pub client_flags: u32,
     /// Its expiry, if it has one.
     pub ends: Option<UnixMillis>,
@@ -81,9 +81,10 @@ pub enum Told<'e> {
 /// Counts of the items that were reported, and of those that were not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Items that were told.
+    /// The number of items that were reported.
     pub told: u64,
-    /// Items that are there and cannot be read: a part of them is lost, or their bytes are damaged, or their device is.
+    /// The number of items that exist and cannot be read: a part of them is lost, or their bytes or their device are
+    /// damaged.
     pub lost: u64,
 }
 
@@ -91,7 +92,7 @@ impl Offline {
     /// Opens the file at `path`, and the flash that it was used with.
     ///
     /// # Errors
-    /// As for a server that is started with them; and where a device is not what it was.
+    /// If a server could not start with them, or if a device is not the one that was used.
     pub fn open(path: &Path, flash: &[FlashPlace]) -> Result<Self, StartError> {
         let file = MapFile::view(path).map_err(|error| StartError::File { path: path.to_owned(), error })?;
         let file = Arc::new(file);
@@ -104,7 +105,7 @@ impl Offline {
             file_index: index,
             huge_pages: false,
             flash: flash.to_vec(),
-            // What is found makes no room for anything.
+            // A view makes room for nothing.
             evict: false,
             ..ServerConfig::default()
         };
@@ -119,18 +120,19 @@ impl Offline {
         Ok(Self { config: store, index, shared, handle, _background: background, reads })
     }
 
-    /// Key and value of its longest item in memory, in bytes; those on flash are no longer than an eighth of a segment.
+    /// Returns the size of its longest item in memory, key and value, in bytes. Items on flash are no longer than an
+    /// eighth of a segment.
     ///
     /// # Errors
-    /// When the store has no handle left.
+    /// If the store has no handle left.
     pub fn longest_item(&self) -> Result<u64, HandleError> {
         segment::longest_item(&self.shared.store, UnixMillis::now())
     }
 
-    /// Copies every live item to an empty store: those in memory first, then of those on flash what there is room for.
+    /// Copies every live item to an empty store: those in memory first, then as many of those on flash as fit.
     ///
     /// # Errors
-    /// When a store has no handle left.
+    /// If a store has no handle left.
     pub fn copy_to(
         &mut self,
         to: &Arc<Store>,
@@ -148,10 +150,10 @@ impl Offline {
         Ok(copied)
     }
 
-    /// Tells every live item. What `each` answers ends it.
+    /// Calls `each` for every live item. An error of `each` ends the walk.
     ///
     /// # Errors
-    /// What `each` answers.
+    /// If `each` fails: its error.
     pub fn each<E>(&mut self, each: &mut dyn FnMut(&Entry<'_>) -> Result<(), E>) -> Result<Counts, E> {
         let (mut counts, clock) = (Counts::default(), self.shared.clock());
         let (mut value, failed) = (Vec::new(), self.flash_failed());
@@ -175,7 +177,7 @@ impl Offline {
             }
             match stepped {
                 Ok(next) => cursor = next,
-                // What is on flash was asked for.
+                // The value on flash was requested.
                 Err(_) => self.reads.work(),
             }
         }
@@ -187,23 +189,23 @@ impl Offline {
         self.shared.store.stats().flash_failed
     }
 
-    /// The names of namespaces and of sets of records, as the server keeps them: a line each.
+    /// Returns the names of namespaces and of sets of records, as the server retains them: a line each.
     pub fn names(&self) -> Vec<String> {
         json::names(&self.shared)
     }
 }
 
-/// What a memory file says of its items on flash, which is not looked at; `None`: it has none, or does not say. `boot`
-/// is the run of the machine, as in [`segment::Power`].
+/// Returns the description of the items on flash in a memory file, without reading the flash. `None`: there are none,
+/// or the file does not say. `boot` is the boot of the machine, as in [`segment::Power`].
 ///
 /// # Errors
-/// As for opening it.
+/// If the file cannot be opened.
 pub fn left_on_flash(file: &Arc<MapFile>, boot: u128) -> Result<Option<LeftOnFlash>, FileFault> {
     let words = file_tier(file, boot)?;
     Ok(words.and_then(|words| LeftOnFlash::of(words.count(), |number| words.load(number))))
 }
 
-/// Tells one item. `None`: a client would see nothing of it; false: it cannot be read.
+/// Reports one item. `None`: a client would not see the item. False: it cannot be read.
 fn tell<E>(
     shared: &Shared,
     guard: &Guard<'_>,
@@ -225,7 +227,7 @@ fn tell<E>(
     let parts = KeyParts { guard, key };
     let record = Kind::of(kind).map(|kind| Record::of(kind, typed, &shared.sets, &parts));
     let Some(Ok(record)) = record else { return Ok(Some(false)) };
-    // Of a set that was truncated nothing is there any more.
+    // After its set was truncated, a record no longer exists.
     let Some(record) = record else { return Ok(None) };
     match is_whole(&record, guard.now()) {
         Some(0) => Ok(None),
@@ -263,7 +265,7 @@ impl Source for KeyParts<'_> {
     }
 }
 
-/// A bin's name as text.
+/// Returns a bin's name as text.
 fn name_text<'n>(name: &'n record::Value<'n>, digits: &'n mut Digits) -> &'n [u8] {
     name.text(digits)
 }

@@ -1,4 +1,4 @@
-//! The background thread as one that is watched.
+//! Evictions and expiries of the background thread, for watchers and subscribers.
 
 use super::{Head, Hub, Kind, Lines};
 use crate::clock::Clock;
@@ -7,23 +7,23 @@ use crate::shared::Shared;
 use segment::{Evicted, EvictionObserver, Expire, Namespace};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of keys that ended in one slice and are kept until it ends; of more than that nobody is told.
+/// The bytes of expired or evicted keys that one slice retains. The events of further keys are lost.
 const ENDED_BYTES_MAX: usize = 128 << 10;
 
-/// Evictions that are not published yet. The store's observer and the background thread each have one; both are the
-/// same thread, so its lock is always free.
+/// Evictions that are not published yet. The store's observer and the background thread share them. Both run on the
+/// same thread, so the lock is always free.
 #[derive(Clone, Debug)]
 pub(crate) struct Evictions {
     hub: Arc<Hub>,
     clock: Clock,
     lines: Arc<Mutex<Lines>>,
-    /// Keys that ended, for those that are subscribed to that.
+    /// Keys that were evicted or expired, for their subscribers.
     ended: Arc<Mutex<Ended>>,
-    /// The last slice was watched: there may be something to free.
+    /// True if the last slice was watched, so that there may be memory to free.
     was_watched: bool,
 }
 
-/// Keys that ended, one behind the other.
+/// Keys that were evicted or expired, one behind the other.
 #[derive(Debug, Default)]
 struct Ended {
     bytes: Vec<u8>,
@@ -51,7 +51,7 @@ impl Evictions {
         }
     }
 
-    /// The end of a slice: publishes what was evicted in it.
+    /// Ends a slice: publishes what was evicted in it.
     pub(crate) fn publish(&mut self, shared: &Shared) {
         let mut note = |worker, connection| shared.note_mail(worker, connection);
         if self.hub.watched().tells_changes() || self.was_watched {

@@ -1,4 +1,4 @@
-//! Events as lines, kept until they are published.
+//! Events as lines, retained until they are published.
 //!
 //! ```text
 //!   ts=1700000000.123000 gid=7 type=item_get key=a%20b status=found clsid=12 cfd=3 size=5\n
@@ -7,8 +7,8 @@
 //!   ts=... gid=10 type=deleted key=a cmd=delete clsid=12 size=5\n
 //! ```
 //!
-//! Fields, their order, their words and the lone `\n` are memcached's. Of a key that no memcached client could name,
-//! the first [`KEY_BYTES_MAX`] bytes are told.
+//! Fields, their order, their words and the lone `\n` are memcached's. If no memcached client could use a key, the line
+//! has its first [`KEY_BYTES_MAX`] bytes.
 
 use super::Kind;
 use base::clock::UnixMillis;
@@ -20,10 +20,10 @@ use protocol::sink::{Fixed, Sink};
 /// The longest line in bytes: a key of which every byte is written as `%XX`, and the fields around it.
 pub(super) const LINE_BYTES_MAX: usize = 3 * KEY_BYTES_MAX + 6 * U64_DIGITS_MAX + 160;
 
-/// Bytes of lines that are kept until they are published: those of an ordinary batch with keys of 50 bytes.
+/// The bytes of lines that are retained until they are published: those of an ordinary batch with keys of 50 bytes.
 pub(super) const LINES_BYTES: usize = 128 << 10;
 
-/// A line while it is written.
+/// A line that is being written.
 pub(crate) type Line = Fixed<LINE_BYTES_MAX>;
 
 /// The byte of the kind and the two of the length before each line.
@@ -44,7 +44,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Keeps the line that `write` writes, or counts it as dropped if there is no room.
+    /// Appends the line that `write` writes, or counts it as dropped if there is no room.
     pub(crate) fn tell(&mut self, kind: Kind, write: impl FnOnce(&mut Line)) {
         if self.bytes.capacity() == 0 {
             self.bytes.reserve_exact(LINES_BYTES);
@@ -62,22 +62,22 @@ impl Lines {
         self.count += 1;
     }
 
-    /// Nothing was told.
+    /// Returns true if no line was appended or dropped.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0 && self.dropped == [0; 4]
     }
 
-    /// Lines that are kept.
+    /// Returns the number of lines.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Lines of `kind` that were dropped.
+    /// Returns the number of dropped lines of `kind`.
     pub(super) fn dropped(&self, kind: Kind) -> u64 {
         self.dropped[kind as usize]
     }
 
-    /// The lines, in order.
+    /// Returns the lines, in order.
     pub(super) fn each(&self) -> impl Iterator<Item = (Kind, &[u8])> {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || {
@@ -95,7 +95,7 @@ impl Lines {
         self.dropped = [0; 4];
     }
 
-    /// Gives the memory back, if there is any.
+    /// Releases the memory, if there is any.
     pub(crate) fn free(&mut self) {
         if self.bytes.capacity() > 0 {
             *self = Self::default();
@@ -119,17 +119,17 @@ impl Head {
         put_u64(line, now.secs());
         line.put(b".");
         line.put(&Decimal::new(1000 + now.0 % 1000).as_slice()[1..]);
-        // Microseconds are told, milliseconds are known.
+        // The format has microseconds, the clock only milliseconds.
         line.put(b"000 gid=");
         put_u64(line, gid);
         line.put(b" type=");
         line.put(kind.as_bytes());
         line.put(b" key=");
-        // The background tells of items that clients of Redis stored: their keys have up to 64 KiB.
+        // The background thread reports items that Redis clients stored too: their keys have up to 64 KiB.
         uri_encoded(line, &key[..key.len().min(KEY_BYTES_MAX)]);
     }
 
-    /// A key was looked up.
+    /// Writes the line of a key lookup.
     pub(crate) fn item_get(self, line: &mut Line, key: &[u8], found: bool, class: u8, cfd: u64, size: u64) {
         self.put(line, "item_get", key);
         text(line, " status=", if found { "found" } else { "not_found" });
@@ -139,7 +139,7 @@ impl Head {
         line.put(b"\n");
     }
 
-    /// A value was to be stored.
+    /// Writes the line of a store.
     pub(crate) fn item_store(self, line: &mut Line, key: &[u8], event: &StoreEvent) {
         self.put(line, "item_store", key);
         text(line, " status=", event.status);
@@ -151,7 +151,8 @@ impl Head {
         line.put(b"\n");
     }
 
-    /// An item was evicted. `ttl` is -1 if it had no end, `idle` are the seconds since its last access.
+    /// Writes the line of an eviction. `ttl` is -1 if the item had no expiry; `idle` is the number of seconds since its
+    /// last access.
     pub(crate) fn eviction(self, line: &mut Line, item: &segment::Item<'_>, ttl: i64, idle: u64) {
         self.put(line, "eviction", item.key);
         text(line, " fetch=", if item.fetched { "yes" } else { "no" });
@@ -163,7 +164,7 @@ impl Head {
         line.put(b"\n");
     }
 
-    /// An item was removed by a client's `cmd`.
+    /// Writes the line of an item that a client's `cmd` removed.
     pub(crate) fn deleted(self, line: &mut Line, key: &[u8], cmd: &str, class: u8, size: u64) {
         self.put(line, "deleted", key);
         text(line, " cmd=", cmd);
@@ -178,7 +179,7 @@ impl Head {
 pub(crate) struct StoreEvent {
     pub(crate) status: &'static str,
     pub(crate) cmd: &'static str,
-    /// Seconds until the item ends; 0: never.
+    /// Seconds until the item expires; 0: never.
     pub(crate) ttl: u64,
     pub(crate) class: u8,
     pub(crate) cfd: u64,

@@ -1,4 +1,4 @@
-//! `watch`: connections that are told what happens to items, in the lines of memcached's log stream.
+//! `watch`: connections that receive item events, in the lines of memcached's log stream.
 //!
 //! ```text
 //!   worker 0 ── a batch's events ──> Lines ──┐  publish, after the batch         take, by the watcher's own worker
@@ -6,11 +6,11 @@
 //!   background ── evictions ───────> Lines ──┘   (one for each watcher, which its worker is woken for)
 //! ```
 //!
-//! A watcher is an ordinary session whose input is thrown away from its `watch` on. Who watches what is one word,
-//! [`Hub::watched`]: a worker reads it once a batch and once an iteration, and while it is 0 watching costs nothing
-//! more.
+//! A watcher is an ordinary session whose input is discarded from its `watch` on. One word, [`Hub::watched`], counts
+//! the watchers of each kind. A worker reads it once a batch and once an iteration. While it is 0, watching costs
+//! nothing more.
 //!
-//! What is bounded, and by what:
+//! Bounds:
 //!
 //! | what | at most | beyond it |
 //! |---|---|---|
@@ -19,12 +19,12 @@
 //! | lines that a watcher has not read yet | [`QUEUE_BYTES`] | a line is dropped |
 //! | one line | about 1 KiB | cannot be: keys have a maximum |
 //!
-//! A thread's 128 KiB are allocated with its first line and freed when the last watcher has gone; a queue comes and
-//! goes with its watcher. A watcher is told how many lines it has lost: `skipped=N`, where they would have been. Nobody
-//! waits for a watcher, and one that does not read is kept: it holds one output buffer and its queue.
+//! A thread's 128 KiB are allocated with its first line and freed when the last watcher has gone. A queue lives as long
+//! as its watcher. A watcher receives the number of lines that it has lost, where they would have been: `skipped=N`. No
+//! thread waits for a watcher. A watcher that does not read is not closed: it holds one output buffer and its queue.
 //!
-//! Invariants: no lock is taken and nothing is allocated for watching while nobody watches; a lock is held for copying
-//! bytes and never during a system call; a queue holds whole lines until its first byte is taken.
+//! Invariants: while there is no watcher, no lock is taken and nothing is allocated for watching. A lock is held for
+//! copying bytes and never during a system call. A queue holds whole lines until its first byte is taken.
 
 mod evictions;
 mod lines;
@@ -39,7 +39,7 @@ use queue::Queue;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Watchers at once.
+/// The maximum number of watchers at once.
 pub const WATCHERS_MAX: usize = 20;
 
 /// The events that can be watched: the byte of [`Watched`] that counts it.
@@ -64,58 +64,57 @@ impl Kind {
     }
 }
 
-/// The number of watchers of each kind: one byte each, so that coming and going are one addition.
+/// The number of watchers of each kind: one byte each, so that one addition adds or removes a watcher.
 ///
 /// ```text
 ///    31       24 23       16 15        8 7         0
 ///   [ deletions | evictions | mutations | fetchers  ]     each at most WATCHERS_MAX
 /// ```
-/// The highest bits of the bytes are not needed for that. They say what else there is for a request to be looked at
-/// for: bit 31, that requests are counted by key prefix; bit 23, that somebody monitors; bit 15, that changes of keys
-/// are published.
+/// The counts do not need the highest bit of each byte. These bits are other reasons to inspect a request. Bit 31:
+/// requests are counted by key prefix. Bit 23: a client monitors. Bit 15: key events are published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Watched(u32);
 
 const _: () = assert!(WATCHERS_MAX < 0x80);
 
-/// Requests are counted by key prefix.
+/// The bit that is set while requests are counted by key prefix.
 const PREFIXES: u32 = 1 << 31;
-/// Somebody is told of every command.
+/// The bit that is set while a client monitors.
 const COMMANDS: u32 = 1 << 23;
-/// Changes of keys are published.
+/// The bit that is set while key events are published.
 const CHANGES: u32 = 1 << 15;
 
 impl Watched {
-    /// This and one watcher of `kind`.
+    /// Returns this with one more watcher of `kind`.
     pub(crate) const fn and(self, kind: Kind) -> Self {
         Self(self.0 + (1 << kind.shift()))
     }
 
-    /// Somebody watches something.
+    /// Returns true if there is any watcher, or any other reason to inspect requests.
     #[inline]
     pub(crate) fn any(self) -> bool {
         self.0 != 0
     }
 
-    /// Somebody watches `kind`.
+    /// Returns true if `kind` has a watcher.
     #[inline]
     pub(crate) const fn has(self, kind: Kind) -> bool {
         (self.0 >> kind.shift()) & 0x7f != 0
     }
 
-    /// Requests are counted by key prefix.
+    /// Returns true if requests are counted by key prefix.
     #[inline]
     pub(crate) const fn counts_prefixes(self) -> bool {
         self.0 & PREFIXES != 0
     }
 
-    /// Somebody is told of every command.
+    /// Returns true if a client monitors.
     #[inline]
     pub(crate) const fn tells_commands(self) -> bool {
         self.0 & COMMANDS != 0
     }
 
-    /// Changes of keys are published.
+    /// Returns true if key events are published.
     #[inline]
     pub(crate) const fn tells_changes(self) -> bool {
         self.0 & CHANGES != 0
@@ -126,27 +125,27 @@ impl Watched {
 #[derive(Debug, Default)]
 pub struct Hub {
     watched: AtomicU32,
-    /// Lines numbered so far.
+    /// The number of lines numbered so far.
     numbered: AtomicU64,
     slots: [Slot; WATCHERS_MAX],
-    /// Lines that workers and the background have put into queues, or would have.
+    /// The number of lines that workers and the background thread have put into queues or dropped.
     pub written: AtomicU64,
-    /// Lines for which those had no room.
+    /// The number of lines that those had no room for.
     pub dropped: AtomicU64,
-    /// Lines put into queues, once for each watcher.
+    /// The number of lines put into queues, once for each watcher.
     pub sent: AtomicU64,
-    /// Lines that a watcher lost, once for each.
+    /// The number of lines that watchers lost, once for each watcher.
     pub skipped: AtomicU64,
 }
 
-/// Room for one watcher.
+/// The slot of one watcher.
 #[derive(Debug, Default)]
 struct Slot {
-    /// Kinds of events that it watches; 0: the place is free.
+    /// The kinds of events that it watches. 0: the slot is free.
     kinds: AtomicU32,
     /// Its worker in the upper half and its connection in the lower.
     owner: AtomicU64,
-    /// There is something to take. Written under the lock.
+    /// True if there is something to take. Written under the lock.
     waiting: AtomicBool,
     queue: Mutex<Option<Queue>>,
 }
@@ -157,7 +156,7 @@ impl Slot {
     }
 }
 
-/// A watcher's place; given up when dropped.
+/// A watcher's slot, which is released when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watching {
     hub: Arc<Hub>,
@@ -174,12 +173,12 @@ impl Watching {
         self.slot().kinds.load(Relaxed)
     }
 
-    /// There is something to take.
+    /// Returns true if there is something to take.
     pub(crate) fn is_waiting(&self) -> bool {
         self.slot().waiting.load(Acquire)
     }
 
-    /// Moves what is next to the front of `into`; returns how many bytes that was.
+    /// Moves the next bytes to the front of `into`. Returns their number.
     pub(crate) fn take(&self, into: &mut [u8]) -> usize {
         let slot = self.slot();
         let mut locked = slot.lock();
@@ -210,22 +209,22 @@ impl Hub {
         Watched(self.watched.load(Relaxed))
     }
 
-    /// Says whether requests are counted by key prefix, from each worker's next batch on.
+    /// Switches the counting of requests by key prefix, from each worker's next batch on.
     pub(crate) fn count_prefixes(&self, on: bool) {
         self.switch(PREFIXES, on);
     }
 
-    /// Says whether somebody is told of every command, from each worker's next batch on.
+    /// Switches the publication of commands to monitoring clients, from each worker's next batch on.
     pub(crate) fn tell_commands(&self, on: bool) {
         self.switch(COMMANDS, on);
     }
 
-    /// Somebody is told of every command.
+    /// Returns true if a client monitors.
     pub fn tells_commands(&self) -> bool {
         self.watched().tells_commands()
     }
 
-    /// Says whether changes of keys are published, from each worker's next batch on.
+    /// Switches the publication of key events, from each worker's next batch on.
     pub(crate) fn tell_changes(&self, on: bool) {
         self.switch(CHANGES, on);
     }
@@ -238,12 +237,13 @@ impl Hub {
         }
     }
 
-    /// Connections that watch.
+    /// Returns the number of connections that watch.
     pub fn watchers(&self) -> u64 {
         self.slots.iter().filter(|slot| slot.kinds.load(Relaxed) != 0).count() as u64
     }
 
-    /// The number of the next line: lines of several threads put in this order are in the order in which they happened.
+    /// Returns the number of the next line. Lines of several threads, sorted by these numbers, are in the order of
+    /// their events.
     pub(crate) fn number(&self) -> u64 {
         self.numbered.fetch_add(1, Relaxed) + 1
     }
@@ -254,8 +254,8 @@ impl Hub {
         if kinds.any() { Self::watch(hub, kinds, worker, connection) } else { None }
     }
 
-    /// Makes connection `connection` of worker `worker` a watcher of `kinds`, which has one watcher of each at most.
-    /// `None` if there are as many as may be.
+    /// Makes connection `connection` of worker `worker` a watcher of `kinds`, which counts each kind once at most.
+    /// Returns `None` if there are [`WATCHERS_MAX`] already.
     pub(crate) fn watch(hub: &Arc<Self>, kinds: Watched, worker: usize, connection: u32) -> Option<Watching> {
         debug_assert!(kinds.any() && kinds.0 & !0x0101_0101 == 0, "a watcher of nothing, or more than one");
         for (number, slot) in hub.slots.iter().enumerate() {
@@ -271,8 +271,8 @@ impl Hub {
         None
     }
 
-    /// Puts `lines` into the queues of those that watch them, and empties it. `note` is called with the worker and the
-    /// connection of every watcher whose queue had been empty.
+    /// Puts `lines` into the queues of their watchers, and empties `lines`. Calls `note` with the worker and the
+    /// connection of every watcher whose queue was empty.
     pub(crate) fn publish(&self, lines: &mut Lines, mut note: impl FnMut(usize, u32)) {
         if lines.is_empty() {
             return;
@@ -313,7 +313,7 @@ impl Hub {
     }
 }
 
-/// State of a worker that is watched.
+/// The watch state of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     /// Events that are watched in this batch.

@@ -5,7 +5,7 @@ use protocol::number::put_u64;
 use protocol::sink::{Fixed, Sink};
 use std::collections::VecDeque;
 
-/// Bytes of lines that a watcher may be behind.
+/// The maximum number of bytes of lines that wait for one watcher.
 pub const QUEUE_BYTES: usize = 256 << 10;
 
 /// Room for `skipped=N` and its line end.
@@ -13,8 +13,8 @@ const SKIPPED_BYTES_MAX: usize = 32;
 
 const _: () = assert!(QUEUE_BYTES >= 64 * LINE_BYTES_MAX);
 
-/// A bounded queue of bytes, filled line by line and emptied in any pieces. What does not fit is counted, and told
-/// before the next line that does, or once all is taken.
+/// A bounded queue of bytes, filled line by line and emptied in any pieces. Lines that do not fit are counted. The
+/// count precedes the next line that fits, or follows once all is taken.
 #[derive(Debug)]
 pub(super) struct Queue {
     bytes: VecDeque<u8>,
@@ -26,7 +26,7 @@ impl Queue {
         Self { bytes: VecDeque::with_capacity(QUEUE_BYTES), skipped: 0 }
     }
 
-    /// Nothing is to be told.
+    /// Returns true if nothing is left to send.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.skipped == 0
     }
@@ -36,7 +36,7 @@ impl Queue {
         self.skipped += lines;
     }
 
-    /// Appends `line`; false if it is lost.
+    /// Appends `line`. Returns false if it is lost.
     pub(super) fn push(&mut self, line: &[u8]) -> bool {
         if self.bytes.len() + SKIPPED_BYTES_MAX + line.len() > QUEUE_BYTES {
             self.skipped += 1;
@@ -58,7 +58,7 @@ impl Queue {
         }
     }
 
-    /// Moves the first bytes to the front of `into`; returns how many.
+    /// Moves the first bytes to the front of `into`. Returns their number.
     pub(super) fn take(&mut self, into: &mut [u8]) -> usize {
         if self.bytes.len() + SKIPPED_BYTES_MAX <= into.len() {
             self.tell_skipped();
