@@ -136,7 +136,7 @@ pub fn serve(
             Ended::HandedOver(estate) => estate,
         };
         let count = estate.connections.len();
-        let is_stopped = || current.lock().unwrap_or_else(PoisonError::into_inner).stop.was_asked();
+        let is_stopped = || current.lock().unwrap_or_else(PoisonError::into_inner).threads.stop.was_asked();
         let given = giver.give(estate, admin.and_then(Admin::pause), &is_stopped);
         let Kept { estate, admin, names: kept, line } = *match given {
             Ok(()) => {

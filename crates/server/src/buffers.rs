@@ -28,19 +28,14 @@
 //!
 //! A session that holds a buffer may wait for one of a class further down in the table, never further up.
 
-use crate::budget::{Budget, Kind};
-use crate::context::LINE_BYTES_MAX;
-use crate::out::{OPS_MAX, OpTimes, OutBuffer};
 use crate::shared::Shared;
+use command::budget::{Budget, Kind, SetAside};
+use command::context::LINE_BYTES_MAX;
+use command::out::{BIG_BYTES_MIN, OPS_MAX, OUT_BYTES, OpTimes, OutBuffer};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes of an ordinary receive buffer.
 pub const SMALL_BYTES: usize = 16 << 10;
-/// Bytes of an ordinary output buffer.
-pub const OUT_BYTES: usize = 32 << 10;
-/// Least bytes of a big buffer.
-pub const BIG_BYTES_MIN: usize = 256 << 10;
 
 /// Most memory that a worker's buffers take on top of the store's, with segments of up to 2 MiB. With larger ones,
 /// the big buffers grow with the pieces of large values: see [`Sizes::bytes`].
@@ -69,36 +64,6 @@ const ALLOCATION_OVERHEAD: u64 = 32;
 /// Returns the maximum number of bytes that one of `workers` sets aside, in a server of `memory_bytes`.
 pub fn aside_bytes_max(memory_bytes: u64, workers: usize) -> u64 {
     (memory_bytes / 16).clamp(*ASIDE_BYTES.start(), *ASIDE_BYTES.end()) / workers.max(1) as u64
-}
-
-/// Memory that one worker has set aside now. The worker writes it, any thread reads it.
-#[derive(Debug, Default)]
-pub struct SetAside {
-    bytes: AtomicU64,
-    inputs: AtomicU64,
-    outputs: AtomicU64,
-}
-
-impl SetAside {
-    /// Bytes of all allocations.
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Relaxed)
-    }
-
-    /// Sessions whose input is set aside.
-    pub fn inputs(&self) -> u64 {
-        self.inputs.load(Relaxed)
-    }
-
-    /// Sessions whose output is set aside.
-    pub fn outputs(&self) -> u64 {
-        self.outputs.load(Relaxed)
-    }
-}
-
-/// Adds to a number that only this thread writes.
-fn add(number: &AtomicU64, more: u64) {
-    number.store(number.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
 /// The number of buffers of each class, and the size of the big ones.
@@ -270,7 +235,7 @@ impl Buffers {
     fn reserve(&self, bytes: u64, bytes_max: u64) -> bool {
         let fits = self.aside.bytes() + bytes <= bytes_max;
         if fits {
-            add(&self.aside.bytes, bytes);
+            self.aside.add_bytes(bytes);
             // The worker has a share of its own, so that other clients' memory does not close its slow clients. The
             // share counts in the total all the same, so that other clients are refused sooner.
             self.budget.take(Kind::Requests, bytes);
@@ -281,7 +246,7 @@ impl Buffers {
     /// Returns what [`Buffers::reserve`] granted.
     fn release(&self, bytes: u64) {
         debug_assert!(bytes <= self.aside.bytes(), "more is released than was reserved");
-        add(&self.aside.bytes, bytes.wrapping_neg());
+        self.aside.add_bytes(bytes.wrapping_neg());
         self.budget.release(Kind::Requests, bytes);
     }
 
@@ -301,7 +266,7 @@ impl Buffers {
             return false;
         }
         let lent = input.replace(Input { is_aside: true, ..Input::new(vec![0; bytes].into_boxed_slice()) });
-        add(&self.aside.inputs, 1);
+        self.aside.add_inputs(1);
         self.put_input(lent);
         true
     }
@@ -314,7 +279,7 @@ impl Buffers {
             return Err(out);
         }
         let aside = Box::new(out.move_aside(bytes));
-        add(&self.aside.outputs, 1);
+        self.aside.add_outputs(1);
         self.put_out(out);
         Ok(aside)
     }
@@ -327,7 +292,7 @@ impl Buffers {
         if !fits || !self.reserve(reserved, u64::MAX) {
             return None;
         }
-        add(&self.aside.outputs, 1);
+        self.aside.add_outputs(1);
         Some(Box::new(OutBuffer::aside(bytes, reserved)))
     }
 
@@ -374,7 +339,7 @@ impl Buffers {
             }
             None => {
                 self.release(input.block.len() as u64 + ALLOCATION_OVERHEAD);
-                add(&self.aside.inputs, 1u64.wrapping_neg());
+                self.aside.add_inputs(1u64.wrapping_neg());
             }
         }
     }
@@ -392,7 +357,7 @@ impl Buffers {
             0 => self.outs.push(out),
             bytes => {
                 self.release(bytes);
-                add(&self.aside.outputs, 1u64.wrapping_neg());
+                self.aside.add_outputs(1u64.wrapping_neg());
             }
         }
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use segment::{Checkpointer, Finished};
 
-use crate::clock::Clock;
 use crate::shared::Shared;
+use command::clock::Clock;
 
 /// Sleep between two checks for work.
 const LOOK: Duration = Duration::from_millis(50);
@@ -20,7 +20,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Writes checkpoints until the workers are gone. The first one starts at once, because nothing is safe before.
 pub(crate) fn run(shared: &Arc<Shared>, mut checkpointer: Checkpointer, every: Duration, clock: &Clock) {
     let (mut begun, mut wait) = (None, every);
-    while !shared.stop.workers_gone() {
+    while !shared.threads.stop.workers_gone() {
         std::thread::sleep(LOOK);
         if checkpointer.begun_at().is_some() {
             if checkpointer.is_sealed() {
@@ -33,7 +33,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut checkpointer: Checkpointer, every: D
         // Not while the index is being rebuilt.
         if is_due && checkpointer.begin(clock.unix()) {
             begun = Some(now);
-            shared.wake_background();
+            shared.host.wake_background();
         }
     }
 }

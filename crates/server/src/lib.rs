@@ -1,4 +1,4 @@
-//! The server: it joins sockets (`io`), protocols (`protocol`) and the item store (`segment`).
+//! The server: it joins sockets (`io`), commands (`command`) and the item store (`segment`).
 //!
 //! ```text
 //!   acceptor ── new connection ──> worker 0..N   one thread each; owns its connections end to end
@@ -14,40 +14,21 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
-pub mod auth;
 pub mod background;
-pub mod budget;
 pub mod buffers;
 mod checkpoint;
-pub mod client_info;
-pub mod clock;
-pub mod command;
 pub mod config;
-pub mod connection_table;
-pub mod context;
-pub mod counters;
 pub mod handover;
-pub mod hot_keys;
-pub mod indexes;
-pub mod kept;
 mod listener;
 pub mod log;
-pub mod mail;
-pub mod metrics;
-pub mod namespaces;
-pub mod notify;
 pub mod offline;
-pub mod out;
-pub mod pace;
 pub mod place;
-pub mod prefixes;
 mod reactor;
-pub mod routes;
 mod running;
 mod session;
 pub mod shared;
 pub mod start;
 pub mod survey;
+pub mod threads;
 mod tier;
-pub mod watch;
 pub mod worker;

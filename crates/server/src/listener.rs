@@ -3,9 +3,10 @@
 //! It alone counts the connections of each worker: those it assigned, less those that the worker reports as ended. So
 //! no worker gets more than its table holds, whatever the order in which connections end.
 
-use crate::command::Door;
 use crate::handover::{Arrival, Carried, Moved};
-use crate::shared::{Shared, WorkerShared};
+use crate::shared::Shared;
+use command::session::Door;
+use command::shared::WorkerShared;
 use io::listen::{self, Accepted, Listener, Stream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -54,7 +55,7 @@ struct Accepting(Arc<Shared>);
 
 impl Drop for Accepting {
     fn drop(&mut self) {
-        self.0.accepts(false);
+        self.0.threads.accepts(false);
     }
 }
 
@@ -62,10 +63,10 @@ impl Acceptor {
     /// Accepts until a stop or a hand-over is requested. Returns the listeners after a hand-over. Before a stop, closes
     /// them before anything else ends.
     pub(crate) fn run(self) -> Vec<Listener> {
-        self.shared.accepts(true);
+        self.shared.threads.accepts(true);
         let accepting = Accepting(Arc::clone(&self.shared));
         let mut listeners = self.accept();
-        if accepting.0.stop.is_off() {
+        if accepting.0.threads.stop.is_off() {
             listeners.clear();
         }
         listeners
@@ -82,8 +83,8 @@ impl Acceptor {
         // In a burst of connections, a worker on the same CPU goes first.
         io::affinity::give_way();
         let mut ready = Vec::with_capacity(self.listeners.len());
-        let waker = self.shared.acceptor.waker.clone();
-        while !self.shared.stop.is_closed() {
+        let waker = self.shared.threads.acceptor.clone();
+        while !self.shared.threads.stop.is_closed() {
             if let Err(error) = listen::wait(&self.listeners, &waker, None, &mut ready) {
                 tracing::warn!(%error, "waiting for connections failed");
                 std::thread::sleep(REST);
@@ -160,7 +161,7 @@ impl Acceptor {
                 }
                 tried |= 1 << worker;
             }
-            if tried == 0 || self.shared.stop.is_off() {
+            if tried == 0 || self.shared.threads.stop.is_off() {
                 self.shared.namespaces.leave(door.namespace);
                 return self.refuse_moved(stream, door, carried.as_deref());
             }
@@ -173,7 +174,7 @@ impl Acceptor {
     /// Wakes the workers that were assigned connections, once for all of them.
     fn wake_workers(&mut self) {
         while self.to_wake != 0 {
-            self.shared.workers[self.to_wake.trailing_zeros() as usize].waker.wake();
+            self.shared.host.wake_worker(self.to_wake.trailing_zeros() as usize);
             self.to_wake &= self.to_wake - 1;
         }
     }

@@ -1,10 +1,10 @@
 //! The selection of the workers' reactor. The choice between the types is made once, in each worker's thread.
 
-use crate::clock::Clock;
 use crate::config::kinds::IoChoice;
 use crate::handover::{Arrival, Moved};
 use crate::shared::Shared;
 use crate::worker::{EVENTS_MAX, Worker, WorkerParts};
+use command::clock::Clock;
 use io::listen::Stream;
 use io::waker::Waker;
 use io::{epoll, uring};

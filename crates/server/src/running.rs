@@ -8,17 +8,17 @@ use io::listen::{ListenAddr, Listener, Stream};
 use io::waker::Waker;
 use protocol::resp::Version;
 
-use crate::clock::Clock;
-use crate::command::resp::enter_kept;
-use crate::command::{Door, Protocol};
 use crate::config::kinds::IoChoice;
 use crate::handover::{Estate, Moved};
 use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
-use crate::mail::Subscriber;
 use crate::reactor;
 use crate::shared::Shared;
 use crate::start::{Known, StartError, doors};
 use crate::survey;
+use command::clock::Clock;
+use command::mail::Subscriber;
+use command::resp::enter_kept;
+use command::session::{Door, Protocol};
 
 /// The listeners of a server.
 pub(crate) struct Doors {
@@ -117,7 +117,7 @@ impl Running {
         let shared = Arc::clone(&self.shared);
         let body = move || crate::background::run(&shared, background, &shared.clock());
         let thread = std::thread::Builder::new().name("background".to_owned()).spawn(body)?;
-        let _ = self.shared.background_thread.set(thread.thread().clone());
+        let _ = self.shared.threads.background.set(thread.thread().clone());
         self.background = Some(thread);
         self.spawn_checkpoints()?;
         self.spawn_rebuilders()
@@ -148,19 +148,19 @@ impl Running {
 
     /// Starts the threads of the second tier, which wake those that wait for them.
     fn spawn_flash(&mut self) -> Result<(), StartError> {
-        let Some(flash) = &self.shared.flash else { return Ok(()) };
+        let Some(flash) = &self.shared.threads.flash else { return Ok(()) };
         let shared = Arc::downgrade(&self.shared);
         flash.wake_by(Box::new(move |handle| {
             let Some(shared) = shared.upgrade() else { return };
             match handle {
                 // The workers' handles are opened first, in their order.
-                Some(handle) => shared.workers.get(handle).into_iter().for_each(|worker| worker.waker.wake()),
-                None => shared.wake_background(),
+                Some(handle) => shared.threads.workers.get(handle).into_iter().for_each(|worker| worker.waker.wake()),
+                None => shared.host.wake_background(),
             }
         }));
         let bells = match self.shared.config.io {
             IoChoice::Epoll => Vec::new(),
-            _ => self.shared.workers.iter().map(|worker| worker.waker.clone()).collect(),
+            _ => self.shared.threads.workers.iter().map(|worker| worker.waker.clone()).collect(),
         };
         let threads = flash.spawn(&bells)?;
         if let Some(refused) = threads.refused() {
@@ -197,7 +197,7 @@ impl Running {
         let shared = &self.shared;
         let clock = shared.clock();
         let sessions_max = shared.config.sessions_max();
-        let wakers: Vec<&Waker> = shared.workers.iter().map(|worker| &worker.waker).collect();
+        let wakers: Vec<&Waker> = shared.threads.workers.iter().map(|worker| &worker.waker).collect();
         let reactors = reactor::open(shared.config.io, &wakers, sessions_max)?;
         self.io = reactors[0].kind();
         let mut intakes = Vec::new();
@@ -261,7 +261,7 @@ impl Running {
     /// Stops gracefully: accepts no new connections, completes requests in flight within `stop_timeout`, then closes
     /// all. Returns when every thread has ended.
     pub fn stop(self) {
-        self.shared.request_stop();
+        self.shared.host.request_stop();
         self.join();
     }
 
@@ -271,7 +271,7 @@ impl Running {
         // A thread that panicked has reported it. The others are still joined.
         let listeners = self.acceptor.take().and_then(|acceptor| acceptor.join().ok());
         match listeners {
-            Some(listeners) if !self.shared.stop.is_off() => Ended::HandedOver(self.hand_over(listeners)),
+            Some(listeners) if !self.shared.threads.stop.is_off() => Ended::HandedOver(self.hand_over(listeners)),
             listeners => {
                 drop(listeners);
                 self.join_all();
@@ -283,7 +283,7 @@ impl Running {
     /// Ends all threads and returns the state to hand over.
     fn hand_over(&mut self, mut listeners: Vec<Listener>) -> Estate {
         listeners.iter_mut().for_each(|listener| listener.share(true));
-        self.shared.hand_over();
+        self.shared.threads.hand_over();
         let mut connections = self.join_all();
         self.settle(&mut connections);
         let devices = self.shared.flash_files.clone();
@@ -331,8 +331,8 @@ impl Running {
             let _ = acceptor.join();
         }
         let moved = self.workers.drain(..).filter_map(|worker| worker.join().ok()).flatten().collect();
-        self.shared.stop.say_workers_gone();
-        self.shared.wake_background();
+        self.shared.threads.stop.say_workers_gone();
+        self.shared.host.wake_background();
         if let Some(background) = self.background.take() {
             let _ = background.join();
         }
@@ -348,7 +348,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.shared.switch_off();
+        self.shared.threads.switch_off();
         self.join_all();
     }
 }

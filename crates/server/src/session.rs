@@ -1,10 +1,10 @@
 //! One connection, and the table of a worker's connections.
 
 use crate::buffers::{BYTES_A_CONNECTION_MAX, Input};
-use crate::clock::Ticks;
-use crate::command::{Door, SessionState};
 use crate::handover::Early;
-use crate::out::OutBuffer;
+use command::clock::Ticks;
+use command::out::OutBuffer;
+use command::session::{Door, SessionState};
 use io::Token;
 use segment::Awaited;
 
@@ -249,7 +249,7 @@ impl<S> Table<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Protocol;
+    use command::session::Protocol;
 
     #[test]
     fn an_event_for_an_earlier_life_of_a_slot_finds_no_one() {

@@ -1,46 +1,48 @@
 //! Starting and stopping a server inside this process.
 
-use crate::auth::Auth;
-use crate::background::BackgroundCounters;
-use crate::budget::Budget;
-use crate::clock::Origin;
-use crate::command::counters::{CommandCounters, CommandShared};
-use crate::command::resp::acl::{FileError, Users};
-use crate::command::resp::make_kept;
-use crate::command::{Door, Protocol};
 use crate::config::kinds::{FlashPlace, IoChoice};
-use crate::connection_table::ConnectionTable;
-use crate::counters::WorkerCounters;
 use crate::handover::Estate;
-use crate::hot_keys::{HotKeys, Minutes};
-use crate::kept::Kept;
-use crate::mail::{Channels, Post};
-use crate::metrics::Recorder;
-use crate::namespaces::{NamespaceConfig, Namespaces};
-use crate::notify::KeyEvents;
-use crate::prefixes::Prefixes;
 use crate::running::Doors;
-use crate::shared::{
-    AcceptorCounters, Clients, DelayedFlush, Drain, Live, PauseSwitch, PinBudget, Shared, StopSwitch, WorkerShared,
-};
-use crate::survey::Survey;
+use crate::shared::Shared;
+use crate::threads::Threads;
 use crate::tier::Tiered;
-use crate::watch::Hub;
 use arena::MapFile;
 use base::clock::UnixMillis;
+use command::auth::Auth;
+use command::background::BackgroundCounters;
+use command::budget::Budget;
+use command::clock::Origin;
+use command::command_counters::{CommandCounters, CommandShared};
+use command::config::{Address, Config};
+use command::connection_table::ConnectionTable;
+use command::counters::WorkerCounters;
+use command::delayed_flush::DelayedFlush;
+use command::hot_keys::{HotKeys, Minutes};
+use command::mail::{Channels, Post};
+use command::metadata::Kept;
+use command::metrics::Recorder;
+use command::namespaces::{NamespaceConfig, Namespaces};
+use command::notify::KeyEvents;
+use command::pins::PinBudget;
+use command::prefixes::Prefixes;
+use command::resp::acl::{FileError, Users};
+use command::resp::make_kept;
+use command::session::{Door, Protocol};
+use command::shared::{AcceptorCounters, Clients, Live, PauseSwitch, WorkerShared};
+use command::survey::Survey;
+use command::watch::Hub;
 use io::listen::{ListenAddr, Listener, bind_patiently};
-use io::waker::Waker;
 use segment::{IndexPlace, Power, Store, StoreConfig, StoreFile};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub use crate::running::{Ended, Prepared, Running};
 
-/// The maximum number of worker threads.
-pub const WORKERS_MAX: usize = 128;
+pub use command::config::WORKERS_MAX;
+
 /// The number of store handles beyond the workers': for the admin port, for tools in this process, and for the thread
 /// that fills rebuilt indexes.
 const LANES_SPARE: usize = 3;
@@ -99,7 +101,7 @@ pub struct ServerConfig {
     /// The number of connections that may wait in the kernel to be accepted, for each address.
     pub backlog: i32,
     /// The number of requests of one session that are served before the other sessions, at most
-    /// [`crate::context::OPS_A_BATCH`].
+    /// [`command::context::OPS_A_BATCH`].
     pub requests_a_visit: usize,
     /// File of users and their secrets; without it every client may use the server.
     pub auth_file: Option<std::path::PathBuf>,
@@ -147,7 +149,7 @@ pub struct ServerConfig {
     pub key_events: KeyEvents,
     /// The maximum number of message bytes that wait for one subscriber. A subscriber further behind is closed.
     pub subscriber_backlog_bytes: u64,
-    /// The maximum number of bytes that connections hold outside the store; `None`: [`crate::budget::Budget::auto`].
+    /// The maximum number of bytes that connections hold outside the store; `None`: [`command::budget::Budget::auto`].
     pub client_memory_bytes: Option<u64>,
 }
 
@@ -177,7 +179,7 @@ impl Default for ServerConfig {
             shutdown_command: false,
             ipv6_only: false,
             backlog: io::listen::BACKLOG,
-            requests_a_visit: crate::context::OPS_A_BATCH,
+            requests_a_visit: command::context::OPS_A_BATCH,
             auth_file: None,
             acl_file: None,
             evict: true,
@@ -242,7 +244,7 @@ pub enum StartError {
         /// Path of the file.
         path: std::path::PathBuf,
         /// The cause.
-        error: crate::auth::AuthError,
+        error: command::auth::AuthError,
     },
     /// The file of users and rights cannot be loaded.
     Rights {
@@ -307,6 +309,13 @@ impl std::fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
+
+impl From<command::metadata::NumberDiffers> for StartError {
+    fn from(differs: command::metadata::NumberDiffers) -> Self {
+        let command::metadata::NumberDiffers { name, kept, asked } = differs;
+        Self::NamespaceMoved { name, kept, asked }
+    }
+}
 
 impl From<std::io::Error> for StartError {
     fn from(error: std::io::Error) -> Self {
@@ -381,7 +390,7 @@ fn check(config: &ServerConfig) -> Result<(), StartError> {
     if config.workers == 0 || config.workers > WORKERS_MAX {
         return Err(StartError::Config("the number of workers must be from 1 to 128"));
     }
-    if !(1..=crate::context::OPS_A_BATCH).contains(&config.requests_a_visit) {
+    if !(1..=command::context::OPS_A_BATCH).contains(&config.requests_a_visit) {
         return Err(StartError::Config("the number of requests a visit must be from 1 to 64"));
     }
     if config.connections_max == 0 {
@@ -493,8 +502,8 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
 }
 
 /// Returns the state of a worker that other threads see.
-fn worker_shared(config: &ServerConfig) -> Result<WorkerShared, StartError> {
-    Ok(WorkerShared {
+fn worker_shared(config: &ServerConfig) -> WorkerShared {
+    WorkerShared {
         counters: WorkerCounters::default(),
         commands: std::array::from_fn(|_| CommandCounters::default()),
         recorder: Recorder::default(),
@@ -502,9 +511,36 @@ fn worker_shared(config: &ServerConfig) -> Result<WorkerShared, StartError> {
         connection_table: ConnectionTable::new(config.sessions_max()),
         hot_keys: HotKeys::default(),
         post: Post::default(),
-        waker: Waker::new()?,
-        arriving: AtomicU64::new(0),
-    })
+    }
+}
+
+/// Returns the part of the configuration that commands use.
+fn command_config(config: &ServerConfig) -> Config {
+    let address = |addr: &ListenAddr| match addr {
+        ListenAddr::Tcp(addr) => Address::Tcp(*addr),
+        ListenAddr::Unix { path, mode } => Address::Unix { path: path.clone(), mode: *mode },
+    };
+    Config {
+        memcached: config.memcached.iter().map(address).collect(),
+        resp: config.resp.iter().map(address).collect(),
+        workers: config.workers,
+        connections_max: config.connections_max,
+        idle_timeout: config.idle_timeout,
+        item_bytes_max: config.item_bytes_max,
+        shutdown_command: config.shutdown_command,
+        backlog: config.backlog,
+        requests_a_visit: config.requests_a_visit,
+        acl_file: config.acl_file.clone(),
+        evict: config.evict,
+        prefix_delimiter: config.prefix_delimiter,
+        cas: config.cas,
+        flush_command: config.flush_command,
+        dump_command: config.dump_command,
+        watch_command: config.watch_command,
+        protected: config.protected,
+        disabled: config.disabled.clone(),
+        debug_command: config.debug_command,
+    }
 }
 
 /// Returns memcached and Redis users: `known` ones if given, else those of the files.
@@ -563,12 +599,15 @@ pub(crate) fn assemble_in(
     let budget = Budget::new(config.memory_bytes, config.client_memory_bytes);
     let (auth, users) = users(&config, known, &budget)?;
     let channels = Channels::new(&watch, &budget, config.subscriber_backlog_bytes);
-    let shared = Shared {
+    let threads = Arc::new(Threads::new(config.workers, flash)?);
+    let commands = command::shared::Shared {
+        config: command_config(&config),
+        host: Arc::clone(&threads) as _,
         live: live(&config),
-        workers: (0..config.workers).map(|_| worker_shared(&config)).collect::<Result<_, StartError>>()?,
+        workers: (0..config.workers).map(|_| worker_shared(&config)).collect(),
         commands: CommandShared::default(),
         clients: Clients::default(),
-        acceptor: AcceptorCounters::new(Waker::new()?),
+        acceptor: AcceptorCounters::default(),
         background: BackgroundCounters::default(),
         survey: Survey::new(&store),
         pins: PinBudget::new(config.memory_bytes),
@@ -579,26 +618,26 @@ pub(crate) fn assemble_in(
         prefixes: Prefixes::new(config.prefix_delimiter),
         sets: kept.sets,
         minutes: Minutes::new(config.prefix_delimiter, started),
-        indexes: crate::indexes::Indexes::default(),
+        indexes: command::indexes::Indexes::default(),
         watch,
         channels: Arc::new(channels),
         budget,
         started,
         origin: Origin::new(begun, started),
         wall_ahead_ms: AtomicI64::new(0),
-        opened_in,
-        stop: StopSwitch::default(),
-        drain: Drain::default(),
-        background_thread: OnceLock::new(),
-        checkpoint_ns: AtomicU64::new(0),
-        flash,
-        flash_files: flash_files.unwrap_or_default(),
         store,
-        config,
     };
-    shared.set_wall_ahead_ms(wall.0 as i64 - started.0 as i64);
-    shared.watch.count_prefixes(shared.config.prefix_stats);
-    shared.set_key_events(shared.config.key_events);
-    make_kept(&shared, &kept.indexes);
+    commands.set_wall_ahead_ms(wall.0 as i64 - started.0 as i64);
+    commands.watch.count_prefixes(config.prefix_stats);
+    commands.set_key_events(config.key_events);
+    make_kept(&commands, &kept.indexes);
+    let shared = Shared {
+        commands: Arc::new(commands),
+        threads,
+        config,
+        opened_in,
+        checkpoint_ns: AtomicU64::new(0),
+        flash_files: flash_files.unwrap_or_default(),
+    };
     Ok((Arc::new(shared), background))
 }

@@ -1,14 +1,13 @@
 //! Findings that are slow to obtain: the census of segments, and the memory that the kernel has provided. A thread
 //! obtains them periodically, and others read its latest findings. The thread also stores minutes of hot keys
-//! ([`crate::hot_keys`]). It returns freed client memory to the kernel as soon as [`crate::budget`] wakes it: until
+//! ([`command::hot_keys`]). It returns freed client memory to the kernel as soon as [`command::budget`] wakes it: until
 //! then clients can allocate as much again elsewhere in the heaps.
 //!
 //! Invariant: a worker that replies to `stats` walks no segment headers and reads nothing of `/proc` about memory.
 
 use crate::shared::Shared;
 use base::units::ByteSize;
-use segment::{Census, Store};
-use std::sync::{Mutex, PoisonError};
+use command::survey::Findings;
 use std::time::{Duration, Instant};
 
 /// Greatest age of a census.
@@ -19,43 +18,13 @@ const TRIM_PAUSE: Duration = Duration::from_millis(10);
 /// a count.
 const PAGES_EVERY: u64 = 10;
 
-/// The latest findings.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Findings {
-    /// Segments by state and their dead bytes, at most a second old.
-    pub census: Census,
-    /// Bytes of the store in huge pages, at most about ten seconds old; 0 in the first second.
-    pub huge_page_bytes: u64,
-}
-
-/// The latest findings, shared. The lock is held only while a few words are copied.
-#[derive(Debug)]
-pub struct Survey {
-    latest: Mutex<Findings>,
-}
-
-impl Survey {
-    pub(crate) fn new(store: &Store) -> Self {
-        Self { latest: Mutex::new(Findings { census: store.census(), huge_page_bytes: 0 }) }
-    }
-
-    /// Returns the latest findings.
-    pub fn latest(&self) -> Findings {
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn publish(&self, findings: Findings) {
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = findings;
-    }
-}
-
 /// Surveys until the workers are gone. After an unpark it checks whether they are, and whether memory was freed.
 pub(crate) fn run(shared: &Shared) {
     shared.budget.wake_when_fallen(std::thread::current());
     let mut found = shared.survey.latest();
     let mut rounds = 0;
     let mut due = Instant::now();
-    while !shared.stop.workers_gone() {
+    while !shared.threads.stop.workers_gone() {
         if Instant::now() >= due {
             look(shared, rounds, &mut found);
             rounds += 1;

@@ -5,10 +5,10 @@
 mod common;
 
 use base::clock::UnixMillis;
+use command::clock::Clock;
+use command::session::Protocol;
 use common::redis::request;
 use common::{Client, pattern, set, value};
-use gannet_server::clock::Clock;
-use gannet_server::command::Protocol;
 use gannet_server::start::{ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
 use io::listen::{Accepted, ListenAddr, Listener, Stream};
@@ -106,7 +106,7 @@ fn serve_and_count<B: Backend<Stream = Stream>>(protocol: Protocol, reactor: imp
     let listener = Listener::open(&ListenAddr::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
     let ListenAddr::Tcp(addr) = *listener.addr() else { panic!("a TCP address") };
     let (shared, _background) = assemble(config, UnixMillis::now()).unwrap();
-    let waker = shared.workers[0].waker.clone();
+    let waker = shared.threads.workers[0].waker.clone();
     let (intake, receiver) = sync_channel(4);
     let mut worker = Worker::new(WorkerParts {
         io: reactor(&waker),

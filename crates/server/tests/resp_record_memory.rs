@@ -4,9 +4,9 @@
 mod common;
 
 use base::prng::Prng;
+use command::session::Protocol;
 use common::redis::Replies;
 use common::{config, start};
-use gannet_server::command::Protocol;
 use gannet_server::start::ServerConfig;
 use io::listen::ListenAddr;
 

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use server::command::memcache::VERSION;
+use command::memcache::VERSION;
 
 use super::suboptions::{SUBOPTIONS, Suboption, Use};
 

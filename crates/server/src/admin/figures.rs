@@ -11,14 +11,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use segment::{DRAIN_REASONS, SEGMENT_STATES, StoreStats};
 
 use super::threads::Placed;
-use crate::background::{BackgroundCounters, SliceTimes};
-use crate::budget::{self, Budget};
-use crate::clock::Moment;
-use crate::command::counters::CommandTotals;
-use crate::counters::{Counter, WorkerCounters};
-use crate::namespaces::Figures;
-use crate::shared::{Shared, WorkerShared};
+use crate::shared::Shared;
 use crate::survey::resident_bytes;
+use command::background::{BackgroundCounters, SliceTimes};
+use command::budget::{self, Budget};
+use command::clock::Moment;
+use command::command_counters::CommandTotals;
+use command::counters::{Counter, WorkerCounters};
+use command::namespaces::Figures;
+use command::shared::WorkerShared;
 
 /// The type of a figure, as Prometheus names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +161,7 @@ pub fn read(shared: &Shared, spaces: &[Figures]) -> Vec<Figure> {
     checkpoints(&mut list, shared);
     segments(&mut list, &stats);
     endings(&mut list, &stats);
-    if let Some(tier) = &shared.flash {
+    if let Some(tier) = &shared.threads.flash {
         flash(&mut list, &stats, tier);
     }
     background(&mut list, &shared.background);

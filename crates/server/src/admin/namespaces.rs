@@ -20,8 +20,8 @@ use crate::config::namespaces::{KEYS, Name, NamespaceSettings, numbers, read_one
 use crate::config::prefix;
 use crate::config::value::{Auto, Value};
 use crate::config::{Fault, Settings};
-use crate::namespaces::DEFAULT_NAME;
 use crate::shared::Shared;
+use command::namespaces::DEFAULT_NAME;
 
 /// Returns the namespaces that have a name, in the format of the file, with their numbers.
 pub fn list(settings: &RunningSettings) -> Response {
@@ -78,7 +78,7 @@ fn change(name: &str, text: &str, keep: bool, shared: &Shared, running: &mut Set
         .namespaces
         .set(&shared.store, &config)
         .map_err(|error| Response::text(409, format!("{name} can not have that: {error}; nothing was changed\n")))?;
-    shared.wake_background();
+    shared.host.wake_background();
     running.namespaces = all;
     let mut done = String::new();
     for key in &KEYS {
@@ -117,7 +117,7 @@ fn take_away(name: &str, keep: bool, shared: &Shared, running: &mut Settings) ->
     running.namespaces.remove(place);
     shared.namespaces.unset(&shared.store, number, shared.config.evict);
     shared.store.flush(number);
-    shared.wake_background();
+    shared.host.wake_background();
     tracing::info!("DELETE /namespaces/{name}: it is gone");
     let connections = shared.namespaces.stats(number).connections;
     kept(keep, format!("{name} is gone; {connections} connections are in database {}\n", number.0), shared, running)

@@ -11,8 +11,8 @@ use super::time::rfc3339;
 use super::{RunningSettings, figures, hot, json, namespaces, prometheus, put};
 use crate::config::value::Auto;
 use crate::config::{Origin, text};
-use crate::metrics::{SlowRequest, Totals, Window};
 use crate::shared::Shared;
+use command::metrics::{SlowRequest, Totals, Window};
 
 const INDEX: &str = "\
 Gannet's admin port
@@ -77,13 +77,13 @@ impl Pages {
         match path {
             "/" => Response::text(200, INDEX),
             "/metrics" => {
-                let spaces = crate::namespaces::figures(&self.shared);
+                let spaces = command::namespaces::figures(&self.shared);
                 let figures = figures::read(&self.shared, &spaces);
                 let body = prometheus::write(&figures, &self.latencies(now), &spaces);
                 Response { status: 200, content_type: prometheus::CONTENT_TYPE, body }
             }
             "/stats.json" => {
-                let spaces = crate::namespaces::figures(&self.shared);
+                let spaces = command::namespaces::figures(&self.shared);
                 let figures = figures::read(&self.shared, &spaces);
                 let body = json::write(&figures, &self.latencies(now), &spaces, &self.slow());
                 Response { status: 200, content_type: "application/json", body }
@@ -102,7 +102,7 @@ impl Pages {
             "/slow" => Response::text(200, self.slow_text()),
             "/config" => Response::text(200, self.config()),
             "/namespaces" => namespaces::list(&self.settings),
-            "/healthz" if self.shared.stop.is_off() => Response::text(503, "stopping\n"),
+            "/healthz" if self.shared.threads.stop.is_off() => Response::text(503, "stopping\n"),
             "/healthz" => Response::text(200, "ok\n"),
             _ => Response::text(404, format!("there is no such page\n\n{INDEX}")),
         }

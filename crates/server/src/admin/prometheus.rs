@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::figures::{Figure, Kind, Sample};
 use super::page::Latencies;
-use crate::metrics::{Command, Part};
-use crate::namespaces::Figures;
+use command::metrics::{Command, Part};
+use command::namespaces::Figures;
 
 /// The media type that scrapers expect.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -139,7 +139,7 @@ fn quantiles(out: &mut String, latencies: &Latencies) {
 mod tests {
     use super::*;
     use crate::admin::figures::tests::sample_figures;
-    use crate::metrics::{Recorder, Totals};
+    use command::metrics::{Recorder, Totals};
     use std::collections::{HashMap, HashSet};
 
     fn page() -> String {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use base::units::ByteSize;
+use command::notify::KeyEvents;
 use io::affinity::{read_cpus, show_cpus};
 use segment::IndexPlace;
 
@@ -453,7 +454,7 @@ impl Words for CommandNames {
     }
 
     fn of(texts: &[&str]) -> Result<Self, Vec<Wrong>> {
-        let known = || crate::command::resp::table::COMMANDS.iter().map(|entry| entry.name);
+        let known = || command::resp::table::COMMANDS.iter().map(|entry| entry.name);
         let (mut names, mut faults) = (Vec::new(), Vec::new());
         for text in texts {
             let name = text.to_ascii_lowercase();
@@ -497,6 +498,29 @@ impl Value for Delimiter {
 
     fn placeholder(&self) -> &'static str {
         "CHAR"
+    }
+}
+
+impl Value for KeyEvents {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        let letters = if text == "none" { "" } else { text };
+        *self = Self::of(letters.as_bytes()).ok_or_else(|| {
+            let what = format!("{text:?} has a letter in it that is none of KEg$lshzxetdmnA");
+            Wrong::new(what, "write K or E or both and what is to be told, as in \"KEA\" or \"Ex\", or \"none\"")
+        })?;
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        if self.0 == 0 { "none".to_owned() } else { self.letters() }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Text
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "LETTERS"
     }
 }
 
@@ -578,5 +602,12 @@ mod tests {
         for bad in ["7", "999", "1777", "rwx"] {
             assert!(remedy::<UnixMode>(bad).contains("octal"), "{bad}");
         }
+    }
+
+    #[test]
+    fn key_events_are_letters_or_none() {
+        let mut setting = KeyEvents(5);
+        assert!(setting.read("none").is_ok() && setting.0 == 0 && setting.show() == "none");
+        assert!(setting.read("x y").unwrap_err().remedy.contains("KEA"));
     }
 }

@@ -11,8 +11,8 @@ use super::prefix;
 use super::settings::Settings;
 use super::table::{Reload, SETTINGS};
 use super::value::{Auto, Wrong};
-use crate::namespaces::DEFAULT_NAME;
 use crate::shared::Shared;
+use command::namespaces::DEFAULT_NAME;
 
 /// A setting whose value has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,9 +12,9 @@ use super::kinds::{AdminAddress, Endpoint, Pin};
 use super::namespaces;
 use super::settings::Settings;
 use super::value::{Auto, Wrong};
-use crate::command::{Door, Protocol};
-use crate::namespaces::NamespaceConfig;
 use crate::start::ServerConfig;
+use command::namespaces::NamespaceConfig;
+use command::session::{Door, Protocol};
 
 /// The divisor of the host's memory that gives `auto` memory.
 const MEMORY_SHARE: u64 = 4;

@@ -218,9 +218,9 @@ impl Waiting {
             }
         };
         let Some(shared) = self.shared.upgrade() else { return };
-        shared.drain(DRAIN_PATIENCE);
+        shared.threads.drain(DRAIN_PATIENCE);
         *self.heir.lock().unwrap_or_else(PoisonError::into_inner) = Some(Heir { pass, process, names: self.names });
-        shared.request_hand_over();
+        shared.threads.request_hand_over();
     }
 
     /// Handles one conversation. Returns the other process if it is ready to take over.

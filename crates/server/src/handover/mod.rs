@@ -28,8 +28,8 @@
 //! - No client is accepted and then closed: listeners and connections are open in one of the two processes throughout.
 //! - A refusal gives the reason, to the new process and in the log of the running one.
 
-mod carried;
 mod give;
+mod moved;
 mod names;
 mod take;
 mod wire;
@@ -41,9 +41,10 @@ use arena::MapFile;
 use io::listen::{Listener, Stream};
 
 use crate::start::Known;
-pub(crate) use carried::Early;
-pub use carried::{Arrival, Carried, CarriedTransaction, CarriedUser, CarriedWatch, Moved};
+pub use command::carried::{Carried, CarriedTransaction, CarriedUser, CarriedWatch};
 pub use give::{Giver, Kept};
+pub(crate) use moved::Early;
+pub use moved::{Arrival, Moved};
 pub use names::Names;
 pub use take::{Predecessor, Received, Refused, Taking, memory_of_file};
 

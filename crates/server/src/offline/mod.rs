@@ -111,7 +111,7 @@ impl Offline {
         };
         let left = Left { memory: Some(file), is_view: true, ..Left::default() };
         let (shared, mut background) = assemble_in(config, left, UnixMillis::now())?;
-        let mut reads = Reads(shared.flash.clone().map(|flash| (Arc::clone(&flash), flash.scratch())));
+        let mut reads = Reads(shared.threads.flash.clone().map(|flash| (Arc::clone(&flash), flash.scratch())));
         while shared.store.is_finding() {
             background.slice(UnixMillis::now(), &mut || false);
             reads.work();
@@ -140,7 +140,7 @@ impl Offline {
         now: UnixMillis,
     ) -> Result<Copied, HandleError> {
         let mut copied = segment::copy_store(&self.shared.store, to, background, now)?;
-        if self.shared.flash.is_some() {
+        if self.shared.threads.flash.is_some() {
             let (failed, reads) = (self.flash_failed(), &mut self.reads);
             let on_flash = segment::copy_flash(&mut self.handle, to, background, now, &mut || reads.work())?;
             copied.items += on_flash.items;

@@ -9,8 +9,8 @@
 use super::Core;
 use super::batch::receive;
 use crate::buffers::Input;
-use crate::context::ARRIVALS_MAX;
 use crate::session::Phase;
+use command::context::ARRIVALS_MAX;
 use io::{Backend, Received};
 use segment::Guard;
 use std::sync::atomic::Ordering::Relaxed;

@@ -2,11 +2,12 @@
 
 use super::{BATCH_LONG_MAX, BATCH_OPS_MAX, BATCH_SESSIONS_MAX, Core, Queue, VISIT_BYTES};
 use crate::buffers::{Buffers, Class, Input};
-use crate::command::{Head, SessionState, memcache, resp};
-use crate::context::{Progress, State};
 use crate::handover::Early;
 use crate::session::{Pause, Phase, Place, Session};
 use arrayvec::ArrayVec;
+use command::context::{Progress, State};
+use command::session::{Head, SessionState};
+use command::{memcache, resp};
 use io::{Backend, Received};
 use segment::Guard;
 

@@ -11,9 +11,9 @@
 
 use super::Core;
 use crate::buffers::{CLASSES, Class, Input, LENT_NS_MAX, READER_GRACE_NS};
-use crate::command::Protocol;
-use crate::out::OutBuffer;
 use crate::session::{Phase, Place, Session};
+use command::out::OutBuffer;
+use command::session::Protocol;
 use io::Backend;
 use std::collections::VecDeque;
 use std::io::IoSlice;

@@ -14,10 +14,10 @@
 //! reply.
 
 use super::Core;
-use crate::command::Protocol;
 use crate::handover::{Carried, Early, Moved};
 use crate::session::{Phase, Place, Session};
-use crate::shared::Drain;
+use crate::threads::Drain;
+use command::session::Protocol;
 use io::{Backend, Detached};
 use segment::{Guard, Store};
 use std::sync::Arc;
@@ -36,14 +36,14 @@ impl<B: Backend> Core<B> {
     /// Reports how many values are being received in place, once for each round of [`Drain`].
     #[cold]
     pub(super) fn report_arriving(&mut self) {
-        let round = self.ctx.shared.drain.round();
+        let round = self.shared.threads.drain.round();
         if std::mem::replace(&mut self.drain_round, round) == round {
             return;
         }
         let is_arriving = |session: &Session<B::Stream>| session.phase == Phase::Open && session.state.is_taking_in();
         let sessions = (0..self.sessions.used_high()).filter_map(|index| self.sessions.peek(index));
         let arriving = sessions.filter(|session| is_arriving(session)).count() as u32;
-        self.ctx.shared.workers[self.ctx.worker].arriving.store(Drain::report(round, arriving), Release);
+        self.shared.threads.workers[self.ctx.worker].arriving.store(Drain::report(round, arriving), Release);
     }
 
     /// Moves out the connections that can leave, and closes the others when their time is over.

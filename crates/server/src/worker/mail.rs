@@ -2,9 +2,10 @@
 //! queued messages to this worker's connections.
 
 use super::Core;
-use crate::buffers::{Class, OUT_BYTES};
+use crate::buffers::Class;
 use crate::session::{Phase, Place};
-use crate::watch::QUEUE_BYTES;
+use command::out::OUT_BYTES;
+use command::watch::QUEUE_BYTES;
 use io::Backend;
 
 /// The maximum number of outputs filled for one session in one visit: as many as a watcher's full queue takes, and one
@@ -43,7 +44,7 @@ impl<B: Backend> Core<B> {
             ctx.watch.lines.free();
         }
         while ctx.to_wake != 0 {
-            ctx.shared.workers[ctx.to_wake.trailing_zeros() as usize].waker.wake();
+            ctx.shared.host.wake_worker(ctx.to_wake.trailing_zeros() as usize);
             ctx.to_wake &= ctx.to_wake - 1;
         }
         let post = &ctx.shared.workers[ctx.worker].post;

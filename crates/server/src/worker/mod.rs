@@ -17,7 +17,7 @@
 //! - After start no list, queue or buffer grows, except the list of sessions whose replies are retained outside the
 //!   store. Each session is in that list at most once.
 //! - Only `Backend::wait` blocks (`poll.rs`). The guard is not held across a system call.
-//! - Between two waits at most 500 us of work are done ([`crate::pace`]). A session whose request takes many visits
+//! - Between two waits at most 500 us of work are done ([`command::pace`]). A session whose request takes many visits
 //!   waits in a list of its own, behind every new request.
 
 mod arrive;
@@ -31,24 +31,18 @@ mod poll;
 mod upkeep;
 
 use crate::buffers::{Buffers, CLASSES, Class, Sizes};
-use crate::client_info::ClientInfo;
-use crate::clock::{Clock, Follower, Ticks};
-use crate::command::resp::Spares;
-use crate::command::{Door, Protocol};
-use crate::context::WorkerContext;
 use crate::handover::{Arrival, Carried, Moved};
-use crate::hot_keys::Sampler;
-use crate::metrics::SlowLines;
-use crate::pace::Pace;
 use crate::session::{Phase, Place, Table};
-use crate::shared::{Pause, Shared};
-use crate::watch::Watch;
+use crate::shared::Shared;
 use arrive::Arrivals;
-use base::clock::UnixMillis;
 use coming::Coming;
+use command::client_info::ClientInfo;
+use command::clock::{Clock, Follower, Ticks};
+use command::context::WorkerContext;
+use command::session::{Door, Protocol};
 use hold::Holders;
 use io::{Backend, Event};
-use segment::{Namespace, ThreadHandle};
+use segment::ThreadHandle;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -117,6 +111,8 @@ pub struct Worker<B: Backend> {
 /// All of a worker except its store handle, so that a guard can be open while a session is changed.
 struct Core<B: Backend> {
     io: B,
+    /// The state that all threads share; commands see their part of it in `ctx`.
+    shared: Arc<Shared>,
     ctx: WorkerContext,
     sessions: Table<B::Stream>,
     buffers: Buffers,
@@ -165,44 +161,8 @@ struct Core<B: Backend> {
     /// Connections that have left, and the number of unsent bytes that others may still leave with.
     moved: Vec<Moved<B::Stream>>,
     output_left: u64,
-    /// The last round of [`crate::shared::Drain`] that the worker answered.
+    /// The last round of [`crate::threads::Drain`] that the worker answered.
     drain_round: u64,
-}
-
-/// Creates the state that a worker's commands share, before the first iteration.
-fn context(shared: Arc<Shared>, worker: usize, clock: Clock, request_bytes_max: usize) -> WorkerContext {
-    let op_begun = clock.ticks();
-    WorkerContext {
-        now: UnixMillis::default(),
-        ahead_ms: 0,
-        shared,
-        worker,
-        pace: Pace::new(&clock),
-        clock,
-        request_bytes_max,
-        op_begun,
-        ready: op_begun,
-        namespace: Namespace::DEFAULT,
-        guards: 0,
-        routes: Arc::default(),
-        route_changes: 0,
-        rationed_here: false,
-        batch_ops: 0,
-        arrivals: 0,
-        long_keys: 0,
-        slow_lines: SlowLines::default(),
-        watch: Watch::default(),
-        to_wake: 0,
-        pause: Pause::None,
-        restrained: false,
-        user_changes: 0,
-        asks: false,
-        hurries: false,
-        work_bytes: 0,
-        unpublished: VecDeque::new(),
-        sampler: Sampler::new(worker),
-        spares: Spares::default(),
-    }
 }
 
 impl<B: Backend> Worker<B> {
@@ -215,9 +175,10 @@ impl<B: Backend> Worker<B> {
         let buffers = Buffers::of_worker(sizes, &parts.shared, parts.number);
         let (born, unix) = (parts.clock.ticks(), Follower::new(&parts.clock));
         let sessions_max = parts.sessions_max;
-        let ctx = context(parts.shared, parts.number, parts.clock, sizes.big_bytes);
+        let ctx = WorkerContext::new(Arc::clone(&parts.shared.commands), parts.number, parts.clock, sizes.big_bytes);
         let core = Core {
             io: parts.io,
+            shared: parts.shared,
             ctx,
             sessions: Table::new(sessions_max),
             buffers,
@@ -320,9 +281,9 @@ impl<B: Backend> Worker<B> {
         core.call_back_landed_since(&mut self.handle);
         let shared = &core.ctx.shared;
         if !core.parked.is_empty() || shared.store.needs_background() {
-            shared.wake_background();
+            shared.host.wake_background();
         }
-        let publishes = shared.stop.hands_over() && !core.ctx.unpublished.is_empty();
+        let publishes = core.shared.threads.stop.hands_over() && !core.ctx.unpublished.is_empty();
         !(core.stop_deadline_ns.is_some() && core.sessions.len() == 0 && !publishes)
     }
 

@@ -1,8 +1,8 @@
 //! The last step of a batch: sending, and the next state of each session.
 
 use super::{Core, Queue};
-use crate::out::{OutBuffer, PARTS_MAX};
 use crate::session::{Pause, Phase, Place};
+use command::out::{OutBuffer, PARTS_MAX};
 use io::{Backend, Received, Sent};
 use std::io::IoSlice;
 
@@ -144,7 +144,7 @@ impl<B: Backend> Core<B> {
     /// Selects the next state of a session that is in no list.
     pub(super) fn move_on(&mut self, index: u32) {
         // During a hand-over an idle connection moves. Only a stop closes it.
-        let stopping = self.stop_deadline_ns.is_some() && !self.ctx.shared.stop.hands_over();
+        let stopping = self.stop_deadline_ns.is_some() && !self.shared.threads.stop.hands_over();
         let session = self.sessions.at(index);
         debug_assert_eq!(session.place, Place::Idle);
         if session.phase == Phase::Dead {

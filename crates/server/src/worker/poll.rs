@@ -13,7 +13,7 @@ const WAIT_FAILED_REST: Duration = Duration::from_millis(10);
 impl<B: Backend> Core<B> {
     /// Waits until there is something to do, for at most `timeout`.
     pub(super) fn wait(&mut self, timeout: Duration) {
-        let busy = self.ctx.shared.config.busy_poll.min(timeout);
+        let busy = self.shared.config.busy_poll.min(timeout);
         if busy > Duration::ZERO && self.poll(busy) {
             self.ctx.counters().turns_polled.add(1);
             return;
@@ -29,7 +29,7 @@ impl<B: Backend> Core<B> {
             self.read_clocks();
             // A waker that was rung ends a wait without an event. This checks for what it may have been rung for.
             let admitted = self.admit_new();
-            if admitted || !self.events.is_empty() || self.ctx.shared.stop.is_off() {
+            if admitted || !self.events.is_empty() || self.shared.threads.stop.is_off() {
                 return true;
             }
             if self.ctx.clock.ns_between(begun, self.turn_ticks) >= busy_ns {

@@ -5,8 +5,8 @@ use super::Core;
 use super::batch::COPIED_BYTES_MAX;
 use super::output::LINGER_NS;
 use crate::buffers::Input;
-use crate::clock::Ticks;
 use crate::session::{Phase, Place, Table};
+use command::clock::Ticks;
 use io::Backend;
 use segment::Guard;
 use std::sync::atomic::Ordering::Relaxed;
@@ -43,11 +43,11 @@ impl Pinners {
 impl<B: Backend> Core<B> {
     /// Ends an iteration.
     pub(super) fn upkeep(&mut self) {
-        if self.ctx.shared.drain.is_on() {
+        if self.shared.threads.drain.is_on() {
             self.report_arriving();
         }
-        if self.ctx.shared.stop.is_shut() {
-            if self.ctx.shared.stop.hands_over() { self.move_out() } else { self.stop() }
+        if self.shared.threads.stop.is_shut() {
+            if self.shared.threads.stop.hands_over() { self.move_out() } else { self.stop() }
         }
         if self.holders.is_busy {
             self.relieve_holders();
@@ -206,7 +206,7 @@ impl<B: Backend> Core<B> {
     fn stop(&mut self) {
         match self.stop_deadline_ns {
             None => {
-                self.stop_deadline_ns = Some(self.now_ns + self.ctx.shared.config.stop_timeout.as_nanos() as u64);
+                self.stop_deadline_ns = Some(self.now_ns + self.shared.config.stop_timeout.as_nanos() as u64);
                 for index in 0..self.sessions.used_high() {
                     let Some(session) = self.sessions.peek(index) else { continue };
                     if session.phase == Phase::Open && session.state.watches() {

@@ -108,7 +108,7 @@ impl Tiered {
     /// Stores values of so many keys, and waits now and then until the file has taken what memory gave up.
     pub fn fill(&self, keys: std::ops::Range<u64>) {
         let mut client = self.memcached();
-        let flash = self.running.shared().flash.as_ref().expect("there is one");
+        let flash = self.running.shared().threads.flash.as_ref().expect("there is one");
         for from in keys.clone().step_by(500) {
             let batch: Vec<u64> = (from..(from + 500).min(keys.end)).collect();
             let bytes: Vec<u8> = batch.iter().flat_map(|number| set(&key(*number), &bytes_of(*number))).collect();

@@ -2,8 +2,8 @@
 
 use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, start, tcp};
-use gannet_server::command::Protocol;
-use gannet_server::namespaces::NamespaceConfig;
+use command::namespaces::NamespaceConfig;
+use command::session::Protocol;
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use std::net::SocketAddr;

@@ -2,8 +2,8 @@
 
 use crate::common::redis::Replies;
 use crate::common::{PATIENCE, config, start};
+use command::session::Protocol;
 use gannet_server::admin::{Admin, Bound};
-use gannet_server::command::Protocol;
 use gannet_server::config::file::{Origins, read_file};
 use gannet_server::config::{NamespaceSettings, Settings};
 use gannet_server::start::{Running, ServerConfig};

@@ -466,7 +466,7 @@ fn shutdown_stops_the_server_only_where_that_is_allowed() {
     client.ask(b"shutdown now\r\n", b"CLIENT_ERROR invalid shutdown mode\r\n");
     client.send(b"shutdown graceful\r\n");
     client.expect_end();
-    wait_until("the stop", || running.shared().stop.is_off());
+    wait_until("the stop", || running.shared().threads.stop.is_off());
     running.stop();
 }
 

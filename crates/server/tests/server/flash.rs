@@ -4,7 +4,7 @@
 use crate::common::redis::request;
 use crate::common::tiered::{Tiered, bytes_of, key};
 use crate::common::{Client, set, value, wait_until};
-use gannet_server::hot_keys::List;
+use command::hot_keys::List;
 use std::io::{BufRead, BufReader, Read, Write};
 
 /// Values read by `get` lines of several keys, as the server told them.

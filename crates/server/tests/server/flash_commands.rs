@@ -3,8 +3,8 @@
 use crate::common::Client;
 use crate::common::redis::{Replies, addr, resp, running};
 use crate::common::tiered::Tiered;
-use gannet_server::command::Protocol;
-use gannet_server::command::resp::table::{COMMANDS, Flag};
+use command::resp::table::{COMMANDS, Flag};
+use command::session::Protocol;
 use gannet_server::start::Running;
 use std::collections::HashSet;
 use std::io::Read;

@@ -243,7 +243,7 @@ fn a_query_ends_when_the_file_fails_under_it_and_what_was_there_is_not_told() {
     wait_until("it is given up", || {
         // Reads find out.
         redis.text(&format!("REC.GET k:{} BINS v", 1 + tiered.stats().flash_failed % 40));
-        tiered.running.shared().flash.as_ref().expect("there is one").counts().devices_lost == 1
+        tiered.running.shared().threads.flash.as_ref().expect("there is one").counts().devices_lost == 1
     });
     let mut told: Vec<String> = queried(&mut redis, "v BETWEEN 0 1000", 700).into_iter().map(|(key, _)| key).collect();
     told.sort_unstable();

@@ -1,7 +1,7 @@
 //! A server that leaves its listeners, connections and memory to another one, in the same process.
 
 use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
-use gannet_server::command::Protocol;
+use command::session::Protocol;
 use gannet_server::config::kinds::IoChoice;
 use gannet_server::handover::Estate;
 use gannet_server::start::{Ended, Running, Server, ServerConfig};

@@ -3,9 +3,9 @@
 
 use crate::common::redis::{Replies, request};
 use crate::common::{Client, config, pattern, set, start, value, wait_until};
-use gannet_server::command::{Door, Protocol};
-use gannet_server::namespaces::NamespaceConfig;
-use gannet_server::notify::KeyEvents;
+use command::namespaces::NamespaceConfig;
+use command::notify::KeyEvents;
+use command::session::{Door, Protocol};
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use segment::Namespace;

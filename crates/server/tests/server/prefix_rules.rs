@@ -4,8 +4,8 @@
 use crate::common::redis::resp;
 use crate::common::{Client, config, pattern, set, start, value};
 use base::prng::Prng;
-use gannet_server::command::{Door, Protocol};
-use gannet_server::namespaces::NamespaceConfig;
+use command::namespaces::NamespaceConfig;
+use command::session::{Door, Protocol};
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use segment::Namespace;

@@ -4,7 +4,7 @@
 use crate::common::redis::{Redis, Replies, addr, both, request, resp};
 use crate::common::{Client, set, start, value};
 use base::prng::Prng;
-use gannet_server::command::Protocol;
+use command::session::Protocol;
 use gannet_server::start::ServerConfig;
 
 /// Words of a random command. Half of them are as they should be.
@@ -402,7 +402,7 @@ fn the_page_lists_every_command_and_no_other() {
     let page = std::fs::read_to_string(path).unwrap();
     let (before, rest) = page.split_once(begin).expect("the page has a table");
     let (rows, behind) = rest.split_once(end).expect("the table has an end");
-    let wanted = gannet_server::command::resp::support::page();
+    let wanted = command::resp::support::page();
     if std::env::var_os("GANNET_WRITE_DOCS").is_some() {
         std::fs::write(path, format!("{before}{begin}{wanted}{end}{behind}")).unwrap();
         return;

@@ -10,8 +10,8 @@ mod whole_server;
 
 use crate::common::request::request;
 use base::prng::Prng;
-use gannet_server::command::Protocol;
-use gannet_server::command::resp::table::COMMANDS;
+use command::resp::table::COMMANDS;
+use command::session::Protocol;
 use resp_commands::{assert_cut, is_timeless, replies};
 use std::time::{Duration, Instant};
 use whole_server::Reached;

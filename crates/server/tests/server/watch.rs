@@ -2,8 +2,8 @@
 
 use crate::common::memcached::Memcached;
 use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
+use command::watch::WATCHERS_MAX;
 use gannet_server::start::Running;
-use gannet_server::watch::WATCHERS_MAX;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};

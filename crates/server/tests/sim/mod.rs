@@ -1,8 +1,8 @@
 //! One worker, unmodified, with a network and a time that follow from a seed.
 
 use base::clock::UnixMillis;
-use gannet_server::clock::Clock;
-use gannet_server::command::Door;
+use command::clock::Clock;
+use command::session::Door;
 use gannet_server::handover::Arrival;
 use gannet_server::shared::Shared;
 use gannet_server::start::{ServerConfig, assemble};

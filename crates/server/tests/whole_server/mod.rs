@@ -16,9 +16,9 @@ pub mod commands;
 
 use base::clock::UnixMillis;
 use choices::Choices;
-use gannet_server::budget::Kind;
-use gannet_server::clock::Clock;
-use gannet_server::command::Protocol;
+use command::budget::Kind;
+use command::clock::Clock;
+use command::session::Protocol;
 use gannet_server::shared::Shared;
 use gannet_server::start::{ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};

@@ -10,8 +10,8 @@ mod lab;
 mod table;
 
 use crate::common::redis::request;
-use gannet_server::command::Protocol;
-use gannet_server::pace::ITERATION_OPS_MAX;
+use command::pace::ITERATION_OPS_MAX;
+use command::session::Protocol;
 use io::sim::SimClient;
 use lab::{Lab, SCALE};
 use table::{Entry, Group, Unit, line};

@@ -3,7 +3,7 @@
 use crate::common;
 use crate::common::redis::{reply_len, request};
 use crate::sim::World;
-use gannet_server::command::Protocol::Resp;
+use command::session::Protocol::Resp;
 use gannet_server::start::ServerConfig;
 use io::sim::{Faults, SimClient};
 use std::sync::atomic::Ordering::Relaxed;

@@ -3,8 +3,8 @@
 use crate::common::redis::request;
 use crate::common::{self, pattern, set, value};
 use crate::sim::World;
+use command::session::Protocol::{self, Memcache, Resp};
 use gannet_server::buffers::aside_bytes_max;
-use gannet_server::command::Protocol::{self, Memcache, Resp};
 use gannet_server::start::ServerConfig;
 use io::sim::{Faults, SimClient};
 use std::sync::atomic::Ordering::Relaxed;

@@ -4,7 +4,7 @@ use super::half::{ask_beside, bystanders};
 use crate::common;
 use crate::common::redis::request;
 use crate::sim::World;
-use gannet_server::command::Protocol::Resp;
+use command::session::Protocol::Resp;
 use gannet_server::start::ServerConfig;
 use io::sim::{Faults, SimClient};
 

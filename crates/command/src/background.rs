@@ -1,0 +1,96 @@
+//! Counters of the store's background work, by kind of slice.
+
+use crate::counters::Counter;
+use segment::SliceKind;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A slice of more CPU time than this is a long one.
+const LONG_NS: u64 = 1_000_000;
+
+/// The number of buckets of slice lengths: powers of two microseconds.
+const SLICE_BUCKETS: usize = 24;
+
+/// The kinds of slices that are counted, and their names. Slices without work are not counted.
+const KINDS: [(SliceKind, &str); 8] = [
+    (SliceKind::Evict, "evict"),
+    (SliceKind::Expire, "expire"),
+    (SliceKind::Compact, "compact"),
+    (SliceKind::Grow, "grow"),
+    (SliceKind::Resize, "resize"),
+    (SliceKind::Populate, "populate"),
+    (SliceKind::Scrub, "scrub"),
+    (SliceKind::Rebuild, "rebuild"),
+];
+
+/// The times of the slices of one kind. One thread alone writes them: the background thread, or the populating one.
+/// Wall-clock time includes the time in which other threads had the CPU. A slice's cost is the thread's own CPU time.
+#[derive(Debug, Default)]
+pub struct SliceTimes {
+    /// The total, in ns.
+    pub busy_ns: Counter,
+    /// The longest, in ns.
+    pub longest_ns: AtomicU64,
+    /// The longest in CPU time, in ns.
+    pub longest_cpu_ns: AtomicU64,
+    /// The number of slices of more than [`LONG_NS`] of CPU time.
+    pub long: Counter,
+    /// Element `i` counts the slices of less than 2^i us that are in no earlier one; the last, all longer ones.
+    pub by_us_log2: [Counter; SLICE_BUCKETS],
+}
+
+impl SliceTimes {
+    fn add(&self, ns: u64, cpu_ns: u64) {
+        self.busy_ns.add(ns);
+        self.longest_ns.fetch_max(ns, Relaxed);
+        self.longest_cpu_ns.fetch_max(cpu_ns, Relaxed);
+        self.long.add(u64::from(cpu_ns > LONG_NS));
+        let us = ns / 1000;
+        let bucket = (u64::BITS - us.leading_zeros()) as usize;
+        self.by_us_log2[bucket.min(SLICE_BUCKETS - 1)].add(1);
+    }
+}
+
+/// Counters of the background thread.
+#[derive(Debug, Default)]
+pub struct BackgroundCounters {
+    times: [SliceTimes; KINDS.len()],
+}
+
+impl BackgroundCounters {
+    /// Returns the times of each kind of slice, with its name.
+    pub fn by_kind(&self) -> impl Iterator<Item = (&'static str, &SliceTimes)> {
+        KINDS.iter().map(|(_, name)| *name).zip(&self.times)
+    }
+
+    /// Records a slice of `kind` that took `ns`, and `cpu_ns` of CPU time.
+    pub fn add(&self, kind: SliceKind, ns: u64, cpu_ns: u64) {
+        if let Some(at) = KINDS.iter().position(|(counted, _)| *counted == kind) {
+            self.times[at].add(ns, cpu_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_populate_does_not_count_as_a_long_slice_of_another_kind() {
+        let counters = BackgroundCounters::default();
+        counters.add(SliceKind::Populate, 9_000_000, 8_000_000);
+        counters.add(SliceKind::Evict, 999, 900);
+        counters.add(SliceKind::Evict, 200_000, 100);
+        counters.add(SliceKind::Idle, u64::MAX, u64::MAX);
+        let of = |kind| counters.by_kind().find(|(name, _)| *name == kind).expect("a kind").1;
+        let count = |times: &SliceTimes| times.by_us_log2.iter().map(Counter::value).sum::<u64>();
+        assert_eq!((of("evict").longest_ns.load(Relaxed), of("evict").busy_ns.value()), (200_000, 200_999));
+        assert_eq!((of("evict").by_us_log2[0].value(), of("evict").by_us_log2[8].value()), (1, 1));
+        assert_eq!(of("populate").longest_ns.load(Relaxed), 9_000_000);
+        assert_eq!(
+            of("evict").longest_cpu_ns.load(Relaxed),
+            900,
+            "who waits for the CPU longest does not use it longest"
+        );
+        assert_eq!(counters.by_kind().map(|(_, times)| count(times)).sum::<u64>(), 3, "idle slices are not counted");
+    }
+}

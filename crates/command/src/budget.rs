@@ -1,0 +1,451 @@
+//! Client memory: the one bound on the bytes that connections hold outside the store.
+//!
+//! ```text
+//!   request ── needs bytes that outlive its visit ──> reserve ──┬─ within the bound ──> Grant, given back when dropped
+//!                                                               └─ beyond it: an error for the client (`OOM ...`)
+//!   above 3/4 of the bound: each worker closes the connection of its oldest slow reader that holds such bytes
+//! ```
+//!
+//! | kind | what is counted | of the bound at most |
+//! |---|---|---|
+//! | `queued` | requests of `MULTI` and of commands over several keys, watched keys | all |
+//! | `replies` | answers of transactions, and long replies, that are not sent | all |
+//! | `requests` | parts of incomplete requests, beside buffers: long keys of values received in place | all |
+//! | `walks` | the state of a walk over keys, records or fields between two visits | all |
+//! | `messages` | messages that wait for subscribers, and the queues of them | all |
+//! | `subscriptions` | names of channels and patterns | a half |
+//! | `rules` | users of `ACL`, their passwords and rules | a quarter |
+//!
+//! Invariants:
+//! - Bytes are reserved before they are allocated, by capacity and not by length.
+//! - The buffers of the workers are not counted here: they are created at start.
+//! - The sum of the kinds is the number of used bytes. A [`Grant`] returns its bytes when it is dropped.
+//! - Two uses may exceed the bound. One is a message, whose slow subscribers are then dropped. The other is a command
+//!   that has already changed something and must complete ([`Grant::force`]). Both count, so other reservations are
+//!   refused.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+
+/// The least bound, whatever memory the store has.
+pub const BYTES_MIN: u64 = 16 << 20;
+/// The bound is the store's memory divided by this, unless a setting specifies it.
+pub const MEMORY_PART: u64 = 8;
+
+/// The least fall of the used bytes after which free memory is returned to the kernel, in bytes.
+const FALLEN_BYTES_MIN: u64 = 2 << 20;
+
+/// The purposes of client memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Requests of transactions and of commands over several keys, and watched keys.
+    Queued,
+    /// Unsent replies.
+    Replies,
+    /// Parts of requests.
+    Requests,
+    /// State of walks.
+    Walks,
+    /// Messages that wait for subscribers.
+    Messages,
+    /// Names of channels and patterns.
+    Subscriptions,
+    /// Users and their rules.
+    Rules,
+}
+
+impl Kind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 7] =
+        [Self::Queued, Self::Replies, Self::Requests, Self::Walks, Self::Messages, Self::Subscriptions, Self::Rules];
+
+    /// Returns its name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Replies => "replies",
+            Self::Requests => "requests",
+            Self::Walks => "walks",
+            Self::Messages => "messages",
+            Self::Subscriptions => "subscriptions",
+            Self::Rules => "rules",
+        }
+    }
+
+    /// Returns the divisor of the bound that gives the kind's limit. Kinds whose bytes stay as long as clients like
+    /// leave room for short-lived ones.
+    const fn part(self) -> u64 {
+        match self {
+            Self::Subscriptions => 2,
+            Self::Rules => 4,
+            _ => 1,
+        }
+    }
+}
+
+/// The bytes that clients hold outside the store, and their bound.
+#[derive(Debug)]
+pub struct Budget {
+    bytes_max: AtomicU64,
+    /// True if the bound follows the memory of the store.
+    follows: bool,
+    used: AtomicU64,
+    /// The most bytes that were used since the last survey.
+    peak: AtomicU64,
+    kinds: [AtomicU64; Kind::ALL.len()],
+    /// The number of refused reservations.
+    refused: AtomicU64,
+    /// True if a reservation was refused since the last check for slow readers.
+    wanted: AtomicBool,
+    /// True if the thread that returns freed memory was woken and has not run yet.
+    woken: AtomicBool,
+    trimmer: OnceLock<Thread>,
+}
+
+impl Budget {
+    /// Creates the budget for a store of `memory_bytes`. `bytes_max` is the bound if a setting specifies one.
+    pub fn new(memory_bytes: u64, bytes_max: Option<u64>) -> Arc<Self> {
+        Arc::new(Self {
+            bytes_max: AtomicU64::new(bytes_max.unwrap_or_else(|| Self::auto(memory_bytes))),
+            follows: bytes_max.is_none(),
+            used: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            kinds: Default::default(),
+            refused: AtomicU64::new(0),
+            wanted: AtomicBool::new(false),
+            woken: AtomicBool::new(false),
+            trimmer: OnceLock::new(),
+        })
+    }
+
+    /// Returns the default bound beside a store of `memory_bytes`.
+    pub fn auto(memory_bytes: u64) -> u64 {
+        (memory_bytes / MEMORY_PART).max(BYTES_MIN)
+    }
+
+    /// Adjusts the bound to a store of `memory_bytes`.
+    pub(crate) fn follow(&self, memory_bytes: u64) {
+        if self.follows {
+            self.bytes_max.store(Self::auto(memory_bytes), Relaxed);
+        }
+    }
+
+    /// Returns the bound, in bytes.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max.load(Relaxed)
+    }
+
+    /// Returns the number of used bytes.
+    pub fn used(&self) -> u64 {
+        self.used.load(Acquire)
+    }
+
+    /// Returns the number of used bytes of a kind.
+    pub fn used_by(&self, kind: Kind) -> u64 {
+        self.kinds[kind as usize].load(Relaxed)
+    }
+
+    /// Returns the number of refused reservations.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Relaxed)
+    }
+
+    /// Returns true if slow readers must be closed: more than three quarters are used, or a reservation was refused
+    /// since the last call.
+    pub fn is_short(&self) -> bool {
+        let wanted = self.wanted.load(Relaxed) && self.wanted.swap(false, Relaxed);
+        wanted || self.is_nearly_full()
+    }
+
+    /// Returns true if more than three quarters are used.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        self.used() > self.bytes_max() / 4 * 3
+    }
+
+    /// Reserves `bytes` if they are within the bound. Returns false otherwise.
+    pub(crate) fn reserve(&self, kind: Kind, bytes: u64) -> bool {
+        let bytes_max = self.bytes_max();
+        let within = |used: u64, most: u64| used.checked_add(bytes).filter(|sum| *sum <= most);
+        let fits = kind.part() == 1 || within(self.used_by(kind), bytes_max / kind.part()).is_some();
+        let reserved = match fits {
+            true => self.used.fetch_update(AcqRel, Acquire, |used| within(used, bytes_max)).ok(),
+            false => None,
+        };
+        match reserved {
+            Some(before) => {
+                self.kinds[kind as usize].fetch_add(bytes, Relaxed);
+                self.note_peak(before + bytes);
+            }
+            None => self.refuse(),
+        }
+        reserved.is_some()
+    }
+
+    fn note_peak(&self, used: u64) {
+        if used > self.peak.load(Relaxed) {
+            self.peak.fetch_max(used, Relaxed);
+        }
+    }
+
+    /// Unparks `thread` whenever [`Budget::has_fallen`] becomes true. The first call alone counts.
+    pub fn wake_when_fallen(&self, thread: Thread) {
+        self.trimmer.get_or_init(|| thread);
+    }
+
+    /// Returns true if many of the bytes that were used since it was last true are free again: a sixteenth of the
+    /// bound, and at least 2 MiB.
+    pub fn has_fallen(&self) -> bool {
+        self.woken.swap(false, AcqRel);
+        let used = self.used();
+        let fallen = self.falls_to(used);
+        if fallen {
+            self.peak.store(used, Relaxed);
+        }
+        fallen
+    }
+
+    fn falls_to(&self, used: u64) -> bool {
+        self.peak.load(Relaxed).saturating_sub(used) >= (self.bytes_max() / 16).max(FALLEN_BYTES_MIN)
+    }
+
+    /// Wakes the trimming thread, with one system call until that thread has looked again.
+    #[cold]
+    fn wake_trimmer(&self) {
+        if !self.woken.swap(true, AcqRel)
+            && let Some(thread) = self.trimmer.get()
+        {
+            thread.unpark();
+        }
+    }
+
+    #[cold]
+    fn refuse(&self) {
+        self.refused.fetch_add(1, Relaxed);
+        self.wanted.store(true, Relaxed);
+    }
+
+    /// Reserves `bytes` even beyond the bound. Returns true if the total is within the bound.
+    pub fn take(&self, kind: Kind, bytes: u64) -> bool {
+        self.kinds[kind as usize].fetch_add(bytes, Relaxed);
+        let used = self.used.fetch_add(bytes, AcqRel) + bytes;
+        self.note_peak(used);
+        let within = used <= self.bytes_max();
+        if !within {
+            self.refuse();
+        }
+        within
+    }
+
+    /// Returns `bytes` to the budget.
+    pub fn release(&self, kind: Kind, bytes: u64) {
+        self.kinds[kind as usize].fetch_sub(bytes, Relaxed);
+        let before = self.used.fetch_sub(bytes, AcqRel);
+        debug_assert!(before >= bytes, "more was given back than was reserved");
+        if self.falls_to(before - bytes) {
+            self.wake_trimmer();
+        }
+    }
+
+    /// Reserves `bytes` for as long as the grant lives, if they are within the bound.
+    pub(crate) fn grant(self: &Arc<Self>, kind: Kind, bytes: u64) -> Option<Grant> {
+        let mut grant = Grant::none(self, kind);
+        grant.resize(bytes).then_some(grant)
+    }
+}
+
+/// Bytes of a budget that are reserved until this is dropped.
+#[derive(Debug)]
+pub struct Grant {
+    budget: Arc<Budget>,
+    kind: Kind,
+    bytes: u64,
+}
+
+impl Grant {
+    /// Creates a grant of no bytes yet.
+    pub(crate) fn none(budget: &Arc<Budget>, kind: Kind) -> Self {
+        Self { budget: Arc::clone(budget), kind, bytes: 0 }
+    }
+
+    /// Returns the number of its bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Changes the grant to `bytes`. Returns false and changes nothing if they are not within the bound.
+    pub(crate) fn resize(&mut self, bytes: u64) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        if more > 0 && !self.budget.reserve(self.kind, more) {
+            return false;
+        }
+        self.shrink(bytes);
+        self.bytes = bytes;
+        true
+    }
+
+    /// Raises the grant to at least `bytes`, even beyond the bound. For an operation that has begun and must complete.
+    pub(crate) fn force(&mut self, bytes: u64) {
+        let more = bytes.saturating_sub(self.bytes);
+        if more > 0 {
+            self.budget.take(self.kind, more);
+            self.bytes = bytes;
+        }
+    }
+
+    /// Returns its bytes above `bytes` to the budget.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        let less = self.bytes.saturating_sub(bytes);
+        if less > 0 {
+            self.budget.release(self.kind, less);
+            self.bytes = bytes;
+        }
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.shrink(0);
+    }
+}
+
+/// Memory that one worker has set aside now. The worker writes it, any thread reads it.
+#[derive(Debug, Default)]
+pub struct SetAside {
+    bytes: AtomicU64,
+    inputs: AtomicU64,
+    outputs: AtomicU64,
+}
+
+impl SetAside {
+    /// Bytes of all allocations.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Sessions whose input is set aside.
+    pub fn inputs(&self) -> u64 {
+        self.inputs.load(Relaxed)
+    }
+
+    /// Sessions whose output is set aside.
+    pub fn outputs(&self) -> u64 {
+        self.outputs.load(Relaxed)
+    }
+
+    /// Adds to the bytes; the worker alone may call it. A wrapped negative number subtracts.
+    pub fn add_bytes(&self, bytes: u64) {
+        add(&self.bytes, bytes);
+    }
+
+    /// Adds to the sessions whose input is set aside; the worker alone may call it.
+    pub fn add_inputs(&self, count: u64) {
+        add(&self.inputs, count);
+    }
+
+    /// Adds to the sessions whose output is set aside; the worker alone may call it.
+    pub fn add_outputs(&self, count: u64) {
+        add(&self.outputs, count);
+    }
+}
+
+/// Adds to a number that only this thread writes.
+fn add(number: &AtomicU64, more: u64) {
+    number.store(number.load(Relaxed).wrapping_add(more), Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reservation_beyond_the_bound_takes_nothing_and_is_counted() {
+        let budget = Budget::new(0, Some(100));
+        let first = budget.grant(Kind::Replies, 60).expect("it fits");
+        assert!(budget.grant(Kind::Queued, 41).is_none() && budget.grant(Kind::Queued, u64::MAX).is_none());
+        assert_eq!((budget.used(), budget.used_by(Kind::Queued), budget.refused()), (60, 0, 2));
+        let second = budget.grant(Kind::Queued, 40).expect("it fits");
+        drop(first);
+        assert_eq!((budget.used(), budget.used_by(Kind::Replies), budget.used_by(Kind::Queued)), (40, 0, 40));
+        drop(second);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_grant_that_grows_and_shrinks_gives_back_what_it_has() {
+        let budget = Budget::new(0, Some(100));
+        let mut grant = Grant::none(&budget, Kind::Walks);
+        assert!(grant.resize(70) && grant.resize(30) && grant.resize(100) && !grant.resize(101));
+        assert_eq!((grant.bytes(), budget.used()), (100, 100));
+        grant.force(120);
+        assert!((budget.used(), budget.is_short()) == (120, true));
+        assert!(!budget.reserve(Kind::Walks, 1), "what was forced counts");
+        grant.shrink(10);
+        assert_eq!(budget.used(), 10);
+        drop(grant);
+        assert_eq!((budget.used(), budget.used_by(Kind::Walks)), (0, 0));
+    }
+
+    #[test]
+    fn what_stays_as_long_as_clients_like_leaves_room_for_what_comes_and_goes() {
+        let budget = Budget::new(0, Some(100));
+        assert!(budget.reserve(Kind::Rules, 25) && !budget.reserve(Kind::Rules, 1));
+        assert!(budget.reserve(Kind::Subscriptions, 50) && !budget.reserve(Kind::Subscriptions, 1));
+        assert!(budget.reserve(Kind::Replies, 25) && !budget.reserve(Kind::Replies, 1));
+    }
+
+    #[test]
+    fn the_bound_follows_the_memory_unless_a_setting_names_one() {
+        let (auto, named) = (Budget::new(1 << 30, None), Budget::new(1 << 30, Some(5)));
+        assert_eq!((auto.bytes_max(), named.bytes_max()), (128 << 20, 5));
+        auto.follow(64 << 20);
+        named.follow(64 << 20);
+        assert_eq!((auto.bytes_max(), named.bytes_max()), (BYTES_MIN, 5));
+    }
+
+    #[test]
+    fn a_fall_of_what_is_used_wakes_the_thread_that_returns_it_once() {
+        let budget = Budget::new(0, Some(64 << 20));
+        let (asks, asked) = std::sync::mpsc::channel();
+        let trims = std::thread::spawn({
+            let budget = Arc::clone(&budget);
+            move || {
+                budget.wake_when_fallen(std::thread::current());
+                asks.send(()).expect("the test listens");
+                while !budget.has_fallen() {
+                    std::thread::park();
+                }
+            }
+        });
+        asked.recv().expect("it waits");
+        // Less than two falls of a sixteenth of the bound, which the thread could notice one by one.
+        let held: Vec<Grant> = (0..7).filter_map(|_| budget.grant(Kind::Queued, 1 << 20)).collect();
+        assert!(!budget.woken.load(Relaxed));
+        drop(held);
+        trims.join().expect("it was woken");
+        assert!(!budget.has_fallen(), "one fall is reported once");
+        let one = budget.grant(Kind::Queued, 3 << 20);
+        drop(one);
+        assert!(!budget.has_fallen() && !budget.woken.load(Relaxed), "a small fall is none");
+    }
+
+    #[test]
+    fn threads_that_reserve_at_once_never_pass_the_bound() {
+        let budget = Budget::new(0, Some(1000));
+        std::thread::scope(|scope| {
+            for worker in 0..4 {
+                let budget = &budget;
+                scope.spawn(move || {
+                    for round in 0..20_000u64 {
+                        let kind = Kind::ALL[(round as usize + worker) % 5];
+                        let grant = budget.grant(kind, 1 + (round * 7 + worker as u64) % 600);
+                        assert!(budget.used() <= 1000);
+                        drop(grant);
+                    }
+                });
+            }
+        });
+        assert_eq!(budget.used(), 0);
+        assert!(Kind::ALL.iter().all(|kind| budget.used_by(*kind) == 0));
+    }
+}

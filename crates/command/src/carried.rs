@@ -1,0 +1,314 @@
+//! The state of a connection that moves to another process between two requests: its user, its transaction, its
+//! subscriptions, received bytes that are not executed, and unsent replies.
+//!
+//! ```text
+//!   a message of 32 connections' heads ──> the bytes of each: input, output, queue, holdings as text
+//! ```
+
+use arrayvec::ArrayVec;
+use segment::{Expire, Namespace, Version};
+use serde_json::{Value, json};
+
+use crate::client_info::ClientText;
+use crate::mail::Kind;
+use crate::session::{Door, Protocol};
+use crate::shared::Shared;
+use base::clock::UnixMillis;
+
+/// The user that a client has authenticated as.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum CarriedUser {
+    /// The client has not authenticated.
+    #[default]
+    Nobody,
+    /// A user of the users file.
+    OfFile,
+    /// A user with rights.
+    Named(Vec<u8>),
+}
+
+/// A connection without its socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// Its protocol, and the namespace of its listener.
+    pub door: Door,
+    /// The namespace that it is in.
+    pub namespace: Namespace,
+    /// True if the client has authenticated.
+    pub known: bool,
+    /// Its user, for a Redis client.
+    pub user: CarriedUser,
+    /// True if the client uses version 3 of the Redis protocol.
+    pub speaks_3: bool,
+    /// True if the client wants no replies.
+    pub wants_none: bool,
+    /// True after CLIENT REPLY SKIP: the next reply is not sent.
+    pub skips_next: bool,
+    /// True if the client is on another host and protected mode refuses it.
+    pub held_off: bool,
+    /// The client's name, its library, the library's version, and its user, as in its client info.
+    pub texts: [Vec<u8>; 4],
+    /// Bytes that were received and not executed.
+    pub input: Vec<u8>,
+    /// Bytes that its peer has not taken yet.
+    pub output: Vec<u8>,
+    /// Names that it is subscribed to, each with the number of its [`Kind`].
+    pub subscriptions: Vec<(u8, Vec<u8>)>,
+    /// True if it is in MONITOR mode.
+    pub monitors: bool,
+    /// The event kinds that a memcached client watches, as [`crate::watch`] counts them.
+    pub watches: u32,
+    /// Its transaction, if it has begun one or watches keys.
+    pub transaction: Option<CarriedTransaction>,
+}
+
+/// A transaction before its EXEC.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CarriedTransaction {
+    /// True if MULTI was called. If not, keys are only watched.
+    pub is_queueing: bool,
+    /// True if a request was refused, so that EXEC will abort.
+    pub is_spoilt: bool,
+    /// The queued requests, as they came.
+    pub queue: Vec<u8>,
+    /// The keys that are watched.
+    pub watched: Vec<CarriedWatch>,
+}
+
+/// A key that is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CarriedWatch {
+    /// Namespace of the key.
+    pub namespace: Namespace,
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its version when it was watched. `None`: it has changed since.
+    pub version: Option<Version>,
+}
+
+impl CarriedWatch {
+    fn encode(&self) -> Value {
+        let version = match self.version {
+            None => json!("changed"),
+            Some(Version::Absent(..)) => Value::Null,
+            Some(Version::Item(token, Expire::Never)) => json!([token]),
+            Some(Version::Item(token, Expire::At(end))) => json!([token, end.0]),
+        };
+        json!([self.namespace.0, self.key, version])
+    }
+
+    fn decode(encoded: &Value) -> Option<Self> {
+        let version = match &encoded[2] {
+            Value::Null => Some(Version::Absent(0, 0)),
+            Value::Array(parts) => {
+                let expire =
+                    parts.get(1).map_or(Some(Expire::Never), |end| Some(Expire::At(UnixMillis(end.as_u64()?))));
+                Some(Version::Item(parts.first()?.as_u64()?, expire?))
+            }
+            _ => None,
+        };
+        let key = serde_json::from_value(encoded[1].clone()).ok()?;
+        Some(Self { namespace: namespace_of(&encoded[0])?, key, version })
+    }
+}
+
+fn namespace_of(encoded: &Value) -> Option<Namespace> {
+    let number = u8::try_from(encoded.as_u64()?).ok()?;
+    (usize::from(number) < Namespace::MAX).then_some(Namespace(number))
+}
+
+/// The lengths of a connection's input, output, queue and holdings behind the heads, in bytes.
+pub type Lengths = [usize; 4];
+
+impl Carried {
+    /// Creates the state of a new connection that came in at `door`.
+    pub fn new(door: Door) -> Self {
+        Self {
+            door,
+            namespace: door.namespace,
+            known: false,
+            user: CarriedUser::Nobody,
+            speaks_3: false,
+            wants_none: false,
+            skips_next: false,
+            held_off: false,
+            texts: Default::default(),
+            input: Vec::new(),
+            output: Vec::new(),
+            subscriptions: Vec::new(),
+            monitors: false,
+            watches: 0,
+            transaction: None,
+        }
+    }
+
+    /// Returns its head and the bytes that follow it.
+    pub fn encode(&self) -> (Value, Vec<u8>) {
+        let user = match &self.user {
+            CarriedUser::Nobody => Value::Null,
+            CarriedUser::OfFile => json!(true),
+            CarriedUser::Named(name) => json!(name),
+        };
+        let queue = self.transaction.as_ref().map_or(&[][..], |transaction| &transaction.queue);
+        let holdings = self.holdings();
+        let parts = [&self.input, &self.output, queue, &holdings];
+        let head = json!({
+            "resp": self.door.protocol == Protocol::Resp,
+            "home": self.door.namespace.0,
+            "namespace": self.namespace.0,
+            "known": self.known,
+            "user": user,
+            "speaks_3": self.speaks_3,
+            "wants_none": self.wants_none,
+            "skips_next": self.skips_next,
+            "held_off": self.held_off,
+            "texts": self.texts,
+            "watches": self.watches,
+            "bytes": parts.map(<[u8]>::len),
+        });
+        (head, parts.concat())
+    }
+
+    /// Encodes subscriptions and transaction as JSON. Empty for most connections.
+    fn holdings(&self) -> Vec<u8> {
+        if self.subscriptions.is_empty() && !self.monitors && self.transaction.is_none() {
+            return Vec::new();
+        }
+        let transaction = self.transaction.as_ref().map(|transaction| {
+            let watched: Vec<Value> = transaction.watched.iter().map(CarriedWatch::encode).collect();
+            json!({"queueing": transaction.is_queueing, "spoilt": transaction.is_spoilt, "watched": watched})
+        });
+        let holdings = json!({
+            "subscriptions": self.subscriptions,
+            "monitors": self.monitors,
+            "transaction": transaction,
+        });
+        holdings.to_string().into_bytes()
+    }
+
+    /// Decodes the bytes that follow its head. `None`: they are malformed.
+    pub fn decode_bytes(&mut self, bytes: &[u8], lengths: Lengths) -> Option<()> {
+        let mut rest = bytes;
+        let mut next = |length: usize| rest.split_off(..length);
+        let [input, output, queue, holdings] = lengths;
+        (self.input, self.output) = (next(input)?.to_vec(), next(output)?.to_vec());
+        let (queue, holdings) = (next(queue)?, next(holdings)?);
+        if holdings.is_empty() {
+            return Some(());
+        }
+        let holdings: Value = serde_json::from_slice(holdings).ok()?;
+        self.monitors = holdings["monitors"].as_bool()?;
+        self.subscriptions = serde_json::from_value(holdings["subscriptions"].clone()).ok()?;
+        let is_kind = |(kind, _): &(u8, Vec<u8>)| usize::from(*kind) < Kind::ALL.len();
+        let transaction = &holdings["transaction"];
+        if !transaction.is_null() {
+            let watched = transaction["watched"].as_array()?.iter().map(CarriedWatch::decode).collect::<Option<_>>()?;
+            self.transaction = Some(CarriedTransaction {
+                is_queueing: transaction["queueing"].as_bool()?,
+                is_spoilt: transaction["spoilt"].as_bool()?,
+                queue: queue.to_vec(),
+                watched,
+            });
+        }
+        self.subscriptions.iter().all(is_kind).then_some(())
+    }
+
+    /// Decodes its head, and returns the lengths of the bytes that follow.
+    pub fn decode_head(told: &Value) -> Option<(Self, Lengths)> {
+        let protocol = if told["resp"].as_bool()? { Protocol::Resp } else { Protocol::Memcache };
+        let namespace = |name: &str| namespace_of(&told[name]);
+        let user = match &told["user"] {
+            Value::Null => CarriedUser::Nobody,
+            Value::Bool(true) => CarriedUser::OfFile,
+            name => CarriedUser::Named(serde_json::from_value(name.clone()).ok()?),
+        };
+        let carried = Self {
+            namespace: namespace("namespace")?,
+            known: told["known"].as_bool()?,
+            user,
+            speaks_3: told["speaks_3"].as_bool()?,
+            wants_none: told["wants_none"].as_bool()?,
+            skips_next: told["skips_next"].as_bool()?,
+            held_off: told["held_off"].as_bool()?,
+            texts: serde_json::from_value(told["texts"].clone()).ok()?,
+            watches: u32::try_from(told["watches"].as_u64()?).ok()?,
+            ..Self::new(Door::new(protocol, namespace("home")?))
+        };
+        Some((carried, serde_json::from_value(told["bytes"].clone()).ok()?))
+    }
+
+    /// Returns true if it receives messages that other clients cause. Such connections are set up before others are
+    /// served.
+    pub fn listens(&self) -> bool {
+        !self.subscriptions.is_empty() || self.monitors || self.watches != 0
+    }
+
+    /// Returns true if it has no user, or if this server knows its user.
+    pub fn is_welcome(&self, shared: &Shared) -> bool {
+        match &self.user {
+            CarriedUser::Nobody => true,
+            CarriedUser::OfFile => shared.auth.is_some(),
+            CarriedUser::Named(name) => shared.users.has(name),
+        }
+    }
+
+    /// Returns its texts in the form of a client info.
+    pub fn card_texts(&self) -> [ClientText; 4] {
+        self.texts
+            .each_ref()
+            .map(|text| text.iter().copied().take(crate::client_info::CLIENT_TEXT_MAX).collect::<ArrayVec<_, _>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_of_a_connection_is_what_it_was() {
+        let plain = Carried::new(Door::new(Protocol::Memcache, Namespace(3)));
+        let rich = Carried {
+            namespace: Namespace(7),
+            known: true,
+            user: CarriedUser::Named(vec![0xFF, b'"', 0]),
+            speaks_3: true,
+            wants_none: true,
+            skips_next: true,
+            held_off: true,
+            texts: [b"name".to_vec(), vec![200], Vec::new(), b"user".to_vec()],
+            ..Carried::new(Protocol::Resp.into())
+        };
+        let watch = |version| CarriedWatch { namespace: Namespace(2), key: vec![0, 255], version };
+        let ends = Expire::At(UnixMillis(1_900_000_000_123));
+        let versions = [None, Some(Version::Absent(0, 0)), Some(Version::Item(u64::MAX, Expire::Never))];
+        let versions = versions.into_iter().chain([Some(Version::Item(7, ends))]);
+        let holding = Carried {
+            input: b"in".to_vec(),
+            output: vec![255; 3],
+            subscriptions: vec![(0, b"news".to_vec()), (1, b"*\xFF".to_vec()), (2, Vec::new())],
+            monitors: true,
+            watches: 0x101,
+            transaction: Some(CarriedTransaction {
+                is_queueing: true,
+                is_spoilt: true,
+                queue: b"*1\r\n$4\r\nPING\r\n".to_vec(),
+                watched: versions.map(watch).collect(),
+            }),
+            ..plain.clone()
+        };
+        for carried in [plain.clone(), rich, holding, Carried { user: CarriedUser::OfFile, ..plain }] {
+            let (head, bytes) = carried.encode();
+            let text = serde_json::to_vec(&head).expect("text");
+            let told: Value = serde_json::from_slice(&text).expect("the same");
+            let (mut again, lengths) = Carried::decode_head(&told).expect("it is understood");
+            again.decode_bytes(&bytes, lengths).expect("they are understood");
+            assert_eq!(again, carried);
+            assert_eq!(
+                again.decode_bytes(&bytes[..bytes.len().saturating_sub(1)], [0, 0, 0, bytes.len().max(1)]),
+                None
+            );
+        }
+        assert_eq!(Carried::decode_head(&json!({"resp": true, "home": 200})), None);
+        assert_eq!(Carried::decode_head(&json!([])), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! The part of a server's configuration that commands use.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// An address that clients connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// A unix socket.
+    Unix {
+        /// Path of the socket.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+}
+
+/// The configuration of commands. It does not change while the server runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Addresses of the memcached protocol.
+    pub memcached: Vec<Address>,
+    /// Addresses of the Redis protocol.
+    pub resp: Vec<Address>,
+    /// The number of worker threads, at most [`WORKERS_MAX`].
+    pub workers: usize,
+    /// The maximum number of connections at once.
+    pub connections_max: usize,
+    /// The time without received bytes after which a connection is closed.
+    pub idle_timeout: Option<Duration>,
+    /// The maximum size of an item, key and value, in bytes.
+    pub item_bytes_max: u64,
+    /// True if the `shutdown` command is enabled.
+    pub shutdown_command: bool,
+    /// The number of connections that may wait in the kernel to be accepted, for each address.
+    pub backlog: i32,
+    /// The number of requests of one session that are served before the other sessions, at most
+    /// [`crate::context::OPS_A_BATCH`].
+    pub requests_a_visit: usize,
+    /// File that users of the Redis protocol and their rights are read from and written to.
+    pub acl_file: Option<PathBuf>,
+    /// True if items are evicted to make room. Otherwise an item that does not fit is refused.
+    pub evict: bool,
+    /// The delimiter that ends a prefix.
+    pub prefix_delimiter: u8,
+    /// True if items have CAS tokens. Otherwise their token is reported as 0 and matches nothing.
+    pub cas: bool,
+    /// True if the `flush_all` command is enabled.
+    pub flush_command: bool,
+    /// True if commands that list keys are enabled.
+    pub dump_command: bool,
+    /// True if the `watch` command is enabled.
+    pub watch_command: bool,
+    /// True if Redis clients from other hosts are refused while no users are configured.
+    pub protected: bool,
+    /// The Redis commands that are disabled, in lower case.
+    pub disabled: Vec<String>,
+    /// True if the Redis command `DEBUG` is enabled.
+    pub debug_command: bool,
+}
+
+/// The maximum number of worker threads.
+pub const WORKERS_MAX: usize = 128;

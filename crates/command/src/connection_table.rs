@@ -1,0 +1,241 @@
+//! The connection table: the state of each of a worker's connections that other threads can read.
+//!
+//! ```text
+//!   worker: admit ──open──> Entry <──seen── sweep, once a second       any worker: `stats conns` ──each──> all entries
+//!           release ─close──> Entry
+//! ```
+//!
+//! One writer, any number of readers, and no lock except that of a client info ([`crate::client_info`]). An entry's
+//! `life` is odd while a connection is open, and grows with each open and close. A reader checks it before and after,
+//! and skips an entry that changed in between.
+//!
+//! Bound: an entry of 72 bytes for each connection that the worker may have, touched only when used, and a client info
+//! for each Redis client.
+
+use crate::client_info::ClientInfo;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The connections of one worker, as others see them.
+#[derive(Debug)]
+pub struct ConnectionTable {
+    entries: Box<[Entry]>,
+}
+
+/// The entry of one connection.
+#[derive(Debug, Default)]
+struct Entry {
+    life: AtomicU64,
+    /// The peer's address: IPv6, or IPv4 mapped into it.
+    ip: [AtomicU64; 2],
+    /// The peer's port; [`UNIX`] for a unix socket.
+    port: AtomicU64,
+    /// Time at which it last sent bytes, in Unix seconds, times two; 1 more if it watches.
+    seen: AtomicU64,
+    /// The number of the client that is to be closed; 0: none.
+    killed: AtomicU64,
+    /// Client info of a Redis client.
+    client_info: Mutex<Option<Box<ClientInfo>>>,
+}
+
+const UNIX: u64 = u64::MAX;
+
+impl Entry {
+    fn client_info(&self) -> MutexGuard<'_, Option<Box<ClientInfo>>> {
+        self.client_info.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn peer(&self, ip: [u64; 2], port: u64) -> Option<SocketAddr> {
+        let ip = Ipv6Addr::from(u128::from(ip[0]) << 64 | u128::from(ip[1])).to_canonical();
+        u16::try_from(port).ok().map(|port| SocketAddr::new(ip, port))
+    }
+}
+
+/// A connection as of its last check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// Its number in its worker.
+    pub number: usize,
+    /// The peer's address; `None` for a unix socket.
+    pub peer: Option<SocketAddr>,
+    /// Time at which it last sent bytes, in Unix seconds; exact to a second or two.
+    pub received_secs: u64,
+    /// True if it watches.
+    pub watches: bool,
+}
+
+impl ConnectionTable {
+    /// Creates a table for `connections_max` connections.
+    pub fn new(connections_max: usize) -> Self {
+        Self { entries: (0..connections_max).map(|_| Entry::default()).collect() }
+    }
+
+    /// Returns the number of connections that there is room for: the numbers of [`Connection`] are below it.
+    pub fn room(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Records a new connection. A connection beyond the room is not recorded.
+    pub fn open(&self, number: u32, peer: Option<SocketAddr>, now_secs: u64) {
+        let Some(entry) = self.entries.get(number as usize) else { return };
+        // Readers see the writes from here on only together with the life that the last connection left.
+        fence(Release);
+        let (ip, port) = match peer.map(|peer| (peer.ip(), peer.port())) {
+            Some((IpAddr::V4(ip), port)) => (u128::from(ip.to_ipv6_mapped()), port.into()),
+            Some((IpAddr::V6(ip), port)) => (u128::from(ip), port.into()),
+            None => (0, UNIX),
+        };
+        entry.ip[0].store((ip >> 64) as u64, Relaxed);
+        entry.ip[1].store(ip as u64, Relaxed);
+        entry.port.store(port, Relaxed);
+        entry.seen.store(now_secs * 2, Relaxed);
+        entry.life.store(entry.life.load(Relaxed) | 1, Release);
+    }
+
+    /// Updates the entry by the worker's sweep.
+    pub fn seen(&self, number: u32, received_secs: u64, watches: bool) {
+        if let Some(entry) = self.entries.get(number as usize) {
+            entry.seen.store(received_secs * 2 + u64::from(watches), Relaxed);
+        }
+    }
+
+    /// Records that the connection has closed.
+    pub fn close(&self, number: u32) {
+        if let Some(entry) = self.entries.get(number as usize) {
+            *entry.client_info() = None;
+            entry.life.store(entry.life.load(Relaxed) + 1, Relaxed);
+        }
+    }
+
+    /// Adds a client info to a new connection.
+    pub fn introduce(&self, number: u32, client_info: ClientInfo) {
+        if let Some(entry) = self.entries.get(number as usize) {
+            *entry.client_info() = Some(Box::new(client_info));
+        }
+    }
+
+    /// Returns what `look` reads of a client info, or `None` if the connection has none.
+    pub fn client_info<T>(&self, number: u32, look: impl FnOnce(&mut ClientInfo) -> T) -> Option<T> {
+        self.entries.get(number as usize)?.client_info().as_deref_mut().map(look)
+    }
+
+    /// Marks client `id` at `number` to be closed by its worker, which the caller must wake. Returns false if the slot
+    /// has another client by now.
+    pub(crate) fn kill(&self, number: u32, id: u64) -> bool {
+        let Some(entry) = self.entries.get(number as usize) else { return false };
+        let there = entry.client_info().as_deref().is_some_and(|client_info| client_info.id == id);
+        if there {
+            entry.killed.store(id, Relaxed);
+        }
+        there
+    }
+
+    /// Returns true if the client at `number` is to be closed.
+    pub fn is_killed(&self, number: u32) -> bool {
+        let Some(entry) = self.entries.get(number as usize) else { return false };
+        let killed = entry.killed.load(Relaxed);
+        killed != 0 && entry.client_info().as_deref().is_some_and(|client_info| client_info.id == killed)
+    }
+
+    /// Calls `each` for the connections with a client info among the entries `numbers`.
+    pub(crate) fn clients(&self, numbers: Range<usize>, mut each: impl FnMut(&Connection, &ClientInfo)) {
+        for number in numbers.start..numbers.end.min(self.entries.len()) {
+            if let Some(connection) = self.connection(number)
+                && let Some(client_info) = self.entries[number].client_info().as_deref()
+            {
+                each(&connection, client_info);
+            }
+        }
+    }
+
+    /// Returns the connection at `number`, if there is one.
+    fn connection(&self, number: usize) -> Option<Connection> {
+        let entry = self.entries.get(number)?;
+        let life = entry.life.load(Acquire);
+        if life.is_multiple_of(2) {
+            return None;
+        }
+        let ip = [entry.ip[0].load(Relaxed), entry.ip[1].load(Relaxed)];
+        let (port, seen) = (entry.port.load(Relaxed), entry.seen.load(Relaxed));
+        fence(Acquire);
+        (entry.life.load(Relaxed) == life).then(|| {
+            let peer = entry.peer(ip, port);
+            Connection { number, peer, received_secs: seen / 2, watches: seen % 2 == 1 }
+        })
+    }
+
+    /// Returns the peer of connection `number`, for the worker that owns it. `None` for a unix socket.
+    pub(crate) fn peer(&self, number: u32) -> Option<SocketAddr> {
+        let entry = self.entries.get(number as usize)?;
+        entry.peer([entry.ip[0].load(Relaxed), entry.ip[1].load(Relaxed)], entry.port.load(Relaxed))
+    }
+
+    /// Calls `each` for every connection.
+    pub fn each(&self, mut each: impl FnMut(Connection)) {
+        (0..self.entries.len()).filter_map(|number| self.connection(number)).for_each(&mut each);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(connection_table: &ConnectionTable) -> Vec<Connection> {
+        let mut all = Vec::new();
+        connection_table.each(|connection| all.push(connection));
+        all
+    }
+
+    #[test]
+    fn who_came_and_did_not_go_is_told_with_the_latest_that_is_known() {
+        let connection_table = ConnectionTable::new(3);
+        let v4: SocketAddr = "10.1.2.3:4567".parse().unwrap();
+        let v6: SocketAddr = "[2001:db8::9]:1".parse().unwrap();
+        connection_table.open(0, Some(v4), 100);
+        connection_table.open(1, None, 100);
+        connection_table.open(2, Some(v6), 101);
+        connection_table.open(3, Some(v4), 101);
+        connection_table.seen(1, 105, true);
+        connection_table.close(0);
+        let told = |number, peer, received_secs, watches| Connection { number, peer, received_secs, watches };
+        assert_eq!(all(&connection_table), [told(1, None, 105, true), told(2, Some(v6), 101, false)]);
+        connection_table.open(0, Some(v4), 107);
+        assert_eq!(all(&connection_table)[0], told(0, Some(v4), 107, false));
+    }
+
+    /// Each connection's address implies its own time. A reader never sees one with the other's.
+    #[test]
+    fn a_connection_is_never_told_with_the_address_of_another() {
+        let connection_table = ConnectionTable::new(1);
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let told = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut told = 0u64;
+                while !done.load(Relaxed) {
+                    connection_table.each(|connection| {
+                        let peer = connection.peer.expect("a TCP peer");
+                        assert_eq!(
+                            peer.ip(),
+                            IpAddr::V6(Ipv6Addr::from(u128::from(peer.port()) << 64 | u128::from(peer.port())))
+                        );
+                        told += 1;
+                    });
+                }
+                told
+            });
+            for number in 0..400_000u64 {
+                let port = (number % 60_000) as u16 + 1;
+                let ip = Ipv6Addr::from(u128::from(port) << 64 | u128::from(port));
+                connection_table.open(0, Some(SocketAddr::new(ip.into(), port)), number);
+                connection_table.close(0);
+            }
+            connection_table.open(0, Some("[0:0:0:1::1]:1".parse().unwrap()), 0);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            done.store(true, Relaxed);
+            reader.join().expect("the reader")
+        });
+        assert!(told > 0);
+    }
+}

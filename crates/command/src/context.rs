@@ -1,0 +1,431 @@
+//! The interface between workers and commands: the input of a protocol's `serve`, and its result.
+//!
+//! ```text
+//!   worker: receive -> serve(guard, unconsumed bytes, output, the protocol's session state, context) -> Progress
+//! ```
+//!
+//! A `serve` executes requests in order until it reaches one of the [`State`]s. It consumes whole requests and whole
+//! pieces of large values, so the unconsumed bytes start where it continues next time. It calls
+//! [`WorkerContext::ops_done`] for all operations and executes at most [`OPS_A_BATCH`] a call.
+//!
+//! `command::SessionState` holds the protocol's state of a connection. It is created without allocation. Its `release`
+//! returns what it holds in the store, and is called once when the connection ends.
+
+use crate::clock::{Clock, Moment, Ticks};
+use crate::connection_table::ConnectionTable;
+use crate::counters::WorkerCounters;
+use crate::hot_keys::{Look, Sampler};
+use crate::mail::{Kind, Publishing};
+use crate::metrics::{Command, SlowLine, SlowLines};
+use crate::namespaces::{AWAY, PAUSED, ROUTED};
+use crate::notify::{self, Event};
+use crate::out::{OpTimes, OutBuffer};
+use crate::pace::Pace;
+use crate::resp::Spares;
+use crate::routes::Routes;
+use crate::shared::{Pause, Shared};
+use crate::watch::Watch;
+use base::clock::UnixMillis;
+use segment::{Guard, Key, Namespace, OpError, Pinned};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The maximum number of operations that one session executes before the other sessions of its batch are served.
+pub const OPS_A_BATCH: usize = 64;
+
+/// The longest request line in bytes, its end included. A longer line gets an error, and the connection is closed.
+pub const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// The maximum number of values that one worker receives in place at once. Further values are received into buffers.
+pub const ARRIVALS_MAX: usize = 64;
+
+/// The number of bytes whose parsing and serving takes about as long as filling a mailbox: about 100 ns.
+const ENTRY_WORK_BYTES: usize = 128;
+
+/// The number of entries that count as one operation.
+const ENTRIES_AN_OP: usize = 16;
+
+/// The maximum number of mailboxes that one visit fills when it publishes: about 100 us.
+pub(crate) const PUBLISH_WORK: usize = 1024;
+
+/// The number of unpublished key events of one worker from which on its requests wait.
+const UNPUBLISHED_MAX: usize = 256;
+
+/// A key event that is published in slices.
+pub struct Unpublished {
+    name: Box<[u8]>,
+    text: Box<[u8]>,
+    publishing: Publishing,
+}
+
+/// The progress of a `serve`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The number of input bytes that are consumed and need not be passed again.
+    pub consumed: usize,
+    /// The reason why it stopped.
+    pub state: State,
+}
+
+/// The reason why a `serve` stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The rest is an incomplete request, or empty. The next call is useful once `want` bytes are there, counted from
+    /// the first unconsumed one; 0 if the number is unknown. An empty rest with 0 means that the session is between two
+    /// requests, so a stopping server may close it here. Inside a large or a discarded value, `want` is at least 1.
+    NeedInput {
+        /// The length of the unconsumed rest, in bytes, at which the next step is possible.
+        want: usize,
+    },
+    /// [`OPS_A_BATCH`] operations are done, or a slice of time is used up. More requests may be left.
+    Yield,
+    /// The next reply needs `want` bytes of room, or a pin. The next call comes after the output was sent, with an
+    /// empty buffer of at least that capacity.
+    OutputFull {
+        /// The room that the next reply needs, in bytes: at most the longest value that is not large, and its header.
+        want: usize,
+    },
+    /// The store needs another iteration. The request was not consumed, and nothing was changed.
+    Parked,
+    /// The output is to be sent, then the connection closed.
+    Close,
+}
+
+/// State of a worker for all its sessions; single-threaded.
+pub struct WorkerContext {
+    /// The store's clock of this iteration.
+    pub now: UnixMillis,
+    /// The lead of the wall clock over `now`, in ms.
+    pub ahead_ms: i64,
+    /// State that all threads of the server share: store, settings, counters of all workers, the stop switch.
+    pub shared: Arc<Shared>,
+    /// This worker's number, from 0.
+    pub worker: usize,
+    /// The clock.
+    pub clock: Clock,
+    /// The length of the longest request that must be whole in a receive buffer, in bytes.
+    pub(crate) request_bytes_max: usize,
+    /// Bounds of the iteration and the visit at hand.
+    pub pace: Pace,
+    /// Start of the operation in progress.
+    pub op_begun: Ticks,
+    /// Time at which the bytes of the session that is served were known to be there.
+    pub ready: Ticks,
+    /// The namespace of the session that is served.
+    pub(crate) namespace: Namespace,
+    /// A bit for each namespace whose operations per second are bounded, in this batch, and [`ROUTED`], [`PAUSED`] and
+    /// [`AWAY`].
+    pub(crate) guards: u32,
+    /// The current routes of keys by their prefixes, if there are any.
+    pub(crate) routes: Arc<Routes>,
+    /// The number of route changes when `routes` was taken.
+    pub(crate) route_changes: u64,
+    /// True if the served session's namespace has bounded operations per second.
+    pub(crate) rationed_here: bool,
+    /// The number of operations executed in this batch.
+    pub batch_ops: usize,
+    /// The number of values that are being received in place.
+    pub(crate) arrivals: usize,
+    /// The number of keys of such values that are too long for their sessions.
+    pub(crate) long_keys: usize,
+    /// The request lines of operations that were slow before their reply was sent.
+    pub slow_lines: SlowLines,
+    /// The events that are watched, and the unpublished ones of this batch.
+    pub watch: Watch,
+    /// The clients that wait, in this batch.
+    pub(crate) pause: Pause,
+    /// True if some Redis commands may be refused or delayed in this batch, for any client.
+    pub(crate) restrained: bool,
+    /// Number of changes of users; 0: every client may do everything.
+    pub(crate) user_changes: u64,
+    /// True if a client that has not authenticated may do nothing.
+    pub(crate) asks: bool,
+    /// A bit for each worker whose connections got messages in this batch.
+    pub to_wake: u128,
+    /// The cost of this batch's work that its parsed bytes do not show, in bytes.
+    pub work_bytes: usize,
+    /// Key events that are not published yet, in order.
+    pub unpublished: VecDeque<Unpublished>,
+    /// True if an operation is parked that waits only for other workers' iterations, which are short. The next
+    /// iteration then begins at once.
+    pub hurries: bool,
+    /// The sampler of hot keys.
+    pub(crate) sampler: Sampler,
+    /// Finished transactions, for reuse.
+    pub(crate) spares: Spares,
+}
+
+const _: () = assert!(crate::config::WORKERS_MAX <= u128::BITS as usize);
+
+impl WorkerContext {
+    /// Creates the state of a worker's commands before its first iteration. `request_bytes_max` is the length of the
+    /// longest request that must be whole in a receive buffer, in bytes.
+    pub fn new(shared: Arc<Shared>, worker: usize, clock: Clock, request_bytes_max: usize) -> Self {
+        let op_begun = clock.ticks();
+        Self {
+            now: UnixMillis::default(),
+            ahead_ms: 0,
+            shared,
+            worker,
+            pace: Pace::new(&clock),
+            clock,
+            request_bytes_max,
+            op_begun,
+            ready: op_begun,
+            namespace: Namespace::DEFAULT,
+            guards: 0,
+            routes: Arc::default(),
+            route_changes: 0,
+            rationed_here: false,
+            batch_ops: 0,
+            arrivals: 0,
+            long_keys: 0,
+            slow_lines: SlowLines::default(),
+            watch: Watch::default(),
+            to_wake: 0,
+            pause: Pause::None,
+            restrained: false,
+            user_changes: 0,
+            asks: false,
+            hurries: false,
+            work_bytes: 0,
+            unpublished: VecDeque::new(),
+            sampler: Sampler::new(worker),
+            spares: Spares::default(),
+        }
+    }
+
+    /// Returns this worker's counters.
+    #[inline]
+    pub fn counters(&self) -> &WorkerCounters {
+        &self.shared.workers[self.worker].counters
+    }
+
+    /// Returns the connections of this worker.
+    pub fn connection_table(&self) -> &ConnectionTable {
+        &self.shared.workers[self.worker].connection_table
+    }
+
+    /// Records `count` operations that were executed together and whose replies, if any, are in `out`. Their times are
+    /// complete once the replies are sent. Each operation took from the beginning of the first to the end of the last.
+    /// `line` begins with the first one's request line, or is empty if that is gone; it is read only if they were slow.
+    #[inline]
+    pub fn ops_done(&mut self, out: &mut OutBuffer, command: Command, count: usize, line: &[u8]) {
+        let ended = self.clock.ticks();
+        if self.slow_lines.is_slow(self.ready, ended) {
+            self.slow_lines.keep(self.op_begun, line);
+        }
+        let (namespace, count_u32) = (self.namespace.0, count as u32);
+        out.push_op(OpTimes { command, namespace, count: count_u32, ready: self.ready, begun: self.op_begun, ended });
+        self.op_begun = ended;
+        self.batch_ops += count;
+    }
+
+    /// Records an operation whose reply is sent with others'. Records its wait from `ready` on and its execution, but
+    /// no time of sending.
+    pub(crate) fn op_done_unsent(&mut self, command: Command, ready: Ticks, line: &[u8]) {
+        let ended = self.clock.ticks();
+        let parts_ns =
+            [(ready, self.op_begun), (self.op_begun, ended)].map(|(from, to)| self.clock.ns_between(from, to));
+        let recorder = &self.shared.workers[self.worker].recorder;
+        if recorder.record_unsent(command, self.namespace.0, parts_ns) {
+            recorder.keep_slow(command, SlowLine::of(line), [parts_ns[0], parts_ns[1], 0]);
+        }
+        self.op_begun = ended;
+        self.batch_ops += 1;
+    }
+
+    /// Returns this iteration's instant, for conversions between the store's clock and the wall clock.
+    #[inline]
+    pub(crate) fn moment(&self) -> Moment {
+        Moment { now: self.now, ahead_ms: self.ahead_ms }
+    }
+
+    /// Records a key that was sampled.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn sample(&mut self, guard: &Guard<'_>, key: &Key<'_>, is_read: bool) {
+        // A value that may be on flash is not a miss yet, and its length is unknown.
+        let on_flash = || guard.hash_may_be_on_flash(key.hash()).then_some(0);
+        let bytes = guard.peek(key).map(|item| item.value.client_bytes()).or_else(on_flash);
+        let hot_keys = &self.shared.workers[self.worker].hot_keys;
+        let named = (key.namespace(), key.bytes());
+        self.shared.minutes.note(hot_keys, named, Look { bytes, is_read }, &mut self.sampler.big_above);
+    }
+
+    /// Records a value that is to be stored if it is one of the longest of this minute.
+    #[inline]
+    pub(crate) fn note_length(&mut self, key: &[u8], bytes: u64) {
+        if bytes > self.sampler.big_above {
+            let hot_keys = &self.shared.workers[self.worker].hot_keys;
+            self.shared.minutes.note_big(hot_keys, (self.namespace, key), bytes, &mut self.sampler.big_above);
+        }
+    }
+
+    /// Counts work on `entries` (mailboxes filled, names checked, subscriptions) against the iteration's share.
+    #[inline]
+    pub(crate) fn note_work(&mut self, entries: usize) {
+        self.work_bytes += entries * ENTRY_WORK_BYTES;
+        self.pace.charge(entries / ENTRIES_AN_OP);
+    }
+
+    /// Continues a publication. Returns the number of receivers once it is done, or `None` if `work` is used up.
+    pub(crate) fn publish_some(
+        &mut self,
+        publishing: &mut Publishing,
+        kind: Kind,
+        message: (&[u8], &[u8]),
+        work: &mut usize,
+    ) -> Option<u64> {
+        let Self { shared, worker, to_wake, .. } = self;
+        let note = |to, connection| note_mail(shared, *worker, to_wake, to, connection);
+        shared.channels.publish_some(publishing, kind, message, work, note)
+    }
+
+    /// Publishes a key event to its subscribers: at once if that is little work and no event is before it, otherwise in
+    /// slices between batches.
+    #[cold]
+    pub(crate) fn tell_change(&mut self, namespace: Namespace, event: Event, key: &[u8]) {
+        let Self { shared, worker, to_wake, unpublished, .. } = self;
+        notify::tell(&shared.channels, shared.key_events(), namespace, event, key, |name, text| {
+            let (mut publishing, mut work) = (Publishing::default(), PUBLISH_WORK / 16);
+            let note = |to, connection| note_mail(shared, *worker, to_wake, to, connection);
+            let is_first = unpublished.is_empty();
+            let channels = &shared.channels;
+            let is_done = is_first
+                && channels.publish_some(&mut publishing, Kind::Channel, (name, text), &mut work, note).is_some();
+            if !is_done {
+                unpublished.push_back(Unpublished { name: name.into(), text: text.into(), publishing });
+            }
+        });
+    }
+
+    /// Continues to publish waiting key events, for a bounded time.
+    #[cold]
+    pub fn publish_waiting(&mut self) {
+        let mut work = PUBLISH_WORK;
+        self.note_work(work);
+        while let Some(mut first) = self.unpublished.pop_front() {
+            let message = (&first.name[..], &first.text[..]);
+            if self.publish_some(&mut first.publishing, Kind::Channel, message, &mut work).is_none() {
+                self.unpublished.push_front(first);
+                return;
+            }
+        }
+    }
+
+    /// Returns true if so many key events wait to be published that no further request may run first.
+    #[inline]
+    pub fn is_behind_publishing(&self) -> bool {
+        self.unpublished.len() >= UNPUBLISHED_MAX
+    }
+
+    /// Sends a line to the monitoring clients. Returns their number.
+    pub(crate) fn tell_monitors(&mut self, line: &[u8]) -> usize {
+        let Self { shared, worker, to_wake, .. } = self;
+        shared.channels.tell_monitors(line, |to, connection| note_mail(shared, *worker, to_wake, to, connection))
+    }
+
+    /// Determines at the beginning of a batch which restrictions apply to Redis clients in it.
+    pub fn restrain(&mut self) {
+        let shared = &self.shared;
+        self.pause = shared.live.pause.now(self.now);
+        self.guards = shared.namespaces.guards() | AWAY;
+        self.user_changes = shared.users.changes();
+        self.asks = shared.asks_who();
+        self.restrained = self.pause != Pause::None || !shared.config.disabled.is_empty() || self.user_changes != 0;
+        if self.pause != Pause::None {
+            self.guards |= PAUSED;
+        }
+        if self.guards & ROUTED != 0 {
+            self.follow_routes();
+        }
+    }
+
+    #[cold]
+    fn follow_routes(&mut self) {
+        let changes = self.shared.namespaces.route_changes();
+        if changes != self.route_changes {
+            (self.route_changes, self.routes) = (changes, self.shared.namespaces.routes());
+        }
+    }
+
+    /// Selects the namespace of the session that is served from here on.
+    #[inline(always)]
+    pub(crate) fn turn_to(&mut self, namespace: Namespace) {
+        self.namespace = namespace;
+        self.rationed_here = self.guards & 1 << namespace.0 != 0;
+    }
+
+    /// Returns true if the visit at hand has used its slice of time, as of the end of the last operation.
+    #[inline(always)]
+    pub(crate) fn is_slice_over(&self) -> bool {
+        self.pace.is_slice_over(self.op_begun)
+    }
+
+    /// Checks that there is room for `bytes` more, or that eviction will make it.
+    ///
+    /// # Errors
+    /// If there is no room: see [`segment::Store::check_room`].
+    #[inline]
+    pub(crate) fn check_room(&self, bytes: u64) -> Result<(), OpError> {
+        self.shared.store.check_room(self.namespace, bytes)
+    }
+
+    /// Records that a connection of worker `to` has queued messages, or is to be closed.
+    pub(crate) fn note_mail(&mut self, to: usize, connection: u32) {
+        note_mail(&self.shared, self.worker, &mut self.to_wake, to, connection);
+    }
+
+    /// Returns the CAS token to report to a client: `token`, or 0 in a store without CAS tokens.
+    pub(crate) fn told_token(&self, token: u64) -> u64 {
+        if self.shared.config.cas { token } else { 0 }
+    }
+
+    /// Reserves `bytes` of the store to be pinned for a reader. If it returns false, the `serve` stops with
+    /// [`State::OutputFull`]. If pinning then fails, [`WorkerContext::pin_refund`] returns the bytes. Otherwise
+    /// `OutBuffer::push_pinned` takes them over.
+    pub fn pin_budget(&self, bytes: u64) -> bool {
+        self.shared.pins.grant(bytes)
+    }
+
+    /// Pins a value that was read whole in this guard if the budget allows it. Otherwise the value must be copied.
+    /// `OutBuffer::push_pinned` takes it over, or [`WorkerContext::unpin`].
+    #[cold]
+    pub(crate) fn pin(&self, value: &[u8]) -> Option<Pinned> {
+        let store = &self.shared.store;
+        self.shared.pins.grant_spare(store.pin_charge(value.len())).then(|| store.pin(value))
+    }
+
+    /// Releases a pinned value and its bytes in the budget.
+    pub fn unpin(&self, pinned: Pinned) {
+        self.shared.pins.release(pinned.charge());
+        self.shared.store.unpin(pinned);
+    }
+
+    /// Reserves one more in-place receive, if available.
+    pub(crate) fn begin_arrival(&mut self, charge: u64) -> bool {
+        let granted = self.arrivals < ARRIVALS_MAX && self.shared.pins.grant_spare(charge);
+        self.arrivals += usize::from(granted);
+        granted
+    }
+
+    /// Returns the reservation.
+    pub(crate) fn end_arrival(&mut self, charge: u64) {
+        assert!(self.arrivals > 0, "an arrival ends once");
+        self.arrivals -= 1;
+        self.shared.pins.release(charge);
+    }
+
+    /// Returns what [`WorkerContext::pin_budget`] granted and was not pinned.
+    pub fn pin_refund(&self, bytes: u64) {
+        self.shared.pins.release(bytes);
+    }
+}
+
+/// Records for worker `to` that `connection` has queued messages. The worker is woken once this worker's batch is done.
+fn note_mail(shared: &Shared, me: usize, to_wake: &mut u128, to: usize, connection: u32) {
+    if shared.workers[to].post.note(connection) && to != me {
+        *to_wake |= 1 << to;
+    }
+}

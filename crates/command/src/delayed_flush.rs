@@ -1,0 +1,104 @@
+//! Flushes that clients scheduled for later.
+
+use base::clock::UnixMillis;
+use segment::{Namespace, Store};
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+
+/// `flush_all` with a delay: one instant for each namespace, the latest requested. The first worker iteration past the
+/// instant executes the flush.
+#[derive(Debug, Default)]
+pub struct DelayedFlush {
+    /// The store that retains it beyond the process.
+    store: Option<Arc<Store>>,
+    /// A bit for each namespace with a delayed flush.
+    scheduled: AtomicU32,
+    at_ms: [AtomicU64; Namespace::MAX],
+    refused: AtomicBool,
+}
+
+impl DelayedFlush {
+    /// Restores the delayed flushes of the previous process, and persists new ones in `store`.
+    pub fn kept_in(store: &Arc<Store>) -> Self {
+        let flush = Self::default();
+        for namespace in (0..Namespace::MAX as u8).map(Namespace) {
+            if let Some(at) = store.kept_flush_at(namespace) {
+                flush.schedule(namespace, at);
+            }
+        }
+        Self { store: Some(Arc::clone(store)), ..flush }
+    }
+
+    /// Schedules a flush at `at`. It replaces an earlier request that is not due yet.
+    pub fn schedule(&self, namespace: Namespace, at: UnixMillis) {
+        if let Some(store) = &self.store {
+            store.keep_flush_at(namespace, Some(at));
+        }
+        self.at_ms[usize::from(namespace.0)].store(at.0.max(1), Release);
+        self.scheduled.fetch_or(1 << namespace.0, Release);
+    }
+
+    /// Cancels a scheduled flush.
+    pub fn cancel(&self, namespace: Namespace) {
+        if let Some(store) = &self.store {
+            store.keep_flush_at(namespace, None);
+        }
+        self.at_ms[usize::from(namespace.0)].store(0, Release);
+    }
+
+    /// Takes a flush that is due at `now`. Each is returned to one caller only.
+    #[inline]
+    pub fn take(&self, now: UnixMillis) -> Option<Namespace> {
+        if self.scheduled.load(Acquire) == 0 { None } else { self.take_scheduled(now) }
+    }
+
+    #[cold]
+    fn take_scheduled(&self, now: UnixMillis) -> Option<Namespace> {
+        let scheduled = self.scheduled.load(Acquire);
+        for number in (0..Namespace::MAX as u8).filter(|number| scheduled & 1 << number != 0) {
+            let at_ms = &self.at_ms[usize::from(number)];
+            let at = at_ms.load(Acquire);
+            if at != 0 && at <= now.0 && at_ms.compare_exchange(at, 0, AcqRel, Relaxed).is_ok() {
+                return Some(Namespace(number));
+            }
+        }
+        None
+    }
+
+    /// Makes a flush that could not be executed due again, unless another one was scheduled meanwhile.
+    pub fn put_back(&self, namespace: Namespace, now: UnixMillis) {
+        self.note_refused();
+        let _ = self.at_ms[usize::from(namespace.0)].compare_exchange(0, now.0.max(1), AcqRel, Relaxed);
+    }
+
+    /// Records that a flush, delayed or not, found the background thread busy. It is retried soon.
+    pub(crate) fn note_refused(&self) {
+        self.refused.store(true, Relaxed);
+    }
+
+    /// Returns true if a flush was refused since the last call.
+    pub fn take_refused(&self) -> bool {
+        self.refused.load(Relaxed) && self.refused.swap(false, Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delayed_flush_is_taken_once_and_not_before_its_time() {
+        let (flush, shop) = (DelayedFlush::default(), Namespace(3));
+        assert_eq!(flush.take(UnixMillis(u64::MAX)), None);
+        flush.schedule(shop, UnixMillis(50));
+        flush.schedule(Namespace::DEFAULT, UnixMillis(60));
+        assert_eq!((flush.take(UnixMillis(49)), flush.take(UnixMillis(50))), (None, Some(shop)));
+        assert_eq!(flush.take(UnixMillis(50)), None);
+        flush.put_back(shop, UnixMillis(50));
+        assert_eq!(flush.take(UnixMillis(51)), Some(shop));
+        flush.cancel(Namespace::DEFAULT);
+        assert_eq!(flush.take(UnixMillis(61)), None);
+    }
+}

@@ -1,0 +1,447 @@
+//! Hot, big and missed keys, hot and missed prefixes: always counted, for all protocols, minute by minute for a day.
+//!
+//! ```text
+//!   worker: request ──1 key of 128 on average─> is it there, how large ──> its own sketch  ┐ every minute
+//!           store of a value larger than those that lead ────────────────> its own list    ┴──survey──> minutes: 1440
+//!   HOTKEYS, admin port <── minutes and what the sketches hold now
+//! ```
+//! Invariants:
+//! - A request whose keys are not sampled costs one subtraction. A sampled key allocates nothing and waits for nothing:
+//!   while a reader holds the sketch, samples are dropped and counted.
+//! - The memory is bounded: a sketch for each worker, and [`MINUTES_MAX`] minutes of five lists of [`KEPT`] names of
+//!   [`NAME_BYTES_MAX`] bytes: 7 MiB at most in a day.
+//! - A count is an estimate: samples times [`SAMPLED_ONE_IN`]. The relative error of a name that came `n` times is
+//!   about `sqrt(128 / n)` (11 % for 10,000). Names that share its counters make it too large (`sketch`).
+
+mod sketch;
+
+pub use sketch::{Leader, NAME_BYTES_MAX, Name};
+
+use crate::counters::Counter;
+use base::clock::UnixMillis;
+use base::prng::{Prng, split_mix};
+use segment::Namespace;
+use sketch::{Leaders, Sketch};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// The mean number of keys of which one is sampled.
+pub const SAMPLED_ONE_IN: u64 = 128;
+/// The number of minutes that are retained.
+pub const MINUTES_MAX: usize = 24 * 60;
+/// The number of names that each list of a minute retains.
+pub const KEPT: usize = 10;
+/// The maximum number of names of a list in one reply.
+pub const LEADERS_MAX: usize = 100;
+/// The minimum length of a value that is listed as big, in bytes.
+pub const BIG_BYTES_MIN: u64 = 1024;
+/// Length of a minute, in ms.
+const MINUTE_MS: u64 = 60_000;
+
+/// The lists of keys that a query can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum List {
+    /// Keys with the most requests.
+    Keys,
+    /// Keys with the longest values, of [`BIG_BYTES_MIN`] and more, in bytes.
+    Big,
+    /// Keys that were read and did not exist, in requests.
+    Missed,
+    /// The prefixes, before the first delimiter, of keys with the most requests.
+    Prefixes,
+    /// The prefixes of keys that were read and did not exist, in requests.
+    MissedPrefixes,
+}
+
+impl List {
+    /// All lists, in the order of their numbers.
+    pub const ALL: [Self; 5] = [Self::Keys, Self::Big, Self::Missed, Self::Prefixes, Self::MissedPrefixes];
+
+    /// Returns its name, for commands and pages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Keys => "keys",
+            Self::Big => "big",
+            Self::Missed => "missed",
+            Self::Prefixes => "prefixes",
+            Self::MissedPrefixes => "missed-prefixes",
+        }
+    }
+}
+
+/// The sampler that selects keys of a worker.
+#[derive(Debug)]
+pub struct Sampler {
+    /// The number of keys to skip before the next sample.
+    left: u32,
+    prng: Prng,
+    /// The length above which a value may be one of the longest.
+    pub(crate) big_above: u64,
+}
+
+impl Sampler {
+    /// Creates the sampler of worker number `worker`.
+    pub fn new(worker: usize) -> Self {
+        let mut sampler = Self { left: 0, prng: Prng::new(worker as u64), big_above: BIG_BYTES_MIN - 1 };
+        sampler.left = sampler.gap();
+        sampler
+    }
+
+    /// Returns a random gap from 0 to twice the mean, so that a repeating stream is not always sampled at the same
+    /// places.
+    fn gap(&mut self) -> u32 {
+        self.prng.below(2 * SAMPLED_ONE_IN - 1) as u32
+    }
+
+    /// Counts requested keys. Returns false if none of them is to be sampled. Otherwise [`Sampler::next`] returns
+    /// which.
+    #[inline(always)]
+    pub(crate) fn takes(&mut self, keys: u32) -> bool {
+        if keys <= self.left {
+            self.left -= keys;
+            return false;
+        }
+        true
+    }
+
+    /// Returns which of `keys`, from `from` on, is the next sample, or `None` if no more of them is.
+    #[cold]
+    pub(crate) fn next(&mut self, from: u32, keys: u32) -> Option<u32> {
+        if !self.takes(keys - from) {
+            return None;
+        }
+        let place = from + self.left;
+        self.left = self.gap();
+        Some(place)
+    }
+}
+
+/// A sampled access to a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// Bytes of its value; `None`: the key does not exist.
+    pub(crate) bytes: Option<u64>,
+    /// True if the key was read.
+    pub(crate) is_read: bool,
+}
+
+/// One worker's sketch.
+#[derive(Debug, Default)]
+pub struct HotKeys {
+    sketch: Mutex<Sketch>,
+    /// The number of samples that were dropped while a reader held the sketch.
+    pub lost: Counter,
+}
+
+impl HotKeys {
+    fn sketch(&self) -> MutexGuard<'_, Sketch> {
+        self.sketch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the sketch, unless a reader holds it.
+    fn try_sketch(&self) -> Option<MutexGuard<'_, Sketch>> {
+        match self.sketch.try_lock() {
+            Ok(sketch) => Some(sketch),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                self.lost.add(1);
+                None
+            }
+        }
+    }
+}
+
+/// One minute of a server.
+#[derive(Debug)]
+struct Minute {
+    began: UnixMillis,
+    lists: [Box<[Leader]>; List::ALL.len()],
+}
+
+/// Counts that were collected from the workers.
+#[derive(Debug)]
+struct History {
+    /// Start of the minute that the workers count.
+    began: UnixMillis,
+    minutes: VecDeque<Minute>,
+}
+
+/// The minutes of a server.
+#[derive(Debug)]
+pub struct Minutes {
+    delimiter: u8,
+    /// A random number that clients do not know, so that they cannot choose names that share their counters.
+    secret: u64,
+    history: Mutex<History>,
+}
+
+/// The lists of several minutes.
+#[derive(Debug)]
+pub struct Told {
+    /// Start of the first minute.
+    pub from: UnixMillis,
+    /// One list for each [`List`], in its order, the largest first. Counts are estimates of all requests.
+    pub lists: [Vec<Leader>; List::ALL.len()],
+}
+
+impl Told {
+    /// Returns one of the lists.
+    pub fn list(&self, list: List) -> &[Leader] {
+        &self.lists[list as usize]
+    }
+}
+
+impl Minutes {
+    /// Starts to count at `now`. Prefixes end before the first `delimiter`.
+    pub fn new(delimiter: u8, now: UnixMillis) -> Self {
+        let history = History { began: now, minutes: VecDeque::new() };
+        Self { delimiter, secret: RandomState::new().hash_one(0), history: Mutex::new(history) }
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hash(&self, (namespace, name): (Namespace, &[u8])) -> u64 {
+        let mut hash = self.secret ^ name.len() as u64 ^ u64::from(namespace.0) << 56;
+        let (words, rest) = name.as_chunks::<8>();
+        for word in words {
+            hash = split_mix(hash ^ u64::from_le_bytes(*word));
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        split_mix(hash ^ u64::from_le_bytes(last))
+    }
+
+    /// Records a sampled key of a namespace.
+    pub(crate) fn note(&self, hot_keys: &HotKeys, key: (Namespace, &[u8]), look: Look, big_above: &mut u64) {
+        let Some(mut sketch) = hot_keys.try_sketch() else { return };
+        let hash = self.hash(key);
+        let prefix_len = key.1.iter().position(|byte| *byte == self.delimiter);
+        let prefix = prefix_len.map(|len| (key.0, &key.1[..len])).map(|prefix| (self.hash(prefix), prefix));
+        sketch.keys.add(hash, key);
+        if let Some((hash, prefix)) = prefix {
+            sketch.prefixes.add(hash, prefix);
+        }
+        match look.bytes {
+            Some(bytes) if bytes >= BIG_BYTES_MIN => sketch.big.note(hash, key, bytes),
+            Some(_) => {}
+            None if look.is_read => {
+                sketch.missed.add(hash, key);
+                if let Some((hash, prefix)) = prefix {
+                    sketch.missed_prefixes.add(hash, prefix);
+                }
+            }
+            None => {}
+        }
+        *big_above = sketch.big.least().max(BIG_BYTES_MIN - 1);
+    }
+
+    /// Records a value that is longer than `big_above`.
+    #[cold]
+    pub(crate) fn note_big(&self, hot_keys: &HotKeys, key: (Namespace, &[u8]), bytes: u64, big_above: &mut u64) {
+        let Some(mut sketch) = hot_keys.try_sketch() else { return };
+        sketch.big.note(self.hash(key), key, bytes);
+        *big_above = sketch.big.least().max(BIG_BYTES_MIN - 1);
+    }
+
+    /// Collects the counts of the workers into a new minute, if a minute is over.
+    pub(crate) fn roll<'h>(&self, now: UnixMillis, all_hot_keys: impl IntoIterator<Item = &'h HotKeys>) {
+        let mut history = self.history();
+        if now.0 < history.began.0 + MINUTE_MS {
+            return;
+        }
+        let mut sums = Sums::default();
+        for hot_keys in all_hot_keys {
+            let mut sketch = hot_keys.sketch();
+            sums.add_sketch(&sketch);
+            sketch.clear();
+        }
+        let lists = sums.lists(KEPT).map(Vec::into_boxed_slice);
+        if history.minutes.len() == MINUTES_MAX {
+            history.minutes.pop_front();
+        }
+        let began = std::mem::replace(&mut history.began, now);
+        history.minutes.push_back(Minute { began, lists });
+    }
+
+    /// Returns the lists of the last `minutes` whole minutes and of the current one, with at most `count` names each.
+    pub fn read<'h>(&self, minutes: usize, count: usize, all_hot_keys: impl IntoIterator<Item = &'h HotKeys>) -> Told {
+        let history = self.history();
+        let mut sums = Sums::default();
+        let mut from = history.began;
+        for minute in history.minutes.iter().rev().take(minutes) {
+            sums.add_minute(minute);
+            from = minute.began;
+        }
+        for hot_keys in all_hot_keys {
+            sums.add_sketch(&hot_keys.sketch());
+        }
+        Told { from, lists: sums.lists(count) }
+    }
+}
+
+/// Lists that are being merged.
+#[derive(Default)]
+struct Sums([HashMap<u64, Leader>; List::ALL.len()]);
+
+impl Sums {
+    fn add(&mut self, list: List, leader: &Leader, scale: u64) {
+        let amount = leader.amount * scale;
+        let sum = self.0[list as usize].entry(leader.hash).or_insert_with(|| Leader { amount: 0, ..leader.clone() });
+        // Lengths are not added.
+        sum.amount = if list == List::Big { sum.amount.max(amount) } else { sum.amount + amount };
+    }
+
+    fn add_sketch(&mut self, sketch: &Sketch) {
+        let counted: [(List, &Leaders); 4] = [
+            (List::Keys, &sketch.keys.leaders),
+            (List::Missed, &sketch.missed.leaders),
+            (List::Prefixes, &sketch.prefixes.leaders),
+            (List::MissedPrefixes, &sketch.missed_prefixes.leaders),
+        ];
+        for (list, leaders) in counted {
+            leaders.iter().for_each(|leader| self.add(list, &leader, SAMPLED_ONE_IN));
+        }
+        sketch.big.iter().for_each(|leader| self.add(List::Big, &leader, 1));
+    }
+
+    fn add_minute(&mut self, minute: &Minute) {
+        for list in List::ALL {
+            minute.lists[list as usize].iter().for_each(|leader| self.add(list, leader, 1));
+        }
+    }
+
+    fn lists(self, count: usize) -> [Vec<Leader>; List::ALL.len()] {
+        self.0.map(|sums| {
+            let mut leaders: Vec<Leader> = sums.into_values().collect();
+            leaders.sort_unstable_by(|a, b| {
+                b.amount
+                    .cmp(&a.amount)
+                    .then_with(|| (&a.name.bytes, a.name.namespace).cmp(&(&b.name.bytes, b.name.namespace)))
+            });
+            leaders.truncate(count);
+            leaders
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(minutes: &Minutes, hot_keys: &HotKeys, key: &str, bytes: Option<u64>) {
+        note_in(minutes, hot_keys, Namespace::DEFAULT, key, bytes);
+    }
+
+    fn note_in(minutes: &Minutes, hot_keys: &HotKeys, namespace: Namespace, key: &str, bytes: Option<u64>) {
+        minutes.note(hot_keys, (namespace, key.as_bytes()), Look { bytes, is_read: true }, &mut 0);
+    }
+
+    fn told(told: &Told, list: List) -> Vec<(String, u64)> {
+        let text = |leader: &Leader| String::from_utf8_lossy(&leader.name.bytes).into_owned();
+        told.list(list).iter().map(|leader| (text(leader), leader.amount)).collect()
+    }
+
+    fn pair(name: &str, amount: u64) -> (String, u64) {
+        (name.to_owned(), amount)
+    }
+
+    #[test]
+    fn workers_and_minutes_add_up_and_lengths_do_not() {
+        let (minutes, all_hot_keys) = (Minutes::new(b':', UnixMillis(0)), [HotKeys::default(), HotKeys::default()]);
+        for hot_keys in &all_hot_keys {
+            note(&minutes, hot_keys, "a:1", Some(7000));
+            note(&minutes, hot_keys, "a:2", None);
+        }
+        minutes.roll(UnixMillis(MINUTE_MS - 1), &all_hot_keys);
+        assert_eq!(minutes.history().minutes.len(), 0, "no minute is over");
+        minutes.roll(UnixMillis(MINUTE_MS), &all_hot_keys);
+        note(&minutes, &all_hot_keys[1], "a:1", Some(6000));
+        note(&minutes, &all_hot_keys[1], "plain", None);
+        let all = minutes.read(9, 9, &all_hot_keys);
+        assert_eq!(all.from, UnixMillis(0));
+        assert_eq!(told(&all, List::Keys), [pair("a:1", 384), pair("a:2", 256), pair("plain", 128)]);
+        assert_eq!(told(&all, List::Big), [pair("a:1", 7000)]);
+        assert_eq!(told(&all, List::Missed), [pair("a:2", 256), pair("plain", 128)]);
+        assert_eq!(told(&all, List::Prefixes), [pair("a", 640)]);
+        assert_eq!(told(&all, List::MissedPrefixes), [pair("a", 256)]);
+        let now = minutes.read(0, 1, &all_hot_keys);
+        assert_eq!((now.from, told(&now, List::Keys)), (UnixMillis(MINUTE_MS), vec![pair("a:1", 128)]));
+    }
+
+    #[test]
+    fn a_key_is_another_one_in_another_namespace_and_so_is_its_prefix() {
+        let (minutes, hot_keys) = (Minutes::new(b':', UnixMillis(0)), HotKeys::default());
+        for (namespace, times) in [(3, 5), (0, 3), (15, 1)] {
+            (0..times).for_each(|_| note_in(&minutes, &hot_keys, Namespace(namespace), "a:1", Some(2000)));
+        }
+        let all = minutes.read(0, 9, [&hot_keys]);
+        for (list, scale) in [(List::Keys, 128), (List::Prefixes, 128)] {
+            let told: Vec<_> = all.list(list).iter().map(|leader| (leader.name.namespace.0, leader.amount)).collect();
+            assert_eq!(told, [(3, 5 * scale), (0, 3 * scale), (15, scale)], "{list:?}");
+        }
+        assert_eq!(all.list(List::Big).len(), 3);
+    }
+
+    #[test]
+    fn a_day_is_kept_and_no_more_and_a_minute_keeps_few_names() {
+        let (minutes, hot_keys) = (Minutes::new(b':', UnixMillis(0)), HotKeys::default());
+        for minute in 1..=MINUTES_MAX as u64 + 3 {
+            for name in 0..20 {
+                note(&minutes, &hot_keys, &format!("{minute}:{name}"), None);
+            }
+            minutes.roll(UnixMillis(minute * MINUTE_MS), [&hot_keys]);
+        }
+        let history = minutes.history();
+        assert_eq!((history.minutes.len(), history.minutes[0].began), (MINUTES_MAX, UnixMillis(3 * MINUTE_MS)));
+        assert!(history.minutes.iter().all(|minute| minute.lists[0].len() == KEPT));
+    }
+
+    #[test]
+    fn the_memory_is_what_is_said() {
+        let minute = size_of::<Minute>() + List::ALL.len() * KEPT * size_of::<Leader>();
+        assert!(MINUTES_MAX * minute < 7 << 20, "{minute} bytes a minute");
+        let sketch = 4 * 4 * 2048 * size_of::<u32>() + size_of::<Sketch>();
+        assert!(sketch < 145 << 10, "{sketch} bytes a worker");
+    }
+
+    #[test]
+    fn one_key_of_128_is_looked_at_and_a_stream_that_repeats_is_not_met_at_one_place() {
+        let mut sampler = Sampler::new(0);
+        let (mut taken, mut at) = (0u64, [0u64; 64]);
+        for round in 0..20_000u32 {
+            // Runs of 1 to 16 keys, in all 64 a round.
+            let mut first = 0;
+            for keys in [1, 16, 15, 2, 16, 14] {
+                let mut from = 0;
+                if sampler.takes(keys) {
+                    while let Some(place) = sampler.next(from, keys) {
+                        assert!(place < keys, "round {round}");
+                        at[(first + place) as usize] += 1;
+                        taken += 1;
+                        from = place + 1;
+                    }
+                }
+                first += keys;
+            }
+        }
+        assert!((9_700..=10_300).contains(&taken), "{taken} of 1280000");
+        assert!(at.iter().all(|count| (100..=220).contains(count)), "{at:?}");
+    }
+
+    #[test]
+    fn a_sample_is_let_go_while_somebody_reads() {
+        let (minutes, hot_keys) = (Minutes::new(b':', UnixMillis(0)), HotKeys::default());
+        let reader = hot_keys.sketch();
+        note(&minutes, &hot_keys, "k", None);
+        drop(reader);
+        note(&minutes, &hot_keys, "k", None);
+        assert_eq!(
+            (hot_keys.lost.value(), told(&minutes.read(0, 9, [&hot_keys]), List::Keys)),
+            (1, vec![pair("k", 128)])
+        );
+    }
+}

@@ -1,0 +1,532 @@
+//! Channels with their subscribers, and the delivery of a message to them.
+
+use super::MailBudget;
+use super::mailbox::{Mailbox, Message, Posted};
+use super::names::{Hashed, Name, RECEIVERS_A_LOCK, Receivers};
+use crate::budget::Budget;
+use crate::resp::glob;
+use crate::watch::Hub;
+use arrayvec::ArrayVec;
+use protocol::resp::{Version, reply};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The maximum number of connections that monitor at once.
+pub const MONITORS_MAX: usize = 64;
+
+/// The number of parts that the names of channels are divided into, each with a lock of its own.
+const PARTS: usize = 16;
+
+/// Approximate overhead of a subscription beside its name, in bytes: its entries in both maps.
+const SUBSCRIPTION_OVERHEAD: u64 = 256;
+
+/// The number of steps of a match that take about as long as putting a message into a mailbox.
+const STEPS_A_RECEIVER: usize = 64;
+
+/// The kind of a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A channel.
+    Channel,
+    /// All channels whose names match.
+    Pattern,
+    /// A channel of the slot that its name hashes to; one node has all slots.
+    Shard,
+}
+
+impl Kind {
+    /// All kinds, in the order of their numbers.
+    pub(crate) const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
+
+    /// Returns the first element of a message of this kind.
+    const fn message(self) -> &'static [u8] {
+        match self {
+            Self::Channel => b"message",
+            Self::Pattern => b"pmessage",
+            Self::Shard => b"smessage",
+        }
+    }
+}
+
+type Named = BTreeMap<Name, Receivers>;
+
+/// All patterns. A pattern keeps its number while it has subscribers; a later one has a higher number.
+#[derive(Default)]
+struct Patterns {
+    numbers: BTreeMap<Name, u64>,
+    by_number: BTreeMap<u64, (Name, Receivers)>,
+    next: u64,
+}
+
+/// The maximum number of patterns that are copied under one lock, to be matched without it.
+const PATTERNS_A_LOCK: usize = 32;
+
+/// The progress of the publication of one message. After each slice it continues behind the last receiver or pattern,
+/// so a client that stays subscribed gets the message once.
+#[derive(Debug, Default)]
+pub(crate) struct Publishing {
+    stage: Stage,
+    /// The message for the receivers at hand.
+    message: Option<Arc<Message>>,
+    /// The number of the next receiver.
+    receiver: u64,
+    /// The number of the next pattern.
+    pattern: u64,
+    /// The first number of the patterns that were added after the publication began.
+    patterns_end: Option<u64>,
+    told: u64,
+}
+
+/// The stage of a publication.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// Receivers of the channel.
+    #[default]
+    Named,
+    /// Patterns to be matched.
+    Patterns,
+    /// Receivers of the next pattern, which matches.
+    Matched,
+    Done,
+}
+
+/// A position in a walk over all names of a kind.
+#[derive(Debug, Default)]
+pub(crate) struct NamesCursor {
+    part: usize,
+    after: Option<Name>,
+}
+
+/// All subscribers.
+///
+/// Locks are held to look up and to copy a bounded number of entries, never to match a pattern or to fill a queue.
+pub struct Channels {
+    /// Channels and shard channels, by a hash of their names.
+    named: [[Mutex<Named>; PARTS]; 2],
+    patterns: Mutex<Patterns>,
+    monitors: Mutex<Vec<Arc<Mailbox>>>,
+    hub: Arc<Hub>,
+    hasher: RandomState,
+    next_mailbox: AtomicU64,
+    /// Subscriptions of each kind.
+    counts: [AtomicU64; 3],
+    budget: Arc<MailBudget>,
+    /// The maximum number of bytes that may wait for one subscriber.
+    pub backlog_bytes_max: AtomicU64,
+    /// The number of delivered messages, once for each receiver.
+    pub delivered: AtomicU64,
+    /// The number of subscribers that were dropped because they were too far behind.
+    pub dropped: AtomicU64,
+}
+
+impl std::fmt::Debug for Channels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Channels").field("counts", &self.counts).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Channels {
+    /// Creates the channels without subscribers. Names and messages are charged to `budget`.
+    pub fn new(hub: &Arc<Hub>, budget: &Arc<Budget>, backlog_bytes_max: u64) -> Self {
+        Self {
+            named: Default::default(),
+            patterns: Mutex::default(),
+            monitors: Mutex::default(),
+            hub: Arc::clone(hub),
+            hasher: RandomState::new(),
+            next_mailbox: AtomicU64::new(1),
+            counts: Default::default(),
+            budget: Arc::new(MailBudget(Arc::clone(budget))),
+            backlog_bytes_max: AtomicU64::new(backlog_bytes_max),
+            delivered: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns a name in the form in which it is retained.
+    pub(super) fn name(&self, bytes: &[u8]) -> Name {
+        Name::new(self.hash(bytes), bytes)
+    }
+
+    /// Returns the hash that names are ordered by.
+    pub(super) fn hash(&self, bytes: &[u8]) -> u64 {
+        self.hasher.hash_one(bytes)
+    }
+
+    /// Creates the mailbox of a connection without subscriptions.
+    pub(super) fn mailbox(&self, worker: usize, connection: u32) -> Arc<Mailbox> {
+        Arc::new(Mailbox::new(self.next_mailbox.fetch_add(1, Relaxed), worker, connection))
+    }
+
+    /// Returns the part that has the names with this hash, of channels or shard channels.
+    fn part(&self, kind: Kind, hash: u64) -> &Mutex<Named> {
+        &self.parts(kind)[hash as usize % PARTS]
+    }
+
+    fn parts(&self, kind: Kind) -> &[Mutex<Named>; PARTS] {
+        &self.named[usize::from(kind == Kind::Shard)]
+    }
+
+    /// Returns the number of bytes of waiting messages and of names.
+    pub fn bytes(&self) -> u64 {
+        self.budget.used()
+    }
+
+    /// Returns true if any channel or pattern has a subscriber.
+    #[inline]
+    pub(crate) fn has_subscribers(&self) -> bool {
+        self.counts[Kind::Channel as usize].load(Relaxed) + self.counts[Kind::Pattern as usize].load(Relaxed) > 0
+    }
+
+    /// Subscribes `mailbox` to `name`, to which it is not subscribed yet. Returns false if the memory for messages is
+    /// used up.
+    pub(super) fn subscribe(&self, kind: Kind, name: &Name, mailbox: &Arc<Mailbox>) -> bool {
+        if !self.budget.grant(name.bytes().len() as u64 + SUBSCRIPTION_OVERHEAD) {
+            return false;
+        }
+        if kind == Kind::Pattern {
+            let Patterns { numbers, by_number, next } = &mut *lock(&self.patterns);
+            let number = *numbers.entry(name.clone()).or_insert_with(|| {
+                *next += 1;
+                *next
+            });
+            let there = by_number.get_mut(&number);
+            match there {
+                Some((_, receivers)) => receivers.add(mailbox),
+                None => drop(by_number.insert(number, (name.clone(), Receivers::One(Arc::clone(mailbox))))),
+            }
+        } else {
+            let one = || Receivers::One(Arc::clone(mailbox));
+            lock(self.part(kind, name.hash()))
+                .entry(name.clone())
+                .and_modify(|receivers| receivers.add(mailbox))
+                .or_insert_with(one);
+        }
+        self.counts[kind as usize].fetch_add(1, Relaxed);
+        true
+    }
+
+    /// Unsubscribes `mailbox` from `name`, to which it is subscribed.
+    pub(super) fn unsubscribe(&self, kind: Kind, name: &Name, mailbox: &Mailbox) {
+        if kind == Kind::Pattern {
+            let Patterns { numbers, by_number, .. } = &mut *lock(&self.patterns);
+            let Some(number) = numbers.get(name).copied() else { return };
+            let left = by_number.get_mut(&number).and_then(|(_, receivers)| receivers.remove(mailbox));
+            let Some(left) = left else { return };
+            if left == 0 {
+                by_number.remove(&number);
+                numbers.remove(name);
+            }
+        } else {
+            let mut part = lock(self.part(kind, name.hash()));
+            let Some(left) = part.get_mut(name).and_then(|receivers| receivers.remove(mailbox)) else { return };
+            if left == 0 {
+                part.remove(name);
+            }
+        }
+        self.counts[kind as usize].fetch_sub(1, Relaxed);
+        self.budget.end_grant(name.bytes().len() as u64 + SUBSCRIPTION_OVERHEAD);
+    }
+
+    /// Makes `mailbox` receive every command. Returns false if [`MONITORS_MAX`] connections monitor already.
+    pub(super) fn monitor(&self, mailbox: &Arc<Mailbox>) -> bool {
+        let mut monitors = lock(&self.monitors);
+        let room = monitors.len() < MONITORS_MAX;
+        if room {
+            monitors.push(Arc::clone(mailbox));
+            self.hub.tell_commands(true);
+        }
+        room
+    }
+
+    /// Ends the monitoring of `mailbox`.
+    pub(super) fn unmonitor(&self, mailbox: &Arc<Mailbox>) {
+        let mut monitors = lock(&self.monitors);
+        monitors.retain(|other| !Arc::ptr_eq(other, mailbox));
+        self.hub.tell_commands(!monitors.is_empty());
+    }
+
+    /// Sends a line to the monitoring clients. Returns their number. Calls `note` with a worker and its connection that
+    /// has queued messages now.
+    pub(crate) fn tell_monitors(&self, line: &[u8], mut note: impl FnMut(usize, u32)) -> usize {
+        let monitors: ArrayVec<Arc<Mailbox>, MONITORS_MAX> = lock(&self.monitors).iter().cloned().collect();
+        if !monitors.is_empty() {
+            let message = Message::new(line.to_vec(), &self.budget);
+            monitors.iter().for_each(|mailbox| self.put(mailbox, &message, &mut note));
+        }
+        monitors.len()
+    }
+
+    /// Publishes a message. Returns the number of receivers, each counted once per subscription. Calls `note` with a
+    /// worker and its connection that has queued messages now.
+    pub(crate) fn publish(&self, kind: Kind, name: &[u8], text: &[u8], note: impl FnMut(usize, u32)) -> u64 {
+        let (mut publishing, mut work) = (Publishing::default(), usize::MAX);
+        self.publish_some(&mut publishing, kind, (name, text), &mut work, note).unwrap_or(publishing.told)
+    }
+
+    /// Continues a publication until it is done, and returns the number of receivers, or until `work` is used up. Each
+    /// receiver costs one, and each pattern the most that matching it takes.
+    pub(crate) fn publish_some(
+        &self,
+        publishing: &mut Publishing,
+        kind: Kind,
+        (name, text): (&[u8], &[u8]),
+        work: &mut usize,
+        mut note: impl FnMut(usize, u32),
+    ) -> Option<u64> {
+        while *work > 0 {
+            match publishing.stage {
+                Stage::Named => self.tell_named(publishing, kind, (name, text), work, &mut note),
+                Stage::Patterns => self.match_patterns(publishing, name, work),
+                Stage::Matched => self.tell_matched(publishing, (name, text), work, &mut note),
+                Stage::Done => {
+                    self.delivered.fetch_add(publishing.told, Relaxed);
+                    return Some(publishing.told);
+                }
+            }
+        }
+        None
+    }
+
+    fn tell_named(
+        &self,
+        publishing: &mut Publishing,
+        kind: Kind,
+        (name, text): (&[u8], &[u8]),
+        work: &mut usize,
+        note: &mut impl FnMut(usize, u32),
+    ) {
+        let mut next = ArrayVec::new();
+        let is_named = self.counts[kind as usize].load(Relaxed) > 0;
+        let hash = if is_named { self.hash(name) } else { 0 };
+        let key = (hash, name);
+        if is_named && lock(self.part(kind, hash)).contains_key(&key as &dyn Hashed) {
+            let message = publishing.message.get_or_insert_with(|| self.message(kind, &[name, text]));
+            // Done under the lock, so that a client that unsubscribes has got every message that counted it.
+            let part = lock(self.part(kind, hash));
+            if let Some(receivers) = part.get(&key as &dyn Hashed) {
+                receivers.take(publishing.receiver, &mut next);
+                next.iter().for_each(|mailbox| self.put(mailbox, message, note));
+            }
+        }
+        if publishing.passed(&next, work) {
+            let matches = kind == Kind::Channel && self.counts[Kind::Pattern as usize].load(Relaxed) > 0;
+            publishing.stage = if matches { Stage::Patterns } else { Stage::Done };
+        }
+    }
+
+    /// Finds the next pattern that matches, outside the lock.
+    fn match_patterns(&self, publishing: &mut Publishing, name: &[u8], work: &mut usize) {
+        let mut next: ArrayVec<(u64, Name), PATTERNS_A_LOCK> = ArrayVec::new();
+        {
+            let patterns = lock(&self.patterns);
+            let end = *publishing.patterns_end.get_or_insert(patterns.next + 1);
+            let range = patterns.by_number.range(publishing.pattern..end.max(publishing.pattern));
+            next.extend(range.map(|(number, (name, _))| (*number, name.clone())).take(PATTERNS_A_LOCK));
+        }
+        let is_last = next.len() < PATTERNS_A_LOCK;
+        for (number, pattern) in next {
+            *work = work.saturating_sub(1 + glob::steps_max(pattern.bytes(), name) / STEPS_A_RECEIVER);
+            if glob::matches(pattern.bytes(), name) {
+                (publishing.pattern, publishing.stage) = (number, Stage::Matched);
+                return;
+            }
+            publishing.pattern = number + 1;
+            if *work == 0 {
+                return;
+            }
+        }
+        if is_last {
+            publishing.stage = Stage::Done;
+        }
+    }
+
+    fn tell_matched(
+        &self,
+        publishing: &mut Publishing,
+        (name, text): (&[u8], &[u8]),
+        work: &mut usize,
+        note: &mut impl FnMut(usize, u32),
+    ) {
+        let mut next = ArrayVec::new();
+        let number = publishing.pattern;
+        let pattern = lock(&self.patterns).by_number.get(&number).map(|(pattern, _)| pattern.clone());
+        if let Some(pattern) = pattern {
+            let words = [pattern.bytes(), name, text];
+            let message = publishing.message.get_or_insert_with(|| self.message(Kind::Pattern, &words));
+            let patterns = lock(&self.patterns);
+            if let Some((_, receivers)) = patterns.by_number.get(&number) {
+                receivers.take(publishing.receiver, &mut next);
+                next.iter().for_each(|mailbox| self.put(mailbox, message, note));
+            }
+        }
+        if publishing.passed(&next, work) {
+            publishing.pattern += 1;
+            publishing.stage = Stage::Patterns;
+        }
+    }
+
+    fn message(&self, kind: Kind, words: &[&[u8]]) -> Arc<Message> {
+        let bytes = words.iter().map(|word| word.len() + 32).sum::<usize>();
+        let mut text = Vec::with_capacity(bytes + 48);
+        reply::push(&mut text, Version::Resp3, words.len() as u64 + 1);
+        reply::bulk(&mut text, kind.message());
+        words.iter().for_each(|word| reply::bulk(&mut text, word));
+        Message::new(text, &self.budget)
+    }
+
+    fn put(&self, mailbox: &Mailbox, message: &Arc<Message>, note: &mut impl FnMut(usize, u32)) {
+        match mailbox.put(message, self.backlog_bytes_max.load(Relaxed)) {
+            Posted::Queued | Posted::Gone => {}
+            Posted::Noted => note(mailbox.worker, mailbox.connection),
+            Posted::Broke => {
+                self.dropped.fetch_add(1, Relaxed);
+                note(mailbox.worker, mailbox.connection);
+            }
+        }
+    }
+
+    /// Fills `into` with the next names of channels or shard channels that have subscribers. Returns true at the end of
+    /// all. A name that keeps its subscribers is returned once.
+    pub(crate) fn next_names<const N: usize>(
+        &self,
+        kind: Kind,
+        cursor: &mut NamesCursor,
+        into: &mut ArrayVec<Name, N>,
+    ) -> bool {
+        while let Some(part) = self.parts(kind).get(cursor.part) {
+            let part = lock(part);
+            let from = cursor.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let next = part.range::<Name, _>((from, Bound::Unbounded)).map(|(name, _)| name.clone());
+            into.extend(next.take(into.remaining_capacity()));
+            if into.is_full() {
+                cursor.after = into.last().cloned();
+                return false;
+            }
+            (cursor.part, cursor.after) = (cursor.part + 1, None);
+        }
+        true
+    }
+
+    /// Returns the number of subscribers of one name of a channel or shard channel.
+    pub(crate) fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
+        let hash = self.hash(name);
+        lock(self.part(kind, hash)).get(&(hash, name) as &dyn Hashed).map_or(0, Receivers::len)
+    }
+
+    /// Returns the number of different names of a kind that have subscribers.
+    pub(crate) fn names(&self, kind: Kind) -> u64 {
+        let names = match kind {
+            Kind::Pattern => lock(&self.patterns).numbers.len(),
+            _ => self.parts(kind).iter().map(|part| lock(part).len()).sum(),
+        };
+        names as u64
+    }
+}
+
+impl Publishing {
+    /// Advances past receivers that were served. Returns true if they were the last ones of their name.
+    fn passed(&mut self, told: &ArrayVec<Arc<Mailbox>, RECEIVERS_A_LOCK>, work: &mut usize) -> bool {
+        self.told += told.len() as u64;
+        *work = work.saturating_sub(told.len() + 1);
+        match told.last() {
+            Some(last) if told.is_full() => {
+                self.receiver = last.id + 1;
+                false
+            }
+            _ => {
+                (self.receiver, self.message) = (0, None);
+                true
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Subscriber;
+    use super::*;
+    use base::prng::Prng;
+
+    fn messages(subscriber: &Subscriber) -> usize {
+        let mut bytes = vec![0; 1 << 16];
+        let taken = subscriber.take(&mut bytes, Version::Resp3);
+        bytes[..taken].iter().filter(|byte| **byte == b'>').count()
+    }
+
+    /// Subscribers come and go between the slices of each publication. One that stays gets each message once for each
+    /// of its matching subscriptions, and one that comes or goes gets none twice.
+    #[test]
+    fn a_message_in_slices_reaches_who_stays_once_whoever_comes_and_goes() {
+        let channels = Arc::new(Channels::new(&Arc::default(), &Budget::new(0, Some(1 << 30)), 1 << 20));
+        let mut prng = Prng::new(3);
+        let mut stayers: Vec<_> = (0..300).map(|n| Subscriber::new(&channels, 0, n)).collect();
+        for (number, stayer) in stayers.iter_mut().enumerate() {
+            stayer.subscribe(Kind::Channel, b"news").expect("room");
+            stayer.subscribe(Kind::Pattern, format!("n*{}", ["", "s"][number % 2]).as_bytes()).expect("room");
+            stayer.subscribe(Kind::Pattern, format!("other-{number}*").as_bytes()).expect("room");
+        }
+        let mut others: Vec<Subscriber> = Vec::new();
+        let (mut slices, mut came_and_went) = (0, 0);
+        for _ in 0..30 {
+            let (mut publishing, mut told) = (Publishing::default(), None);
+            while told.is_none() {
+                let mut work = 20;
+                told = channels.publish_some(&mut publishing, Kind::Channel, (b"news", b"text"), &mut work, |_, _| {});
+                slices += 1;
+                for _ in 0..4 {
+                    if prng.chance(1, 2) || others.is_empty() {
+                        let mut other = Subscriber::new(&channels, 0, 1000);
+                        other.subscribe(Kind::Channel, b"news").expect("room");
+                        other.subscribe(Kind::Pattern, format!("n*{}", prng.below(3)).as_bytes()).expect("room");
+                        others.push(other);
+                    } else {
+                        let other = others.swap_remove(prng.below(others.len() as u64) as usize);
+                        assert!(messages(&other) <= 30);
+                        came_and_went += 1;
+                    }
+                }
+            }
+            assert!(told.is_some_and(|told| told >= 600), "{told:?}");
+            for (number, stayer) in stayers.iter().enumerate() {
+                assert_eq!(messages(stayer), 2, "stayer {number}");
+            }
+            assert!(others.iter().all(|other| messages(other) <= 1), "one message, one subscription that matches");
+        }
+        assert!(slices > 300 && came_and_went > 100, "{slices} {came_and_went}");
+        drop((stayers, others));
+        assert_eq!((channels.bytes(), channels.names(Kind::Channel), channels.names(Kind::Pattern)), (0, 0, 0));
+        assert!(!channels.has_subscribers());
+    }
+
+    /// Names that have the same beginning, and a walk over them while others come and go.
+    #[test]
+    fn a_walk_gives_each_name_that_stays_once() {
+        let channels = Arc::new(Channels::new(&Arc::default(), &Budget::new(0, Some(1 << 30)), 1 << 20));
+        let (mut stays, mut moves) = (Subscriber::new(&channels, 0, 0), Subscriber::new(&channels, 0, 1));
+        let name = |n: u32| [&[b'x'; 100][..], &n.to_be_bytes()].concat();
+        (0..1000).for_each(|n| stays.subscribe(Kind::Channel, &name(n)).expect("room"));
+        let (mut cursor, mut seen, mut round) = (NamesCursor::default(), std::collections::HashMap::new(), 1000);
+        loop {
+            let mut names = ArrayVec::<Name, 7>::new();
+            let is_end = channels.next_names(Kind::Channel, &mut cursor, &mut names);
+            names.iter().for_each(|name| *seen.entry(name.bytes().to_vec()).or_insert(0) += 1);
+            if is_end {
+                break;
+            }
+            moves.subscribe(Kind::Channel, &name(round)).expect("room");
+            moves.leave(Kind::Channel, &name(round - 3));
+            moves.forget(Kind::Channel);
+            round += 1;
+        }
+        assert!(round > 1100 && (0..1000).all(|n| seen.get(&name(n)) == Some(&1)), "{round} rounds");
+        assert!(seen.values().all(|times| *times == 1));
+    }
+}

@@ -1,0 +1,164 @@
+//! A connection that receives messages it did not request: its subscriptions and its mailbox.
+
+use super::channels::{Channels, Kind};
+use super::mailbox::Mailbox;
+use super::names::{Hashed, Name};
+use protocol::resp::Version;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The maximum number of names that one client is subscribed to.
+pub const SUBSCRIPTIONS_MAX: usize = 100_000;
+
+/// The reason why a subscription is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The client has [`SUBSCRIPTIONS_MAX`].
+    TooMany,
+    /// The memory for messages is used up.
+    NoMemory,
+}
+
+/// A subscriber. Dropping it ends its subscriptions.
+#[derive(Debug)]
+pub struct Subscriber {
+    channels: Arc<Channels>,
+    mailbox: Arc<Mailbox>,
+    names: [BTreeSet<Name>; 3],
+    /// The name that was unsubscribed in [`Channels`] and is not yet forgotten here.
+    left: Option<Name>,
+    monitors: bool,
+}
+
+impl Subscriber {
+    /// Creates a subscriber for connection `connection` of worker `worker`, without subscriptions.
+    pub(crate) fn new(channels: &Arc<Channels>, worker: usize, connection: u32) -> Self {
+        Self {
+            channels: Arc::clone(channels),
+            mailbox: channels.mailbox(worker, connection),
+            names: Default::default(),
+            left: None,
+            monitors: false,
+        }
+    }
+
+    /// Returns the number of subscriptions of a kind.
+    pub(crate) fn count(&self, kind: Kind) -> usize {
+        self.names[kind as usize].len()
+    }
+
+    /// Returns true if it has no subscription and does not monitor.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.names.iter().all(BTreeSet::is_empty) && !self.monitors
+    }
+
+    /// Returns true if it has a subscription.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.names.iter().any(|names| !names.is_empty())
+    }
+
+    /// Returns true if it monitors.
+    pub(crate) fn monitors(&self) -> bool {
+        self.monitors
+    }
+
+    /// Subscribes to `name`, unless it is already.
+    pub(crate) fn subscribe(&mut self, kind: Kind, name: &[u8]) -> Result<(), Refused> {
+        if self.find(kind, name).is_some() {
+            return Ok(());
+        }
+        if self.names.iter().map(BTreeSet::len).sum::<usize>() >= SUBSCRIPTIONS_MAX {
+            return Err(Refused::TooMany);
+        }
+        let name = self.channels.name(name);
+        if !self.channels.subscribe(kind, &name, &self.mailbox) {
+            return Err(Refused::NoMemory);
+        }
+        self.names[kind as usize].insert(name);
+        Ok(())
+    }
+
+    fn find(&self, kind: Kind, name: &[u8]) -> Option<&Name> {
+        self.names[kind as usize].get(&(self.channels.hash(name), name) as &dyn Hashed)
+    }
+
+    /// Stops the messages for `name`. The caller takes those that were queued before it calls [`Subscriber::forget`].
+    pub(crate) fn leave(&mut self, kind: Kind, name: &[u8]) {
+        self.left = self.find(kind, name).cloned();
+        if let Some(name) = &self.left {
+            self.channels.unsubscribe(kind, name, &self.mailbox);
+        }
+    }
+
+    /// Returns the name that was left.
+    pub(crate) fn left(&self) -> Option<Arc<[u8]>> {
+        self.left.as_ref().map(Name::shared)
+    }
+
+    /// Stops counting the name that was left.
+    pub(crate) fn forget(&mut self, kind: Kind) {
+        if let Some(name) = self.left.take() {
+            self.names[kind as usize].remove(&name);
+        }
+    }
+
+    /// Returns all names that it is subscribed to, each with the number of its kind.
+    pub(crate) fn subscriptions(&self) -> Vec<(u8, Vec<u8>)> {
+        let of = |kind: Kind| self.names[kind as usize].iter().map(move |name| (kind as u8, name.bytes().to_vec()));
+        Kind::ALL.into_iter().flat_map(of).collect()
+    }
+
+    /// Returns any one name of a kind that it is subscribed to.
+    pub(crate) fn some_name(&self, kind: Kind) -> Option<Arc<[u8]>> {
+        self.names[kind as usize].first().map(Name::shared)
+    }
+
+    /// Ends at most `most` subscriptions, and drops as many messages. Returns true if none of either is left. From the
+    /// first call on it accepts no message.
+    pub(crate) fn end_some(&mut self, most: usize) -> bool {
+        let dropped = self.mailbox.drop_some(most);
+        let mut left = most;
+        for kind in Kind::ALL {
+            while let Some(name) = self.names[kind as usize].first() {
+                if left == 0 {
+                    return false;
+                }
+                left -= 1;
+                self.channels.unsubscribe(kind, name, &self.mailbox);
+                self.names[kind as usize].pop_first();
+            }
+        }
+        dropped
+    }
+
+    /// Makes it receive every command from now on. Returns false if too many connections monitor already.
+    pub(crate) fn monitor(&mut self) -> bool {
+        self.monitors = self.monitors || self.channels.monitor(&self.mailbox);
+        self.monitors
+    }
+
+    /// Returns true if a message waits, or if the mailbox is broken.
+    #[inline]
+    pub fn has_mail(&self) -> bool {
+        self.mailbox.is_waiting()
+    }
+
+    /// Returns true if the mailbox is broken, so that the connection is to be closed.
+    pub fn is_broken(&self) -> bool {
+        self.mailbox.is_broken()
+    }
+
+    /// Moves the next bytes to the front of `into`. Returns their number.
+    pub fn take(&self, into: &mut [u8], version: Version) -> usize {
+        self.mailbox.take(into, version)
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        while !self.end_some(usize::MAX) {}
+        if self.monitors {
+            self.channels.unmonitor(&self.mailbox);
+        }
+    }
+}

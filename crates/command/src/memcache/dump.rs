@@ -1,0 +1,119 @@
+//! `lru_crawler metadump` and `mgdump`, `stats cachedump`: every item, in as many calls as it takes.
+
+use super::{Call, LINE_ROOM, Step, exptime};
+use crate::clock::Moment;
+use crate::context::State;
+use crate::metrics::Command;
+use crate::resp::walk_step_ops;
+use protocol::memcache::KEY_BYTES_MAX;
+use protocol::memcache::reply::{self, ItemFacts};
+use protocol::memcache::request::Dump;
+use segment::{Item, Stride};
+
+/// Form of an item in a dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// `key=... exp=...`.
+    Metadump,
+    /// `mg KEY`.
+    Mgdump,
+    /// `ITEM KEY [...]`, at most so many of them.
+    Cachedump(u64),
+}
+
+impl Format {
+    fn end(self) -> &'static [u8] {
+        match self {
+            Self::Mgdump => reply::META_END,
+            Self::Metadump | Self::Cachedump(_) => reply::END,
+        }
+    }
+}
+
+impl From<Dump> for Format {
+    fn from(dump: Dump) -> Self {
+        match dump {
+            Dump::Metadump => Self::Metadump,
+            Dump::Mgdump => Self::Mgdump,
+        }
+    }
+}
+
+/// Progress of a dump.
+#[derive(Debug, Default)]
+pub(super) struct Dumping {
+    told_all: u64,
+    cursor: u64,
+    stride: Stride,
+    /// Lines that are not sent yet.
+    lines: Vec<u8>,
+    is_ended: bool,
+}
+
+impl Call<'_, '_> {
+    /// Reports the next items: what a step finds is reported once the step has come to its end. The line is consumed
+    /// with the last one, so that the session is asked again until then.
+    pub(super) fn dump(&mut self, format: Format, consumed: usize) -> Step {
+        let mut dumping = self.session.dump.take().unwrap_or_default();
+        let told = self.dump_step(format, &mut dumping);
+        if told.is_err() || !dumping.is_ended {
+            self.session.dump = Some(dumping);
+            told?;
+            return if self.ops >= self.ctx.pace.share() { Err(State::Yield) } else { Ok(()) };
+        }
+        self.dump_done(format, consumed);
+        Ok(())
+    }
+
+    fn dump_step(&mut self, format: Format, dumping: &mut Dumping) -> Step {
+        if dumping.lines.is_empty() && !dumping.is_ended {
+            let Dumping { told_all, cursor, stride, lines, .. } = dumping;
+            let (before, moment) = (*told_all as usize, self.ctx.moment());
+            let next = self.guard.walk(self.session.namespace, *cursor, stride, &mut |item| {
+                if !matches!(format, Format::Cachedump(most) if *told_all >= most) {
+                    *told_all += 1;
+                    tell(lines, format, item, moment);
+                }
+            });
+            let next = next.map_err(|_| State::Parked)?;
+            let is_enough = matches!(format, Format::Cachedump(most) if *told_all >= most);
+            dumping.is_ended = next.is_none() || is_enough;
+            dumping.cursor = next.unwrap_or(0);
+            self.ops += walk_step_ops(*told_all as usize - before);
+        }
+        let part = dumping.lines.len().min(self.out.room());
+        self.out.push(&dumping.lines[..part]);
+        dumping.lines.drain(..part);
+        self.room(LINE_ROOM)
+    }
+
+    fn dump_done(&mut self, format: Format, consumed: usize) {
+        self.out.push(format.end());
+        self.at += consumed;
+        self.done(if matches!(format, Format::Cachedump(_)) { Command::Stats } else { Command::Other });
+    }
+}
+
+fn tell(out: &mut impl protocol::sink::Sink, format: Format, item: &Item<'_>, moment: Moment) {
+    match format {
+        // No `mg` names such a key.
+        Format::Mgdump if item.key.len() > KEY_BYTES_MAX => {}
+        Format::Cachedump(_) => {
+            reply::cachedump(out, item.key, item.value_len(), exptime::ends_at(item.expire, moment))
+        }
+        Format::Mgdump => reply::mgdump(out, item.key),
+        Format::Metadump => reply::metadump(
+            out,
+            &ItemFacts {
+                key: item.key,
+                exp: exptime::ends_at(item.expire, moment),
+                la: moment.wall(item.last_access).secs(),
+                cas: item.token,
+                fetched: item.fetched,
+                class: item.ttl_class.into(),
+                size: item.stored_bytes,
+                client_flags: item.client_flags,
+            },
+        ),
+    }
+}

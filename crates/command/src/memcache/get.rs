@@ -1,0 +1,219 @@
+//! Retrievals that change what they find (`gat`, `gats`), and what all retrievals share.
+
+use super::run::Retrieval;
+use super::watch::Seen;
+use super::{Call, LINE_ROOM, Step, exptime};
+use crate::context::{OPS_A_BATCH, State, WorkerContext};
+use crate::metrics::Command;
+use crate::out::OutBuffer;
+use crate::prefixes::Count;
+use crate::values::{Identity, pin_or_room};
+use protocol::memcache::request::Get;
+use protocol::memcache::{Error, reply};
+use protocol::number::Decimal;
+use segment::{Change, Expire, Key, LargeRef, OpError, Pinned, Value};
+
+/// An item that ends by the request that shows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ending {
+    /// A time that is past.
+    pub(super) expire: Expire,
+    /// The item that was written.
+    pub(super) identity: Identity,
+}
+
+/// Contents of a key's place in the reply so far.
+pub(super) enum Found {
+    /// An item, all of it written.
+    Hit,
+    /// No item.
+    Miss,
+    /// A large value to be sent from the store, behind its line.
+    Large(LargeRef),
+    /// A value to be sent from the store, behind its line.
+    Pinned(Pinned),
+}
+
+impl<'c> Call<'c, '_> {
+    /// Writes what is left to be written of an item, whose line begins at `mark`, and says whether it was there. With
+    /// `end_it` the item that was written ends by this request, which all the same is the last to see it.
+    pub(super) fn finish_item(
+        &mut self,
+        key: &Key<'_>,
+        found: Found,
+        mark: usize,
+        end_it: Option<Ending>,
+    ) -> Result<bool, State> {
+        let done = match found {
+            Found::Miss => return Ok(false),
+            Found::Hit => self.end_item(key, end_it).map(|()| true),
+            Found::Large(large) => self.push_large(key, large, end_it),
+            Found::Pinned(pinned) => self.push_pinned(key, pinned, end_it),
+        };
+        if done != Ok(true) {
+            self.out.truncate(mark);
+        }
+        done
+    }
+
+    /// Ends the item that was written. If another one has taken its place, nothing ends and the request is done again.
+    fn end_item(&mut self, key: &Key<'_>, end_it: Option<Ending>) -> Step {
+        let Some(Ending { expire, identity }) = end_it else { return Ok(()) };
+        let ended = self.guard.change(key, &mut |_, item, _| match item.map(Identity::of) {
+            Some(there) if there == identity => Change::Expire(expire, true),
+            _ => Change::Keep(false),
+        });
+        match ended {
+            Ok(false) | Err(OpError::Parked) => Err(State::Parked),
+            Ok(true) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Puts a pinned value and a line end.
+    #[cold]
+    fn push_pinned(&mut self, key: &Key<'_>, pinned: Pinned, end_it: Option<Ending>) -> Result<bool, State> {
+        if let Err(state) = self.end_item(key, end_it) {
+            self.ctx.unpin(pinned);
+            return Err(state);
+        }
+        self.out.push_pinned(pinned);
+        self.out.push(reply::CRLF);
+        Ok(true)
+    }
+
+    /// Puts a large value and a line end; `false` if the value has lost a piece and counts as missing.
+    fn push_large(&mut self, key: &Key<'_>, large: LargeRef, end_it: Option<Ending>) -> Result<bool, State> {
+        if !self.out.has_pin_room() || !self.ctx.pin_budget(large.bytes) {
+            return Err(State::OutputFull { want: LINE_ROOM });
+        }
+        match self.guard.pin_large(key, large) {
+            Ok(Some(pinned)) => self.push_pinned(key, pinned, end_it),
+            refused => {
+                self.ctx.pin_refund(large.bytes);
+                if matches!(refused, Err(OpError::Parked)) { Err(State::Parked) } else { Ok(false) }
+            }
+        }
+    }
+
+    /// `gat` and `gats`.
+    pub(super) fn get_and_touch(&mut self, get: Get<'c>, consumed: usize) -> Step {
+        let expire = exptime::expire(get.touch.unwrap_or(0), self.ctx.moment());
+        let mut keys = get.keys;
+        loop {
+            let (keys_left, with_cas, touch) = (keys.rest().len(), get.with_cas, get.touch);
+            self.session.retrieval = Some(Retrieval { consumed, keys_left, with_cas, touch });
+            if self.ops >= OPS_A_BATCH {
+                return Err(State::Yield);
+            }
+            self.room(LINE_ROOM)?;
+            let Some(bytes) = keys.next() else { break };
+            if self.guarded {
+                self.turn_to_key(bytes);
+            }
+            self.sample(bytes, true);
+            let key = self.guard.key(self.session.namespace, bytes);
+            if self.guard.is_kept_away(&key) {
+                return Err(State::Parked);
+            }
+            // A time that is past ends the item, but only after it was sent.
+            let ends = exptime::is_past(expire, self.ctx.now);
+            // Touch, value and token are of one item: a second look-up could find another.
+            let item = match (ends, get.with_cas) {
+                (true, true) => self.guard.gets(&key),
+                (true, false) => Ok(self.guard.peek(&key)),
+                (false, true) => self.guard.touch_gets(&key, expire),
+                (false, false) => self.guard.touch(&key, expire),
+            };
+            let shown = item.as_ref().ok().and_then(|item| item.as_ref());
+            let end_it = shown.filter(|_| ends).map(|item| Ending { expire, identity: Identity::of(item) });
+            let mark = self.out.mark();
+            let seen = self.ctx.watch.watched.any().then(|| Seen::of(shown));
+            let found = match item {
+                Ok(None) => Found::Miss,
+                Ok(Some(item)) => {
+                    let cas = get.with_cas.then(|| self.ctx.told_token(item.token));
+                    write_value(self.out, self.ctx, bytes, item.value, item.client_flags, cas)?
+                }
+                Err(OpError::Parked) => return Err(State::Parked),
+                Err(_) => Found::Miss,
+            };
+            let hit = self.finish_item(&key, found, mark, end_it)?;
+            self.tell_get(bytes, seen, hit);
+            if hit {
+                self.tell_touched(bytes, expire);
+            }
+            self.count_prefix(bytes, Count::Get { hit });
+            let counters = self.counters();
+            counters.cmd_touch.add(1);
+            counters.cmd_get.add(1);
+            if hit {
+                counters.touch_hits.add(1);
+                counters.get_hits.add(1);
+            } else {
+                counters.touch_misses.add(1);
+                counters.get_misses.add(1);
+            }
+            self.ops += 1;
+        }
+        self.out.push(reply::END);
+        self.session.retrieval = None;
+        self.at += consumed;
+        self.done(Command::Gat);
+        Ok(())
+    }
+
+    /// Answers a request that could not be done.
+    pub(super) fn op_error(&mut self, error: OpError, quiet: bool) -> Step {
+        let told = match error {
+            OpError::Parked => return Err(State::Parked),
+            OpError::TooLarge => {
+                self.counters().store_too_large.add(1);
+                Error::TooLarge
+            }
+            OpError::OutOfMemory => {
+                self.counters().store_no_memory.add(1);
+                Error::OutOfMemory
+            }
+        };
+        if !quiet {
+            reply::error(self.out, told);
+        }
+        Ok(())
+    }
+}
+
+/// Writes an item's line and value, unless the value is to be sent from the store. `LINE_ROOM` bytes are free.
+pub(super) fn write_value(
+    out: &mut OutBuffer,
+    ctx: &WorkerContext,
+    key: &[u8],
+    value: Value<'_>,
+    client_flags: u32,
+    cas: Option<u64>,
+) -> Result<Found, State> {
+    match value {
+        Value::Bytes(bytes) => {
+            let pinned = pin_or_room(out, ctx, bytes)?;
+            reply::value_header(out, key, client_flags, bytes.len() as u64, cas);
+            if let Some(pinned) = pinned {
+                return Ok(Found::Pinned(pinned));
+            }
+            out.push(bytes);
+            out.push(reply::CRLF);
+            Ok(Found::Hit)
+        }
+        Value::Integer(number) => {
+            let digits = Decimal::new(number);
+            reply::value_header(out, key, client_flags, digits.as_slice().len() as u64, cas);
+            out.push(digits.as_slice());
+            out.push(reply::CRLF);
+            Ok(Found::Hit)
+        }
+        Value::Large(large) => {
+            reply::value_header(out, key, client_flags, large.bytes, cas);
+            Ok(Found::Large(large))
+        }
+        // What another protocol has stored and this one has no words for is as if it were not there.
+        Value::Typed { .. } => Ok(Found::Miss),
+    }
+}

@@ -1,0 +1,422 @@
+//! The meta commands `mg`, `md` and `ma`. Their answers repeat the flags of the request in its order.
+
+use super::exptime::{self, seconds_left};
+use super::get::{Ending, Found};
+use super::watch::Seen;
+use super::{Call, Step};
+use crate::context::{State, WorkerContext};
+use crate::flash;
+use crate::metrics::Command;
+use crate::out::OutBuffer;
+use crate::values::{Identity, pin_or_room};
+use base::clock::UnixMillis;
+use protocol::memcache::meta::Meta;
+use protocol::memcache::reply::{self, MetaLine};
+use protocol::memcache::{Error, KeyScratch};
+use protocol::number::Decimal;
+use segment::{
+    Ahead, Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Hit, Item, Key, Lease, Pinned, Value,
+    decimal_len,
+};
+
+/// Findings of the first run of a fetch. If the reply then has to wait for room, the fetch is done again. It must
+/// neither lose the right that it won nor take its own first run for an earlier access.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FirstFetch {
+    won: bool,
+    vivified: bool,
+    fetched: bool,
+    last_access: UnixMillis,
+    /// End that the item had before this request, if `t` asks for that: `Never` if there was none.
+    ended: Option<Expire>,
+}
+
+impl FirstFetch {
+    fn of(found: &Fetched<'_>, ended: Option<Expire>) -> Self {
+        let Item { fetched, last_access, .. } = found.item;
+        Self { won: found.lease == Lease::Won, vivified: found.vivified, fetched, last_access, ended }
+    }
+
+    fn restore(self, found: &mut Fetched<'_>) {
+        if self.won && found.lease == Lease::AlreadyWon {
+            found.lease = Lease::Won;
+        }
+        found.vivified |= self.vivified;
+        (found.item.fetched, found.item.last_access) = (self.fetched, self.last_access);
+    }
+}
+
+impl<'c> Call<'c, '_> {
+    pub(super) fn meta_get(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
+        self.sample_meta(meta, true);
+        if meta.is_plain_read() && !self.watched() {
+            self.meta_read(meta, consumed)
+        } else {
+            self.meta_fetch(meta, consumed)
+        }
+    }
+
+    /// An `mg` that only reads, which nearly every one does: [`Call::meta_fetch`] would answer it alike, and does where
+    /// the item has a lease.
+    fn meta_read(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
+        let mut scratch = KeyScratch::default();
+        let key = self.guard.key(self.session.namespace, meta.key.bytes(&mut scratch));
+        let mark = self.out.mark();
+        if self.guard.is_locked_by_other(&key) {
+            self.ctx.hurries = true;
+            return Err(State::Parked);
+        }
+        let found = match self.guard.read(&key, Ahead::default()) {
+            None if self.guard.is_tiered() => match self.read_from_flash(meta, &key)? {
+                true => Found::Hit,
+                false => Found::Miss,
+            },
+            // The right to refill it is to be granted or reported.
+            Some(hit) if hit.is_leased => return self.meta_fetch(meta, consumed),
+            Some(hit) => write_read(self.out, self.ctx, meta, hit)?,
+            None => Found::Miss,
+        };
+        let hit = self.finish_item(&key, found, mark, None)?;
+        self.meta_got(meta, hit, consumed)
+    }
+
+    /// Answers an `mg` that only reads of a key that is not in memory; false: it is nowhere.
+    #[cold]
+    #[inline(never)]
+    fn read_from_flash(&mut self, meta: &Meta<'c>, key: &Key<'_>) -> Result<bool, State> {
+        let (out, ctx) = (&mut *self.out, &*self.ctx);
+        flash::tell(self.guard, key, |value, client_flags| {
+            write_read(out, ctx, meta, Hit { value, client_flags, is_leased: false }).map(|_| ())
+        })
+    }
+
+    /// The end of every `mg`.
+    fn meta_got(&mut self, meta: &Meta<'c>, hit: bool, consumed: usize) -> Step {
+        if !hit && !meta.has(b'q') {
+            let mut line = MetaLine::new(self.out, b"EN");
+            line.reflect(meta);
+            line.finish();
+        }
+        self.count_fetch(meta, hit);
+        self.at += consumed;
+        self.done(Command::MetaGet);
+        Ok(())
+    }
+
+    /// An `mg` of any kind.
+    fn meta_fetch(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
+        let (now, moment) = (self.ctx.now, self.ctx.moment());
+        let touch = meta.expire().map(|exptime| exptime::expire(exptime, moment));
+        // A time that is past ends the item, but only after it was sent.
+        let end_it = touch.filter(|expire| exptime::is_past(*expire, now));
+        let fetch = Fetch {
+            touch: touch.filter(|_| end_it.is_none()),
+            // Flags act in their order: `T` behind `N` also sets the end of an item that `N` has made.
+            vivify: match meta.vivify() {
+                Some(_) if touch.is_some() && end_it.is_none() && stands_first(meta, b'N', b"T") => touch,
+                vivify => vivify.map(|exptime| exptime::expire(exptime, moment)),
+            },
+            recache_below_ms: meta.recache().map(|seconds| u64::try_from(seconds).unwrap_or(0).saturating_mul(1000)),
+            token: meta.token(),
+            want_token: meta.has(b'c') || meta.has(b'C'),
+            want_access: meta.has(b'h') || meta.has(b'l'),
+            no_bump: meta.has(b'u'),
+        };
+        let mut scratch = KeyScratch::default();
+        let key = self.guard.key(self.session.namespace, meta.key.bytes(&mut scratch));
+        // Flags act in their order: `t` before `T` or `N` returns the earlier time.
+        let asks_before = meta.has(b't') && (meta.has(b'T') || meta.has(b'N')) && stands_first(meta, b't', b"TN");
+        let mark = self.out.mark();
+        let watched = self.watched();
+        let mut seen = watched.then_some(Seen::MISS);
+        let mut ending = None;
+        let found = match self.guard.fetch(&key, &fetch) {
+            Ok(None) => Found::Miss,
+            Ok(Some(mut fetched)) => {
+                let ended = asks_before.then_some(fetched.expire_before);
+                // One that `N` has made with a time that is past has ended by itself.
+                let lives = !exptime::is_past(fetched.item.expire, now);
+                ending =
+                    end_it.filter(|_| lives).map(|expire| Ending { expire, identity: Identity::of(&fetched.item) });
+                let first = *self.session.fetched.get_or_insert_with(|| FirstFetch::of(&fetched, ended));
+                first.restore(&mut fetched);
+                if fetch.want_token {
+                    fetched.item.token = self.ctx.told_token(fetched.item.token);
+                }
+                if watched && !fetched.vivified {
+                    seen = Some(Seen::of(Some(&fetched.item)));
+                }
+                write_fetched(self.out, self.ctx, meta, &fetched, first.ended)?
+            }
+            Err(error) => {
+                self.op_error(error, false)?;
+                self.at += consumed;
+                self.done(Command::MetaGet);
+                return Ok(());
+            }
+        };
+        let hit = self.finish_item(&key, found, mark, ending)?;
+        self.session.fetched = None;
+        self.tell_get(key.bytes(), seen, hit && seen.is_some_and(|seen| seen.found));
+        if let Some(expire) = touch.filter(|_| hit) {
+            self.tell_touched(key.bytes(), expire);
+        }
+        self.meta_got(meta, hit, consumed)
+    }
+
+    fn count_fetch(&self, meta: &Meta<'_>, hit: bool) {
+        let counters = self.counters();
+        counters.cmd_meta.add(1);
+        counters.cmd_get.add(1);
+        if hit {
+            counters.get_hits.add(1)
+        } else {
+            counters.get_misses.add(1)
+        }
+        if meta.has(b'T') {
+            counters.cmd_touch.add(1);
+            if hit { counters.touch_hits.add(1) } else { counters.touch_misses.add(1) }
+        }
+    }
+
+    pub(super) fn meta_delete(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
+        self.sample_meta(meta, false);
+        let mark_stale = meta.has(b'I');
+        let delete = Delete {
+            compare: meta.compare(),
+            mark_stale,
+            expire: meta.expire().filter(|_| mark_stale).map(|exptime| exptime::expire(exptime, self.ctx.moment())),
+            drop_value: meta.has(b'x'),
+            token: meta.token(),
+        };
+        let mut scratch = KeyScratch::default();
+        let key = self.guard.key(self.session.namespace, meta.key.bytes(&mut scratch));
+        let seen = self.seen(&key);
+        match self.guard.delete(&key, &delete) {
+            Ok(outcome) => {
+                self.tell_get(key.bytes(), seen, outcome != DeleteOutcome::NotFound);
+                if outcome == DeleteOutcome::Deleted && !mark_stale && !delete.drop_value {
+                    self.tell_deleted(key.bytes(), seen, "md");
+                }
+                let counters = self.counters();
+                counters.cmd_meta.add(1);
+                let code = match outcome {
+                    DeleteOutcome::Deleted => {
+                        counters.delete_hits.add(1);
+                        b"HD"
+                    }
+                    DeleteOutcome::NotFound => {
+                        counters.delete_misses.add(1);
+                        b"NF"
+                    }
+                    DeleteOutcome::Exists => b"EX",
+                };
+                if !(meta.has(b'q') && code != b"EX") {
+                    let mut line = MetaLine::new(self.out, code);
+                    line.reflect(meta);
+                    line.finish();
+                }
+            }
+            Err(error) => self.op_error(error, false)?,
+        }
+        self.at += consumed;
+        self.done(Command::MetaDelete);
+        Ok(())
+    }
+
+    pub(super) fn meta_arith(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
+        self.sample_meta(meta, false);
+        let moment = self.ctx.moment();
+        let expire = meta.expire().map(|exptime| exptime::expire(exptime, moment));
+        let arith = Arith {
+            delta: meta.delta(),
+            decrement: meta.is_decrement(),
+            // `T` is the item's end, also when it was made by this request.
+            vivify: meta
+                .vivify()
+                .map(|exptime| (meta.initial(), expire.unwrap_or_else(|| exptime::expire(exptime, moment)))),
+            expire,
+            compare: meta.compare(),
+            token: meta.token(),
+            want_token: meta.has(b'c'),
+        };
+        let mut scratch = KeyScratch::default();
+        let key = self.guard.key(self.session.namespace, meta.key.bytes(&mut scratch));
+        let seen = self.seen(&key);
+        match self.guard.arith(&key, &arith) {
+            Ok(outcome) => {
+                self.tell_arith(&key, seen, outcome);
+                self.tell_added(key.bytes(), outcome);
+                self.counters().cmd_meta.add(1);
+                self.count_arith(arith.decrement, outcome);
+                self.answer_arith(meta, outcome);
+            }
+            Err(error) => self.op_error(error, false)?,
+        }
+        self.at += consumed;
+        self.done(Command::MetaArith);
+        Ok(())
+    }
+
+    /// An `ma` that found nothing and has a number all the same has made it.
+    fn tell_arith(&mut self, key: &Key<'_>, seen: Option<Seen>, outcome: ArithOutcome) {
+        let Some(before) = seen else { return };
+        match outcome {
+            ArithOutcome::Number { value, expire, .. } if !before.found => {
+                self.tell_get(key.bytes(), seen, false);
+                self.tell_number_made(key.bytes(), decimal_len(value), expire);
+            }
+            _ => self.tell_get(key.bytes(), seen, outcome != ArithOutcome::NotFound),
+        }
+    }
+
+    fn answer_arith(&mut self, meta: &Meta<'c>, outcome: ArithOutcome) {
+        let code = match outcome {
+            ArithOutcome::Number { value, token, expire } => {
+                if !meta.has(b'q') {
+                    number_answer(
+                        self.out,
+                        meta,
+                        value,
+                        self.ctx.told_token(token),
+                        seconds_left(expire, self.ctx.now),
+                    );
+                }
+                return;
+            }
+            ArithOutcome::NotNumber => return reply::error(self.out, Error::NotNumber),
+            ArithOutcome::NotFound => b"NF",
+            ArithOutcome::Exists => b"EX",
+        };
+        let mut line = MetaLine::new(self.out, code);
+        line.reflect(meta);
+        line.finish();
+    }
+}
+
+/// `HD` or `VA` with the number after an `ma`.
+fn number_answer(out: &mut OutBuffer, meta: &Meta<'_>, value: u64, token: u64, seconds_left: i64) {
+    let digits = Decimal::new(value);
+    let with_value = meta.has(b'v');
+    let mut line = match with_value {
+        true => MetaLine::with_value(out, digits.as_slice().len() as u64),
+        false => MetaLine::new(out, b"HD"),
+    };
+    for word in meta.in_order() {
+        match word[0] {
+            b't' => line.signed(b't', seconds_left),
+            b'c' => line.number(b'c', token),
+            b'k' => line.key(meta.key),
+            b'O' => line.token(b'O', &word[1..]),
+            _ => {}
+        }
+    }
+    line.finish();
+    if with_value {
+        out.push(digits.as_slice());
+        out.push(reply::CRLF);
+    }
+}
+
+/// Writes the answer to a plain read that found something, unless its value is to be sent from the store.
+#[inline(always)]
+fn write_read(out: &mut OutBuffer, ctx: &WorkerContext, meta: &Meta<'_>, hit: Hit<'_>) -> Result<Found, State> {
+    let with_value = meta.has(b'v');
+    let pinned = match hit.value {
+        Value::Typed { .. } => return Ok(Found::Miss),
+        Value::Bytes(bytes) if with_value => pin_or_room(out, ctx, bytes)?,
+        _ => None,
+    };
+    let value_len = hit.value.client_bytes();
+    let mut line = match with_value {
+        true => MetaLine::with_value(out, value_len),
+        false => MetaLine::new(out, b"HD"),
+    };
+    for word in meta.in_order() {
+        match word[0] {
+            b'k' => line.key(meta.key),
+            b'O' => line.token(b'O', &word[1..]),
+            b'f' => line.number(b'f', hit.client_flags.into()),
+            b's' => line.number(b's', value_len),
+            _ => {}
+        }
+    }
+    line.finish();
+    if with_value { Ok(write_value_bytes(out, hit.value, pinned)) } else { Ok(Found::Hit) }
+}
+
+/// Writes a value behind its line, unless it is to be sent from the store.
+fn write_value_bytes(out: &mut OutBuffer, value: Value<'_>, pinned: Option<Pinned>) -> Found {
+    match (value, pinned) {
+        (_, Some(pinned)) => return Found::Pinned(pinned),
+        (Value::Large(large), None) => return Found::Large(large),
+        (Value::Bytes(bytes) | Value::Typed { bytes, .. }, None) => out.push(bytes),
+        (Value::Integer(number), None) => out.push(Decimal::new(number).as_slice()),
+    }
+    out.push(reply::CRLF);
+    Found::Hit
+}
+
+/// Writes the answer to a fetch that found something, unless its value is to be sent from the store.
+fn write_fetched(
+    out: &mut OutBuffer,
+    ctx: &WorkerContext,
+    meta: &Meta<'_>,
+    fetched: &Fetched<'_>,
+    ended: Option<Expire>,
+) -> Result<Found, State> {
+    let item = &fetched.item;
+    // With `C` a client that has the value already is spared it.
+    let has_value_already = meta.compare() == Some(item.token);
+    let with_value = meta.has(b'v') && !has_value_already;
+    let pinned = match item.value {
+        Value::Typed { .. } => return Ok(Found::Miss),
+        Value::Bytes(bytes) if with_value => pin_or_room(out, ctx, bytes)?,
+        _ => None,
+    };
+    put_fetched_line(out, meta, fetched, ended, with_value, ctx.now);
+    if with_value { Ok(write_value_bytes(out, item.value, pinned)) } else { Ok(Found::Hit) }
+}
+
+/// The flag `letter` stands before all of `others`.
+fn stands_first(meta: &Meta<'_>, letter: u8, others: &[u8]) -> bool {
+    meta.in_order().map(|word| word[0]).find(|flag| *flag == letter || others.contains(flag)) == Some(letter)
+}
+
+fn put_fetched_line(
+    out: &mut OutBuffer,
+    meta: &Meta<'_>,
+    fetched: &Fetched<'_>,
+    ended: Option<Expire>,
+    with_value: bool,
+    now: UnixMillis,
+) {
+    let item = &fetched.item;
+    let mut line = match with_value {
+        true => MetaLine::with_value(out, item.value_len()),
+        false => MetaLine::new(out, b"HD"),
+    };
+    for word in meta.in_order() {
+        match word[0] {
+            b'k' => line.key(meta.key),
+            b'O' => line.token(b'O', &word[1..]),
+            b'c' => line.number(b'c', item.token),
+            b'f' => line.number(b'f', item.client_flags.into()),
+            b'h' => line.number(b'h', item.fetched.into()),
+            b'l' => line.number(b'l', now.ms_since(item.last_access) / 1000),
+            b's' => line.number(b's', item.value_len()),
+            b't' => line.signed(b't', seconds_left(ended.unwrap_or(item.expire), now)),
+            _ => {}
+        }
+    }
+    if fetched.lease == Lease::AlreadyWon {
+        line.mark(b'Z');
+    }
+    if item.stale {
+        line.mark(b'X');
+    }
+    if fetched.lease == Lease::Won {
+        line.mark(b'W');
+    }
+    line.finish();
+}

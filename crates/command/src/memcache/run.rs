@@ -1,0 +1,426 @@
+//! Plain retrievals, `get` and `gets`: those that follow one another are looked up together.
+//!
+//! ```text
+//!   collect   find the keys in the lines, hash them, ask for their index buckets      at most PROBES_MAX keys,
+//!   look      find their slots, ask for their items                                  of one request or of several
+//!   answer    compare and copy into the output, in order
+//!   account   counters and times, once for all that were answered
+//! ```
+//!
+//! Each stage's waits for memory overlap, since none needs what another key's brings. The first two stages are gone
+//! through for the first requests of all sessions of a batch before any of them is served: see
+//! [`crate::ahead`]. A request is consumed with its last key; one that is answered in part is remembered as a
+//! [`Retrieval`].
+
+use super::get::{Found, write_value};
+use super::watch::Seen;
+use super::{Call, LINE_ROOM, SessionState, Step};
+use crate::context::{OPS_A_BATCH, State};
+use crate::flash;
+use crate::metrics::Command;
+use crate::out::{OPS_TOGETHER_MAX, PINNED_BYTES_MIN};
+use crate::prefixes::Count;
+use crate::session::ReadHead;
+use arrayvec::ArrayVec;
+use protocol::memcache::request::Get;
+use protocol::memcache::{Keys, Parsed, Request, lone_get, parse, reply, set_key};
+use segment::{Ahead, Hit, Key, OpError, Value};
+
+/// The key of the first request in what a session has received and the request's bytes, if it is a plain `get` of one.
+#[inline]
+pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b [u8], usize)> {
+    if session.is_between_requests() { lone_get(buf) } else { None }
+}
+
+/// The key of the `set` that `buf` begins with.
+pub(crate) fn head_set_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<&'b [u8]> {
+    if session.is_between_requests() { set_key(buf) } else { None }
+}
+
+/// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
+pub(super) const PROBES_MAX: usize = OPS_TOGETHER_MAX;
+
+/// Bytes of `get ` before the key of a lone get.
+const LONE_VERB_BYTES: usize = 4;
+
+/// A retrieval whose answer goes on in a later call: what has been read of its line need not be read again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retrieval {
+    /// Bytes of the line, its end included.
+    pub(super) consumed: usize,
+    /// Bytes of the keys that are left.
+    pub(super) keys_left: usize,
+    pub(super) with_cas: bool,
+    pub(super) touch: Option<i64>,
+}
+
+impl Retrieval {
+    /// Returns a request for the keys of `line` that are left. `None`: all are answered.
+    pub(super) fn rest_of(&self, line: &[u8]) -> Option<Vec<u8>> {
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let keys = text[text.len() - self.keys_left..].trim_ascii();
+        let name = match (self.touch.is_some(), self.with_cas) {
+            (false, false) => "get",
+            (false, true) => "gets",
+            (true, false) => "gat",
+            (true, true) => "gats",
+        };
+        let touch = self.touch.map_or_else(String::new, |exptime| format!(" {exptime}"));
+        (!keys.is_empty()).then(|| [format!("{name}{touch} ").as_bytes(), keys, b"\r\n"].concat())
+    }
+}
+
+/// One key of a run. Places are bytes from the start of the buffer.
+#[derive(Clone, Copy)]
+struct Probe<'b> {
+    key: Key<'b>,
+    /// From where the keys of its request are to be read again to come to this one.
+    from: u32,
+    /// From where they are to be read again behind it.
+    behind: u32,
+    /// Offset of the end of its request's keys.
+    keys_end: u32,
+    /// Offset of the end of its request.
+    line_end: u32,
+    command: Command,
+    /// It is the last key of its request.
+    ends: bool,
+}
+
+impl Probe<'_> {
+    fn with_cas(&self) -> bool {
+        self.command == Command::Gets
+    }
+}
+
+/// A run of keys.
+type Run<'b> = ArrayVec<Probe<'b>, PROBES_MAX>;
+
+impl<'c> Call<'c, '_> {
+    /// A `get` of one key in its plainest form, whose line has `consumed` bytes, and those that follow.
+    #[inline]
+    pub(super) fn lone_run(&mut self, key: &'c [u8], consumed: usize) -> Step {
+        let mut run = Run::new();
+        self.add_lone(&mut run, self.at, self.guard.key(self.session.namespace, key));
+        self.follow(&mut run, self.at + consumed);
+        self.answer_run(&run, Ahead::default())
+    }
+
+    /// The request that a head was made of, and those that follow.
+    #[inline]
+    pub(super) fn head_run(&mut self, head: ReadHead<'_>) -> Step {
+        let mut run = Run::new();
+        let key = head.key.key(&self.rest()[LONE_VERB_BYTES..][..head.key_len]);
+        self.add_lone(&mut run, self.at, key);
+        self.follow(&mut run, self.at + head.consumed);
+        self.answer_run(&run, head.ahead)
+    }
+
+    /// `get` and `gets`, and those that follow.
+    pub(super) fn get(&mut self, get: Get<'c>, consumed: usize) -> Step {
+        let mut run = Run::new();
+        if self.add(&mut run, self.at, get, consumed) {
+            self.follow(&mut run, self.at + consumed);
+        }
+        self.answer_run(&run, Ahead::default())
+    }
+
+    /// Goes on with a retrieval that was answered in part.
+    pub(super) fn retrieval_go_on(&mut self, retrieval: Retrieval) -> Step {
+        let Retrieval { consumed, keys_left, with_cas, touch } = retrieval;
+        let line = &self.rest()[..consumed - 1];
+        let text = line.strip_suffix(b"\r").unwrap_or(line);
+        let get = Get { keys: Keys::resume(&text[text.len() - keys_left..]), with_cas, touch };
+        if self.guarded {
+            self.turn_to_run(get.keys);
+        }
+        if touch.is_some() { self.get_and_touch(get, consumed) } else { self.get(get, consumed) }
+    }
+
+    /// Returns how many keys this call may still look up together.
+    fn run_max(&self) -> usize {
+        self.run_max.min(OPS_A_BATCH - self.ops)
+    }
+
+    #[inline(always)]
+    fn add_lone(&self, run: &mut Run<'c>, at: usize, key: Key<'c>) {
+        let from = at + LONE_VERB_BYTES;
+        let keys_end = from + key.bytes().len();
+        let [from, keys_end, line_end] = [from, keys_end, keys_end + 2].map(|place| place as u32);
+        run.push(Probe { key, from, behind: keys_end, keys_end, line_end, command: Command::Get, ends: true });
+    }
+
+    /// Adds the keys of the request that begins at `at`; false if they do not all fit.
+    fn add(&self, run: &mut Run<'c>, at: usize, get: Get<'c>, consumed: usize) -> bool {
+        let mut several = run.is_empty() && self.session.retrieval.is_some();
+        let line_end = at + consumed;
+        let line = &self.buf[at..line_end - 1];
+        let keys_end = at + line.strip_suffix(b"\r").unwrap_or(line).len();
+        let mut keys = get.keys;
+        let mut read_from = keys_end - keys.rest().len();
+        let mut next = keys.next();
+        while let Some(bytes) = next {
+            if run.len() == self.run_max() {
+                return false;
+            }
+            let key = self.guard.key(self.session.namespace, bytes);
+            self.guard.prefetch(&key);
+            let read_behind = keys_end - keys.rest().len();
+            next = keys.next();
+            let ends = next.is_none();
+            let command = match (get.with_cas, several || !ends) {
+                (true, _) => Command::Gets,
+                (false, true) => Command::MultiGet,
+                (false, false) => Command::Get,
+            };
+            several = true;
+            let [from, behind] = [read_from, read_behind].map(|place| place as u32);
+            let [keys_end, line_end] = [keys_end, line_end].map(|place| place as u32);
+            run.push(Probe { key, from, behind, keys_end, line_end, command, ends });
+            read_from = read_behind;
+        }
+        true
+    }
+
+    /// Adds the keys of the retrievals from `at` on, as long as there are some and they fit.
+    #[inline]
+    fn follow(&self, run: &mut Run<'c>, mut at: usize) {
+        let run_max = self.run_max();
+        while run.len() < run_max {
+            let rest = &self.buf[at..];
+            if let Some((bytes, consumed)) = lone_get(rest) {
+                let key = self.guard.key(self.session.namespace, bytes);
+                self.guard.prefetch(&key);
+                self.add_lone(run, at, key);
+                at += consumed;
+                continue;
+            }
+            if !rest.starts_with(b"get") {
+                return;
+            }
+            let Parsed::Request { request: Request::Get(next), consumed } = parse(rest) else { return };
+            if next.touch.is_some() || !self.add(run, at, next, consumed) {
+                return;
+            }
+            at += consumed;
+        }
+    }
+
+    /// Looks the keys up, the first one where `first` says, and answers them in order.
+    fn answer_run(&mut self, run: &Run<'c>, first: Ahead<'_>) -> Step {
+        let mut ahead = ArrayVec::<Ahead<'_>, PROBES_MAX>::new();
+        ahead.push(first);
+        ahead.extend(run[1..].iter().map(|probe| self.guard.look_ahead(probe.key.key_hash())));
+        let watched = self.watched();
+        let mut tally = Tally::default();
+        let mut end = Ok(());
+        for (number, probe) in run.iter().enumerate() {
+            let plain = !(watched || probe.with_cas());
+            let answered = match !plain {
+                // A plain read looks on flash itself, if it has to.
+                _ if plain && self.guard.is_locked_by_other(&probe.key) => {
+                    self.ctx.hurries = true;
+                    Err(State::Parked)
+                }
+                true if self.guard.is_kept_away(&probe.key) => {
+                    self.ctx.hurries |= self.guard.is_contended();
+                    Err(State::Parked)
+                }
+                false => self.answer_plain(probe, ahead[number]),
+                true => self.look_up(probe, watched).inspect(|_| {
+                    if probe.ends {
+                        self.out.push(reply::END);
+                    }
+                }),
+            };
+            match answered {
+                Ok(hit) => tally.key(hit),
+                Err(state) => {
+                    if state == State::Parked && self.guard.is_tiered() {
+                        run[number + 1..].iter().for_each(|probe| self.guard.ask_flash(&probe.key));
+                    }
+                    self.session.retrieval = Some(self.remembered(probe, probe.from));
+                    end = Err(state);
+                    break;
+                }
+            }
+            if probe.ends {
+                self.at = probe.line_end as usize;
+                self.session.retrieval = None;
+                self.tally(&mut tally, probe.command);
+            } else {
+                // A key is an operation's work, though its request is not done.
+                self.session.retrieval = Some(self.remembered(probe, probe.behind));
+                self.ops += 1;
+            }
+        }
+        self.account(&mut tally);
+        if self.ctx.sampler.takes(tally.keys as u32) {
+            self.sample_run(run, tally.keys as u32);
+        }
+        let counters = self.counters();
+        counters.cmd_get.add(tally.keys);
+        counters.get_hits.add(tally.hits);
+        counters.get_misses.add(tally.keys - tally.hits);
+        end
+    }
+
+    /// Looks at those of the first `keys` of a run that are sampled.
+    #[cold]
+    #[inline(never)]
+    fn sample_run(&mut self, run: &Run<'c>, keys: u32) {
+        let mut from = 0;
+        while let Some(place) = self.ctx.sampler.next(from, keys) {
+            self.ctx.sample(self.guard, &run[place as usize].key, true);
+            from = place + 1;
+        }
+    }
+
+    /// Returns the state from which the request of `probe` goes on at `from`.
+    fn remembered(&self, probe: &Probe<'_>, from: u32) -> Retrieval {
+        Retrieval {
+            consumed: probe.line_end as usize - self.at,
+            keys_left: (probe.keys_end - from) as usize,
+            with_cas: probe.with_cas(),
+            touch: None,
+        }
+    }
+
+    /// Notes that a request is done, with those before it if it is of their kind.
+    #[inline(always)]
+    fn tally(&mut self, tally: &mut Tally, command: Command) {
+        if tally.requests > 0 && tally.command != command {
+            self.account(tally);
+        }
+        tally.command = command;
+        tally.requests += 1;
+    }
+
+    /// Accounts for the requests that are done.
+    fn account(&mut self, tally: &mut Tally) {
+        if tally.requests > 0 {
+            self.ops += tally.requests;
+            self.ctx.ops_done(self.out, tally.command, tally.requests, &self.buf[self.line_at..]);
+            self.line_at = self.at;
+            tally.requests = 0;
+        }
+    }
+
+    /// Answers a key of a `get` when there are no watchers; returns whether the key was there.
+    #[inline(always)]
+    fn answer_plain(&mut self, probe: &Probe<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
+        let key = probe.key.bytes();
+        match self.guard.read(&probe.key, ahead) {
+            Some(Hit { value: Value::Bytes(bytes), client_flags, .. }) if bytes.len() < PINNED_BYTES_MIN => {
+                let want = LINE_ROOM + bytes.len();
+                if self.out.room() < want {
+                    return Err(State::OutputFull { want });
+                }
+                let written = reply::write_hit(self.out.spare(), key, client_flags, bytes, probe.ends);
+                self.out.advance(written);
+                Ok(true)
+            }
+            None if self.guard.is_tiered() => self.answer_from_flash(probe),
+            None => self.answer_miss(probe),
+            Some(Hit { value, client_flags, .. }) => {
+                if self.out.room() < LINE_ROOM {
+                    return Err(State::OutputFull { want: LINE_ROOM });
+                }
+                let mark = self.out.mark();
+                let found = write_value(self.out, self.ctx, key, value, client_flags, None)?;
+                let hit = self.finish_item(&probe.key, found, mark, None)?;
+                if probe.ends {
+                    self.out.push(reply::END);
+                }
+                Ok(hit)
+            }
+        }
+    }
+
+    fn answer_miss(&mut self, probe: &Probe<'_>) -> Result<bool, State> {
+        self.room(LINE_ROOM)?;
+        if probe.ends {
+            self.out.push(reply::END);
+        }
+        Ok(false)
+    }
+
+    /// Answers a key that is not in memory.
+    #[cold]
+    #[inline(never)]
+    fn answer_from_flash(&mut self, probe: &Probe<'_>) -> Result<bool, State> {
+        let out = &mut *self.out;
+        let told = flash::tell(self.guard, &probe.key, |value, client_flags| {
+            let mut digits = None;
+            let bytes = flash::text(value, &mut digits);
+            let want = LINE_ROOM + bytes.len();
+            if out.room() < want {
+                return Err(State::OutputFull { want });
+            }
+            let written = reply::write_hit(out.spare(), probe.key.bytes(), client_flags, bytes, probe.ends);
+            out.advance(written);
+            Ok(())
+        })?;
+        if told { Ok(true) } else { self.answer_miss(probe) }
+    }
+
+    /// Answers a key whose token is requested, or while there are watchers; returns whether the key was there.
+    #[cold]
+    fn look_up(&mut self, probe: &Probe<'_>, watched: bool) -> Result<bool, State> {
+        self.room(LINE_ROOM)?;
+        let item = if probe.with_cas() {
+            match self.guard.gets(&probe.key) {
+                Ok(item) => item,
+                Err(error) => return self.retrieval_failed(error).map(|()| false),
+            }
+        } else {
+            self.guard.get(&probe.key)
+        };
+        let mark = self.out.mark();
+        let seen = watched.then(|| Seen::of(item.as_ref()));
+        let found = match item {
+            None => Found::Miss,
+            Some(item) => {
+                let cas = probe.with_cas().then(|| self.ctx.told_token(item.token));
+                write_value(self.out, self.ctx, probe.key.bytes(), item.value, item.client_flags, cas)?
+            }
+        };
+        let hit = self.finish_item(&probe.key, found, mark, None)?;
+        self.tell_get(probe.key.bytes(), seen, hit);
+        self.count_prefix(probe.key.bytes(), Count::Get { hit });
+        Ok(hit)
+    }
+
+    /// A retrieval that changes the item could not: the key counts as missing unless it is to be tried again.
+    fn retrieval_failed(&mut self, error: OpError) -> Step {
+        match error {
+            OpError::Parked => Err(State::Parked),
+            OpError::TooLarge | OpError::OutOfMemory => {
+                self.counters().store_no_memory.add(1);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Progress of a run.
+#[derive(Default)]
+struct Tally {
+    /// Keys that were looked up.
+    keys: u64,
+    /// Keys that were there.
+    hits: u64,
+    /// Command of the requests that are not accounted for yet.
+    command: Command,
+    /// Number of those requests.
+    requests: usize,
+}
+
+impl Tally {
+    #[inline(always)]
+    fn key(&mut self, hit: bool) {
+        self.keys += 1;
+        self.hits += u64::from(hit);
+    }
+}

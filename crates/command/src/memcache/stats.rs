@@ -1,0 +1,570 @@
+//! `stats`: the names that memcached's tools and exporters read, with memcached's meaning.
+//!
+//! Of the names that describe memcached's own machinery, only those that some tool reads are reported. A value that the
+//! store does not have (moves between LRU lists, say) is 0.
+//!
+//! A table that is longer than the output goes on in the next call: lines are counted, and those already sent are
+//! skipped.
+
+use super::dump::Format;
+use super::{Call, LINE_ROOM, Step, VERSION};
+use crate::command_counters::CommandTotals;
+use crate::config::Address;
+use crate::context::State;
+use crate::host::FlashFigures;
+use crate::metrics::Command;
+use crate::namespaces::NamespaceConfig;
+use crate::out::OutBuffer;
+use crate::shared::Shared;
+use base::clock::UnixMillis;
+use protocol::memcache::request::Stats;
+use protocol::memcache::{Error, reply};
+use protocol::number::{Decimal, put_u64};
+use protocol::sink::{Fixed, Sink};
+use std::io::Read;
+use std::net::SocketAddr;
+
+/// The longest line in bytes: a name, and a path of a Unix socket.
+const STAT_BYTES_MAX: usize = 256;
+
+/// The class that all items are reported under: the store has no slab classes, and tools add the classes up.
+const CLASS: u64 = 1;
+
+/// Lines behind the first `skip`, as long as the output has room.
+struct Lines<'o> {
+    out: &'o mut OutBuffer,
+    skip: usize,
+    next: usize,
+    full: bool,
+}
+
+impl Lines<'_> {
+    fn line(&mut self, write: impl FnOnce(&mut Fixed<STAT_BYTES_MAX>)) {
+        if self.full {
+            return;
+        }
+        if self.next >= self.skip {
+            // Room for the end of the table is kept too.
+            if self.out.room() < STAT_BYTES_MAX + reply::END.len() {
+                self.full = true;
+                return;
+            }
+            let mut line = Fixed::new();
+            write(&mut line);
+            self.out.push(line.as_slice());
+        }
+        self.next += 1;
+    }
+
+    /// Passes so many lines if all of them were sent in an earlier visit, or none fits any more.
+    fn passes(&mut self, lines: usize) -> bool {
+        let sent = self.next + lines <= self.skip;
+        if sent && !self.full {
+            self.next += lines;
+        }
+        sent || self.full
+    }
+
+    fn number(&mut self, name: &str, value: u64) {
+        self.line(|line| reply::stat_u64(line, name, value));
+    }
+
+    fn text(&mut self, name: &str, value: &str) {
+        self.line(|line| reply::stat(line, name, &value[..value.len().min(STAT_BYTES_MAX - 64)]));
+    }
+
+    fn switch(&mut self, name: &str, on: bool) {
+        self.text(name, if on { "yes" } else { "no" });
+    }
+
+    /// Seconds with six decimals.
+    fn seconds(&mut self, name: &str, us: u64) {
+        self.line(|line| {
+            line.put(b"STAT ");
+            line.put(name.as_bytes());
+            line.put(b" ");
+            put_u64(line, us / 1_000_000);
+            line.put(b".");
+            let padded = Decimal::new(1_000_000 + us % 1_000_000);
+            line.put(&padded.as_slice()[1..]);
+            line.put(reply::CRLF);
+        });
+    }
+
+    fn class(&mut self, prefix: &str, name: &str, value: u64) {
+        self.line(|line| reply::stat_class(line, prefix, CLASS, name, value));
+    }
+}
+
+impl Call<'_, '_> {
+    /// `stats`. The line is consumed with its last answer.
+    pub(super) fn stats(&mut self, topic: Stats, consumed: usize) -> Step {
+        match topic {
+            Stats::Cachedump { .. } if !self.ctx.shared.config.dump_command => {
+                reply::error(self.out, Error::CachedumpDisabled);
+            }
+            Stats::Cachedump { class, limit } if u64::from(class) == CLASS => {
+                // 0 asks for as many as there are.
+                let most = if limit == 0 { u64::MAX } else { limit.into() };
+                return self.dump(Format::Cachedump(most), consumed);
+            }
+            Stats::Reset => {
+                self.ctx.shared.reset_stats();
+                self.out.push(reply::RESET);
+            }
+            Stats::Detail(on) => {
+                self.ctx.shared.watch.count_prefixes(on);
+                self.ctx.watch.watched = self.ctx.shared.watch.watched();
+                self.out.push(reply::OK);
+            }
+            _ => self.table(topic)?,
+        }
+        self.at += consumed;
+        self.done(Command::Stats);
+        Ok(())
+    }
+
+    fn table(&mut self, topic: Stats) -> Step {
+        let skip = self.session.lines_done;
+        let mut lines = Lines { out: self.out, skip, next: 0, full: false };
+        match topic {
+            Stats::General => general(&mut lines, &self.ctx.shared, self.ctx.now.secs()),
+            Stats::Items => items(&mut lines, &self.ctx.shared, self.ctx.now),
+            Stats::Slabs => slabs(&mut lines, &self.ctx.shared),
+            Stats::Settings => settings(&mut lines, &self.ctx.shared),
+            Stats::Sizes => lines.text("sizes_status", "disabled"),
+            Stats::Conns => conns(&mut lines, &self.ctx.shared, self.ctx.now.secs()),
+            Stats::DetailDump => prefixes(&mut lines, &self.ctx.shared),
+            Stats::Namespaces => namespaces(&mut lines, &self.ctx.shared),
+            // Other classes are empty.
+            Stats::Cachedump { .. } | Stats::Reset | Stats::Detail(_) => {}
+        }
+        if lines.full {
+            self.session.lines_done = lines.next;
+            return Err(State::OutputFull { want: LINE_ROOM });
+        }
+        self.session.lines_done = 0;
+        self.out.push(reply::END);
+        Ok(())
+    }
+}
+
+/// Writes the counts by key prefix. A line is longer than those of the other tables.
+fn prefixes(lines: &mut Lines<'_>, shared: &Shared) {
+    lines.next = lines.skip;
+    shared.prefixes.each(lines.skip, |name, entry| {
+        lines.full = lines.out.room() < LINE_ROOM;
+        if lines.full {
+            return false;
+        }
+        lines.out.push(b"PREFIX ");
+        lines.out.push(name);
+        for (word, value) in
+            [(" get ", entry.gets), (" hit ", entry.hits), (" set ", entry.sets), (" del ", entry.deletes)]
+        {
+            lines.out.push(word.as_bytes());
+            put_u64(lines.out, value);
+        }
+        lines.out.push(reply::CRLF);
+        lines.next += 1;
+        true
+    });
+}
+
+/// Writes the figures of each namespace, under memcached's names where such exist: `STAT shop:curr_items 17`.
+fn namespaces(lines: &mut Lines<'_>, shared: &Shared) {
+    let named = shared.namespaces.named();
+    for space in crate::namespaces::figures(shared) {
+        let (store, room, commands) = (space.store, space.room, space.commands);
+        let config = named.iter().find(|config| config.number == space.namespace.0);
+        let most = |of: fn(&NamespaceConfig) -> u64| config.map_or(0, of);
+        for (name, value) in [
+            ("number", space.namespace.0.into()),
+            ("curr_items", store.items + store.flash_items),
+            ("bytes", store.item_bytes),
+            ("heap_bytes", store.heap_bytes),
+            ("heap_bytes_max", store.heap_bytes_max),
+            ("limit_maxbytes", most(|config| config.memory_bytes.unwrap_or(0))),
+            ("evictions", store.evicted),
+            ("reclaimed", store.expired),
+            ("flushed", store.flushed),
+            ("get_hits", commands.get_hits),
+            ("get_misses", commands.get_misses),
+            ("cmd_set", commands.cmd_set),
+            ("total_items", commands.items_stored),
+            ("curr_connections", room.connections),
+            ("max_connections", most(|config| config.connections_max)),
+            ("rejected_connections", room.connections_refused),
+            ("ops_max", most(|config| config.ops_max)),
+            ("rejected_ops", room.ops_refused),
+            ("prefixes", most(|config| config.prefixes.len() as u64)),
+        ] {
+            lines.line(|line| {
+                for part in [&b"STAT "[..], space.name.as_bytes(), b":", name.as_bytes(), b" "] {
+                    line.put(part);
+                }
+                put_u64(line, value);
+                line.put(reply::CRLF);
+            });
+        }
+    }
+}
+
+/// Returns the counts of the commands of all workers since start.
+pub fn command_totals(shared: &Shared) -> CommandTotals {
+    let mut totals = CommandTotals::default();
+    shared.workers.iter().flat_map(|worker| &worker.commands).for_each(|block| totals.add(block));
+    totals
+}
+
+fn sum(shared: &Shared, counter: impl Fn(&crate::counters::WorkerCounters) -> u64) -> u64 {
+    shared.workers.iter().map(|worker| counter(&worker.counters)).sum()
+}
+
+fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
+    let (store, commands) = (shared.store_stats(), shared.stats_since_reset());
+    let (user_us, system_us) = cpu_times_us();
+    lines.number("pid", std::process::id().into());
+    lines.number("uptime", now_secs.saturating_sub(shared.started.secs()));
+    lines.number("time", now_secs);
+    lines.text("version", VERSION);
+    lines.number("pointer_size", u64::from(usize::BITS));
+    lines.seconds("rusage_user", user_us);
+    lines.seconds("rusage_system", system_us);
+    connections(lines, shared);
+    command_lines(lines, &commands);
+    lines.number("get_expired", store.read_expired);
+    lines.number("get_flushed", store.read_flushed);
+    lines.number("auth_cmds", commands.auth_cmds);
+    lines.number("auth_errors", commands.auth_errors);
+    lines.number("idle_kicks", sum(shared, |worker| worker.idle_closed.value()));
+    lines.number("bytes_read", sum(shared, |worker| worker.bytes_read.value()));
+    lines.number("bytes_written", sum(shared, |worker| worker.bytes_written.value()));
+    lines.number("limit_maxbytes", store.memory_bytes);
+    lines.number("client_memory", shared.budget.used());
+    lines.number("client_memory_max", shared.budget.bytes_max());
+    lines.number("client_memory_refused", shared.budget.refused());
+    lines.number("threads", shared.workers.len() as u64);
+    lines.number("conn_yields", commands.yields);
+    lines.number("hash_power_level", store.index_power);
+    lines.number("hash_bytes", store.index_bytes);
+    lines.number("hash_is_expanding", store.index_growing.into());
+    lines.number("bytes", store.item_bytes);
+    lines.number("curr_items", store.items + store.flash_items);
+    lines.number("total_items", commands.items_stored);
+    lines.number("expired_unfetched", store.expired_unread);
+    lines.number("evicted_unfetched", store.evicted_unread);
+    lines.number("evictions", store.evicted);
+    lines.number("reclaimed", store.expired);
+    lines.number("crawler_reclaimed", store.expired);
+    for absent in ["direct_reclaims", "malloc_fails", "slab_reassign_running", "slabs_moved"] {
+        lines.number(absent, 0);
+    }
+    log_lines(lines, &shared.watch);
+    segment_lines(lines, &store);
+    if let Some(tier) = shared.host.flash() {
+        flash_lines(lines, &store, &tier);
+    }
+    lines.number("huge_page_bytes", shared.survey.latest().huge_page_bytes);
+    // In CPU time of its thread: the cost of a slice, without the time that other threads had the CPU.
+    for (kind, times) in shared.background.by_kind() {
+        let longest_us = times.longest_cpu_ns.load(std::sync::atomic::Ordering::Relaxed) / 1000;
+        lines.line(|line| {
+            line.put(b"STAT background_slice_us_max_");
+            line.put(kind.as_bytes());
+            put_display(line, &format_args!(" {longest_us}\r\n"));
+        });
+    }
+}
+
+/// Of a second tier, if there is one.
+fn flash_lines(lines: &mut Lines<'_>, store: &segment::StoreStats, tier: &FlashFigures) {
+    for (name, count) in [
+        ("flash_items", store.flash_items),
+        ("flash_regions_unread", tier.regions_unread),
+        ("flash_items_taken", store.flash_taken),
+        ("flash_items_kept_on", store.flash_again),
+        ("flash_items_evicted", store.flash_evicted),
+        ("flash_items_refused", tier.items_refused),
+        ("flash_hits", store.flash_hits),
+        ("flash_returned", store.flash_back),
+        ("flash_failed", store.flash_failed),
+        ("flash_reads", tier.reads),
+        ("flash_item_bytes", tier.item_bytes),
+        ("flash_written_bytes", tier.written_bytes),
+        ("flash_devices_lost", tier.devices_lost),
+    ] {
+        lines.number(name, count);
+    }
+}
+
+/// Writes how many lines for watchers were written, dropped and skipped.
+fn log_lines(lines: &mut Lines<'_>, hub: &crate::watch::Hub) {
+    use std::sync::atomic::Ordering::Relaxed;
+    lines.number("log_worker_dropped", hub.dropped.load(Relaxed));
+    lines.number("log_worker_written", hub.written.load(Relaxed));
+    lines.number("log_watcher_skipped", hub.skipped.load(Relaxed));
+    lines.number("log_watcher_sent", hub.sent.load(Relaxed));
+    lines.number("log_watchers", hub.watchers());
+}
+
+fn connections(lines: &mut Lines<'_>, shared: &Shared) {
+    let open = shared.connections_open();
+    let max = shared.live.connections_max.load(std::sync::atomic::Ordering::Relaxed);
+    lines.number("max_connections", max);
+    lines.number("curr_connections", open);
+    lines.number("total_connections", sum(shared, |worker| worker.connections_total.value()));
+    lines.number("rejected_connections", shared.acceptor.rejected.value());
+    lines.number("connection_structures", shared.config.connections_max as u64);
+    lines.number("accepting_conns", u64::from(open < max && !shared.host.is_stopping()));
+    lines.number("listen_disabled_num", shared.acceptor.descriptors_exhausted.value());
+    lines.number("time_in_listen_disabled_us", 0);
+    lines.number("read_buf_count", shared.workers.iter().map(|worker| worker.aside.inputs()).sum());
+    lines.number("read_buf_bytes", shared.workers.iter().map(|worker| worker.aside.bytes()).sum());
+    lines.number("read_buf_oom", sum(shared, |worker| worker.slow_senders_dropped.value()));
+    lines.number("buffer_waits", sum(shared, |worker| worker.buffer_waits.value()));
+    lines.number("buffer_wait_us", sum(shared, |worker| worker.buffer_wait_ns.value()) / 1000);
+    lines.number("buffer_waiters", sum(shared, |worker| worker.buffer_waiters.value()));
+}
+
+fn command_lines(lines: &mut Lines<'_>, commands: &CommandTotals) {
+    commands.each(|name, value| match name {
+        // Reported by another name, or of no meaning to memcached's tools.
+        "items_stored" | "auth_cmds" | "auth_errors" | "protocol_errors" | "yields" => {}
+        _ => lines.number(name, value),
+    });
+}
+
+/// Writes the figures of the store, which has segments instead of slabs and LRU, under names of its own.
+fn segment_lines(lines: &mut Lines<'_>, store: &segment::StoreStats) {
+    let [free, open, sealed, draining, quarantine, decommitted] = store.segments;
+    lines.number("memory_held_bytes", store.held_bytes);
+    lines.number("memory_bytes_max", store.memory_bytes_max);
+    lines.number("segment_bytes", store.segment_bytes);
+    for (name, count) in [
+        ("segments_free", free),
+        ("segments_open", open),
+        ("segments_sealed", sealed),
+        ("segments_draining", draining),
+        ("segments_quarantine", quarantine),
+        ("segments_decommitted", decommitted),
+    ] {
+        lines.number(name, count);
+    }
+    lines.number("segment_dead_bytes", store.dead_bytes);
+    lines.number("items_relocated", store.relocated);
+    lines.number("ops_parked", store.parked);
+    lines.number("large_values_broken", store.large_broken);
+    lines.switch("huge_pages_asked", store.huge_pages_asked);
+}
+
+fn items(lines: &mut Lines<'_>, shared: &Shared, now: UnixMillis) {
+    let store = shared.store_stats();
+    if store.items == 0 {
+        return;
+    }
+    for (name, value) in [
+        ("number", store.items),
+        ("age", store.oldest.map_or(0, |oldest| now.ms_since(oldest) / 1000)),
+        ("mem_requested", store.item_bytes),
+        ("evicted", store.evicted),
+        ("evicted_nonzero", store.evicted_with_ttl),
+        ("evicted_time", store.evicted_idle_ms / 1000),
+        ("evicted_unfetched", store.evicted_unread),
+        ("expired_unfetched", store.expired_unread),
+        ("outofmemory", shared.stats_since_reset().store_no_memory),
+        ("reclaimed", store.expired),
+        ("crawler_reclaimed", store.expired),
+        ("tailrepairs", 0),
+    ] {
+        lines.class("items", name, value);
+    }
+}
+
+/// All segments as one class of pages: a chunk is an item of average size.
+fn slabs(lines: &mut Lines<'_>, shared: &Shared) {
+    let (store, commands) = (shared.store_stats(), shared.stats_since_reset());
+    if store.items > 0 {
+        let chunk_bytes = store.item_bytes.div_ceil(store.items).max(1);
+        let pages = store.heap_bytes / store.segment_bytes;
+        let chunks = (store.heap_bytes / chunk_bytes).max(store.items);
+        for (name, value) in [
+            ("chunk_size", chunk_bytes),
+            ("chunks_per_page", store.segment_bytes / chunk_bytes),
+            ("total_pages", pages),
+            ("total_chunks", chunks),
+            ("used_chunks", store.items),
+            ("free_chunks", chunks - store.items),
+            ("free_chunks_end", 0),
+            ("mem_requested", store.item_bytes),
+            ("get_hits", commands.get_hits),
+            ("cmd_set", commands.cmd_set),
+            ("delete_hits", commands.delete_hits),
+            ("incr_hits", commands.incr_hits),
+            ("decr_hits", commands.decr_hits),
+            ("cas_hits", commands.cas_hits),
+            ("cas_badval", commands.cas_badval),
+            ("touch_hits", commands.touch_hits),
+        ] {
+            lines.class("", name, value);
+        }
+    }
+    lines.number("active_slabs", u64::from(store.items > 0));
+    lines.number("total_malloced", store.heap_bytes);
+}
+
+fn settings(lines: &mut Lines<'_>, shared: &Shared) {
+    let config = &shared.config;
+    let tcp = config.memcached.iter().find_map(|addr| match addr {
+        Address::Tcp(addr) => Some(addr),
+        Address::Unix { .. } => None,
+    });
+    lines.number("maxbytes", shared.store.memory_bytes());
+    lines.number("maxconns", shared.live.connections_max.load(std::sync::atomic::Ordering::Relaxed));
+    lines.number("tcpport", tcp.map_or(0, |addr| addr.port().into()));
+    lines.number("udpport", 0);
+    match tcp {
+        Some(addr) if !addr.ip().is_unspecified() => lines.line(|line| {
+            line.put(b"STAT inter ");
+            put_display(line, &addr.ip());
+            line.put(reply::CRLF);
+        }),
+        _ => lines.text("inter", "NULL"),
+    }
+    lines.number("verbosity", 0);
+    lines.text("evictions", if config.evict { "on" } else { "off" });
+    let unix = config.memcached.iter().find_map(|addr| match addr {
+        Address::Unix { path, mode } => Some((path.to_str()?, *mode)),
+        Address::Tcp(_) => None,
+    });
+    let (unix, mode) = unix.map_or((None, 0o700), |(path, mode)| (Some(path), mode));
+    lines.text("domain_socket", unix.unwrap_or("NULL"));
+    lines.line(|line| {
+        line.put(b"STAT umask ");
+        put_display(line, &format_args!("{mode:o}"));
+        line.put(reply::CRLF);
+    });
+    lines.switch("shutdown_command", config.shutdown_command);
+    lines.number("num_threads", config.workers as u64);
+    lines.text("stat_key_prefix", char::from(config.prefix_delimiter).encode_utf8(&mut [0; 4]));
+    lines.switch("detail_enabled", shared.watch.watched().counts_prefixes());
+    lines.number("reqs_per_event", config.requests_a_visit as u64);
+    lines.switch("cas_enabled", config.cas);
+    lines.number("tcp_backlog", config.backlog as u64);
+    lines.text("binding_protocol", "ascii");
+    lines.switch("auth_enabled_sasl", false);
+    lines.switch("auth_enabled_ascii", shared.auth.is_some());
+    lines.number("item_size_max", config.item_bytes_max);
+    lines.switch("maxconns_fast", true);
+    lines.switch("flush_enabled", config.flush_command);
+    lines.switch("dump_enabled", config.dump_command);
+    lines.text("hash_algorithm", "xxh3");
+    lines.number("idle_timeout", config.idle_timeout.map_or(0, |timeout| timeout.as_secs()));
+    lines.switch("track_sizes", false);
+    lines.switch("ssl_enabled", false);
+}
+
+/// The listening sockets, then the connections of each worker, as it knew them at most a second ago. memcached numbers
+/// them by descriptors; here the number follows from the worker and the place in its table.
+fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
+    for (number, addr) in shared.config.memcached.iter().enumerate() {
+        lines.line(|line| {
+            line.put(b"STAT ");
+            put_u64(line, number as u64);
+            match addr {
+                Address::Tcp(addr) => {
+                    line.put(b":addr tcp:");
+                    put_display(line, addr);
+                }
+                Address::Unix { path, .. } => {
+                    line.put(b":addr unix:");
+                    let path = path.to_str().unwrap_or("?");
+                    line.put(&path.as_bytes()[..path.len().min(STAT_BYTES_MAX - 64)]);
+                }
+            }
+            line.put(reply::CRLF);
+        });
+        lines.line(|line| {
+            line.put(b"STAT ");
+            put_u64(line, number as u64);
+            line.put(b":state conn_listening\r\n");
+        });
+    }
+    let mut first = shared.config.memcached.len();
+    for worker in &shared.workers {
+        worker.connection_table.each(|connection| {
+            if lines.passes(CONNECTION_LINES) {
+                return;
+            }
+            let number = (first + connection.number) as u64;
+            let mut line = |name: &[u8], write: &dyn Fn(&mut Fixed<STAT_BYTES_MAX>)| {
+                lines.line(|line| {
+                    line.put(b"STAT ");
+                    put_u64(line, number);
+                    line.put(name);
+                    write(line);
+                    line.put(reply::CRLF);
+                });
+            };
+            match connection.peer {
+                Some(SocketAddr::V4(peer)) => line(b":addr tcp:", &|line| put_display(line, &peer)),
+                Some(SocketAddr::V6(peer)) => line(b":addr tcp6:", &|line| put_display(line, &peer)),
+                None => line(b":addr unix:", &|_| {}),
+            }
+            let state: &[u8] = if connection.watches { b"conn_watch" } else { b"conn_read" };
+            line(b":state ", &|line| line.put(state));
+            let silent_secs = now_secs.saturating_sub(connection.received_secs);
+            line(b":secs_since_last_cmd ", &|line| put_u64(line, silent_secs));
+        });
+        first += worker.connection_table.room();
+    }
+}
+
+/// Lines of one connection in `stats conns`.
+const CONNECTION_LINES: usize = 3;
+
+/// Formats without allocation.
+fn put_display(sink: &mut impl Sink, value: &impl std::fmt::Display) {
+    struct Adapter<'s, S>(&'s mut S);
+    impl<S: Sink> std::fmt::Write for Adapter<'_, S> {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            self.0.put(text.as_bytes());
+            Ok(())
+        }
+    }
+    use std::fmt::Write;
+    // The adapter never fails.
+    let _ = write!(Adapter(sink), "{value}");
+}
+
+/// User and system time of this process in microseconds; 0 where the kernel does not say.
+fn cpu_times_us() -> (u64, u64) {
+    /// The kernel reports processes' times in hundredths of a second, whatever its own tick is.
+    const TICK_US: u64 = 10_000;
+    let mut text = [0; 1024];
+    let read = std::fs::File::open("/proc/self/stat").and_then(|mut file| file.read(&mut text));
+    let text = &text[..read.unwrap_or(0)];
+    // The second field is the program's name in parentheses and may hold anything: count from behind it.
+    let Some(end) = text.iter().rposition(|byte| *byte == b')') else { return (0, 0) };
+    let mut fields = text[end + 1..].split(|byte| *byte == b' ').filter(|field| !field.is_empty()).skip(11);
+    let mut ticks = || fields.next().and_then(protocol::number::parse_u64).unwrap_or(0);
+    let user = ticks();
+    (user * TICK_US, ticks() * TICK_US)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_used_by_this_process_grows_with_work() {
+        let before = cpu_times_us();
+        let mut sum = 0u64;
+        let start = std::time::Instant::now();
+        while start.elapsed().as_millis() < 60 {
+            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(1));
+        }
+        let after = cpu_times_us();
+        assert!(after.0 + after.1 > before.0 + before.1, "{before:?} {after:?} {sum}");
+    }
+}

@@ -1,0 +1,345 @@
+//! Storage commands whose value lies whole in the input: `set`, `add`, `replace`, `append`, `prepend`, `cas`, `ms`.
+
+use super::watch::Seen;
+use super::{Call, LINE_ROOM, Step, exptime};
+use crate::ahead::NextSet;
+use crate::clock::Moment;
+use crate::context::State;
+use crate::metrics::Command;
+use crate::prefixes::Count;
+use protocol::memcache::key::{KEY_BASE64_BYTES_MAX, encode};
+use protocol::memcache::meta::{Meta, MetaStoreMode, OPAQUE_BYTES_MAX};
+use protocol::memcache::request::{Store, StoreMode};
+use protocol::memcache::{Body, Error, KeyScratch, body, reply, set_key};
+use segment::{Delete, Expire, OpError, Put, PutMode, PutOutcome};
+
+/// A storage command without its value. It is held beside a large value while that arrives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    mode: PutMode,
+    client_flags: u32,
+    expire: Expire,
+    compare: Option<u64>,
+    invalidate: bool,
+    token: Option<u64>,
+    vivify: Option<Expire>,
+    answer: Answer,
+    pub(super) command: Command,
+}
+
+/// Form of the reply to a storage command.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Text { noreply: bool },
+    Meta(MetaAnswer),
+}
+
+/// The part of an `ms` line that its answer needs.
+#[derive(Clone, Copy, Debug)]
+struct MetaAnswer {
+    quiet: bool,
+    encoded: bool,
+    /// The letters of `O`, `k`, `c` and `s` in the client's order; 0 behind them.
+    order: [u8; 4],
+    opaque: [u8; OPAQUE_BYTES_MAX],
+    opaque_len: u8,
+}
+
+impl MetaAnswer {
+    fn new(meta: &Meta<'_>) -> Self {
+        let mut answer = Self {
+            quiet: meta.has(b'q'),
+            encoded: meta.key.is_encoded(),
+            order: [0; 4],
+            opaque: [0; OPAQUE_BYTES_MAX],
+            opaque_len: 0,
+        };
+        let mut at = 0;
+        for word in meta.in_order() {
+            if word[0] == b'O' {
+                answer.opaque[..word.len() - 1].copy_from_slice(&word[1..]);
+                answer.opaque_len = (word.len() - 1) as u8;
+            }
+            if matches!(word[0], b'O' | b'k' | b'c' | b's') {
+                answer.order[at] = word[0];
+                at += 1;
+            }
+        }
+        answer
+    }
+
+    fn write(&self, out: &mut crate::out::OutBuffer, code: &[u8; 2], key: &[u8], token: u64, value_len: u64) {
+        let mut line = reply::MetaLine::new(out, code);
+        for letter in self.order.into_iter().take_while(|letter| *letter != 0) {
+            match letter {
+                b'O' => line.token(b'O', &self.opaque[..usize::from(self.opaque_len)]),
+                b'c' => line.number(b'c', token),
+                b's' => line.number(b's', value_len),
+                _ if self.encoded => {
+                    let mut base64 = [0; KEY_BASE64_BYTES_MAX];
+                    let len = encode(key, &mut base64);
+                    line.token(b'k', &base64[..len]);
+                    line.mark(b'b');
+                }
+                _ => line.token(b'k', key),
+            }
+        }
+        line.finish();
+    }
+}
+
+impl Plan {
+    fn text(header: &Store<'_>, moment: Moment) -> Self {
+        let (mode, command) = match header.mode {
+            StoreMode::Set if header.compare.is_some() => (PutMode::Set, Command::Cas),
+            StoreMode::Set => (PutMode::Set, Command::Set),
+            StoreMode::Add => (PutMode::Add, Command::Add),
+            StoreMode::Replace => (PutMode::Replace, Command::Replace),
+            StoreMode::Append => (PutMode::Append, Command::Append),
+            StoreMode::Prepend => (PutMode::Prepend, Command::Prepend),
+        };
+        Self {
+            mode,
+            client_flags: header.client_flags,
+            expire: exptime::expire(header.exptime, moment),
+            compare: header.compare,
+            invalidate: false,
+            token: None,
+            vivify: None,
+            answer: Answer::Text { noreply: header.noreply },
+            command,
+        }
+    }
+
+    fn meta(meta: &Meta<'_>, moment: Moment) -> Self {
+        let mode = match meta.store_mode() {
+            MetaStoreMode::Set => PutMode::Set,
+            MetaStoreMode::Add => PutMode::Add,
+            MetaStoreMode::Replace => PutMode::Replace,
+            MetaStoreMode::Append => PutMode::Append,
+            MetaStoreMode::Prepend => PutMode::Prepend,
+        };
+        Self {
+            mode,
+            client_flags: meta.client_flags(),
+            expire: meta.expire().map_or(Expire::Never, |exptime| exptime::expire(exptime, moment)),
+            // An `add` has no item to compare with.
+            compare: meta.compare().filter(|_| mode != PutMode::Add),
+            invalidate: meta.has(b'I'),
+            token: meta.token(),
+            vivify: meta.vivify().map(|exptime| exptime::expire(exptime, moment)),
+            answer: Answer::Meta(MetaAnswer::new(meta)),
+            command: Command::MetaSet,
+        }
+    }
+
+    /// Returns the operation for the store.
+    pub(super) fn put<'v>(&self, value: &'v [u8]) -> Put<'v> {
+        let want_token = matches!(&self.answer, Answer::Meta(answer) if answer.order.contains(&b'c'));
+        Put {
+            mode: self.mode,
+            value,
+            client_flags: self.client_flags,
+            expire: self.expire,
+            compare: self.compare,
+            invalidate: self.invalidate,
+            token: self.token,
+            vivify: self.vivify,
+            want_token,
+        }
+    }
+
+    /// Returns the end of the pieces of a large value. A value that is joined to another takes that one's end, so its
+    /// pieces only have to last until then.
+    pub(super) fn pieces_end(&self) -> Expire {
+        match self.mode {
+            PutMode::Append | PutMode::Prepend => self.vivify.unwrap_or(Expire::Never),
+            _ => self.expire,
+        }
+    }
+
+    /// Returns the command's name for watchers: `cas` for a command that compares an item that must exist.
+    pub(super) fn watched_name(&self) -> &'static str {
+        match self.mode {
+            PutMode::Set | PutMode::Replace if self.compare.is_some() => "cas",
+            PutMode::Set => "set",
+            PutMode::Add => "add",
+            PutMode::Replace => "replace",
+            PutMode::Append => "append",
+            PutMode::Prepend => "prepend",
+        }
+    }
+
+    /// Returns the end that the item is to have.
+    pub(super) fn expire(&self) -> Expire {
+        self.expire
+    }
+
+    /// Returns true if errors are not reported to the client. Meta commands are quiet about expected outcomes, never
+    /// about errors.
+    pub(super) fn hides_errors(&self) -> bool {
+        matches!(self.answer, Answer::Text { noreply: true })
+    }
+
+    /// An unconditional store, whose failure must not leave an older value readable.
+    pub(super) fn replaces(&self) -> bool {
+        self.mode == PutMode::Set && self.compare.is_none()
+    }
+}
+
+impl<'c> Call<'c, '_> {
+    /// A text storage command.
+    pub(super) fn store(&mut self, header: Store<'c>, consumed: usize) -> Step {
+        self.count_prefix(header.key, Count::Set);
+        self.sample(header.key, false);
+        let mut plan = Plan::text(&header, self.ctx.moment());
+        if plan.compare.is_some() && !self.ctx.shared.config.cas {
+            plan.compare = Some(u64::MAX);
+        }
+        self.store_planned(plan, header.key, header.value_len, consumed)
+    }
+
+    /// `ms`.
+    pub(super) fn meta_store(&mut self, meta: &Meta<'c>, value_len: u32, consumed: usize) -> Step {
+        let plan = Plan::meta(meta, self.ctx.moment());
+        let mut scratch = KeyScratch::default();
+        self.sample_meta(meta, false);
+        self.store_planned(plan, meta.key.bytes(&mut scratch), value_len, consumed)
+    }
+
+    fn store_planned(&mut self, plan: Plan, key: &[u8], value_len: u32, consumed: usize) -> Step {
+        if let Err(error) = self.ctx.check_room(value_len.into()) {
+            return self.store_full(&plan, key, value_len, consumed, error);
+        }
+        if u64::from(value_len) > self.guard.large_threshold() {
+            return self.large_begin(plan, key, value_len, consumed);
+        }
+        let whole = consumed + value_len as usize + 2;
+        let value = match body(&self.rest()[consumed..], value_len) {
+            Body::Incomplete if self.whole_begin(&plan, key, value_len, consumed) => {
+                return Err(State::NeedInput { want: 1 });
+            }
+            Body::Incomplete => return Err(State::NeedInput { want: whole }),
+            Body::Value(value) => value,
+            Body::BadTerminator => {
+                self.at += whole;
+                self.refuse(&plan, Error::BadDataChunk);
+                return Ok(());
+            }
+        };
+        let known = self.next_set.take().and_then(|set| set.key(self.guard, self.at, key));
+        let key = known.unwrap_or_else(|| self.guard.key(self.session.namespace, key));
+        self.ask_ahead(self.at + whole);
+        let before = self.seen(&key);
+        match self.guard.put(&key, &plan.put(value)) {
+            Ok(outcome) => self.stored(&plan, key.bytes(), before, outcome, value_len.into()),
+            Err(error) => self.not_stored(&plan, key.bytes(), error)?,
+        }
+        self.at += whole;
+        self.done(plan.command);
+        Ok(())
+    }
+
+    /// Asks for what the `set` at a place of the input is to change, if there is one, while the one before it is done.
+    #[inline]
+    fn ask_ahead(&mut self, at: usize) {
+        // Whose key leads to another namespace is known only in its iteration.
+        if !self.guarded {
+            let next = set_key(&self.buf[at..]);
+            self.next_set = next.map(|key| NextSet::ask(self.guard, self.session.namespace, at, key));
+        }
+    }
+
+    /// A value that does not fit, in a store that evicts nothing: it is not looked at, or waits for room.
+    #[cold]
+    fn store_full(&mut self, plan: &Plan, key: &[u8], value_len: u32, consumed: usize, error: OpError) -> Step {
+        self.not_stored(plan, key, error)?;
+        self.at += consumed;
+        self.session.swallow = u64::from(value_len) + 2;
+        self.done(plan.command);
+        Ok(())
+    }
+
+    /// A value that was not taken: says so, and makes sure that what it was to replace is not read for it.
+    pub(super) fn not_stored(&mut self, plan: &Plan, key: &[u8], error: OpError) -> Step {
+        if error != OpError::Parked {
+            let mut before = None;
+            if plan.replaces() {
+                let key = self.guard.key(self.session.namespace, key);
+                before = self.seen(&key);
+                if self.guard.delete(&key, &Delete::default()) == Err(OpError::Parked) {
+                    return Err(State::Parked);
+                }
+            }
+            self.tell_refused(plan, key, error, before);
+        }
+        self.op_error(error, plan.hides_errors())
+    }
+
+    /// A request whose value cannot be taken.
+    pub(super) fn refuse(&mut self, plan: &Plan, error: Error) {
+        self.counters().protocol_errors.add(1);
+        if !plan.hides_errors() {
+            reply::error(self.out, error);
+        }
+        self.done(plan.command);
+    }
+
+    /// Counts a store that was decided, reports it to watchers, and replies. `before` is the item that it found, if
+    /// there are watchers.
+    pub(super) fn stored(
+        &mut self,
+        plan: &Plan,
+        key: &[u8],
+        before: Option<Seen>,
+        outcome: PutOutcome,
+        value_len: u64,
+    ) {
+        // An append or prepend needs an item, compared or not, and one that it can be put behind.
+        let outcome = match outcome {
+            PutOutcome::WrongType => PutOutcome::NotStored,
+            PutOutcome::NotFound if matches!(plan.mode, PutMode::Append | PutMode::Prepend) => PutOutcome::NotStored,
+            outcome => outcome,
+        };
+        self.tell_stored(plan, key, before, outcome, value_len);
+        if matches!(outcome, PutOutcome::Stored { .. }) {
+            self.ctx.note_length(key, value_len);
+        }
+        let counters = self.counters();
+        counters.cmd_set.add(1);
+        match outcome {
+            PutOutcome::Stored { .. } => {
+                counters.items_stored.add(1);
+                if plan.compare.is_some() {
+                    counters.cas_hits.add(1);
+                }
+            }
+            PutOutcome::Exists => counters.cas_badval.add(1),
+            PutOutcome::NotFound => counters.cas_misses.add(1),
+            PutOutcome::NotStored | PutOutcome::WrongType => {}
+        }
+        match &plan.answer {
+            Answer::Text { noreply: true } => {}
+            Answer::Text { noreply: false } => self.out.push(match outcome {
+                PutOutcome::Stored { .. } => reply::STORED,
+                PutOutcome::NotStored | PutOutcome::WrongType => reply::NOT_STORED,
+                PutOutcome::Exists => reply::EXISTS,
+                PutOutcome::NotFound => reply::NOT_FOUND,
+            }),
+            Answer::Meta(answer) => {
+                counters.cmd_meta.add(1);
+                let (code, token) = match outcome {
+                    PutOutcome::Stored { token, .. } => (b"HD", self.ctx.told_token(token)),
+                    PutOutcome::NotStored | PutOutcome::WrongType => (b"NS", 0),
+                    PutOutcome::Exists => (b"EX", 0),
+                    PutOutcome::NotFound => (b"NF", 0),
+                };
+                if !(answer.quiet && code == b"HD") {
+                    answer.write(self.out, code, key, token, value_len);
+                }
+            }
+        }
+    }
+}
+
+const _: () = assert!(KEY_BASE64_BYTES_MAX + OPAQUE_BYTES_MAX + 64 <= LINE_ROOM);

@@ -1,0 +1,211 @@
+//! `watch`, and the lines that other commands send to watchers.
+//!
+//! As with memcached, every command that needs the item reports a lookup, also one that changes the item: a `set` is an
+//! `item_get` of the earlier item and then an `item_store`. The earlier item is peeked at for that, and only while
+//! there are watchers.
+
+use super::exptime;
+use super::store::Plan;
+use super::{Call, Step};
+use crate::context::State;
+use crate::notify::Event;
+use crate::prefixes::Count;
+use crate::watch::{Head, Hub, Kind, StoreEvent, Watched};
+use protocol::memcache::request::Watch;
+use protocol::memcache::{Error, reply};
+use segment::{Expire, Item, Key, OpError, PutOutcome};
+
+/// The time to live of a value that ended before it was stored: -1 in the 32 bits that memcached reports.
+const TTL_PAST: u64 = u32::MAX as u64;
+
+/// Result of a lookup, as watchers see it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) found: bool,
+    class: u8,
+    value_len: u64,
+}
+
+impl Seen {
+    /// A lookup that found no item.
+    pub(super) const MISS: Self = Self { found: false, class: 0, value_len: 0 };
+
+    /// This item, or nothing.
+    pub(super) fn of(item: Option<&Item<'_>>) -> Self {
+        item.map_or(Self::MISS, |item| Self { found: true, class: item.ttl_class, value_len: item.value_len() })
+    }
+}
+
+impl Call<'_, '_> {
+    /// Makes this connection a watcher. What it sends from here on is thrown away.
+    pub(super) fn watch(&mut self, watch: Watch, consumed: usize) -> Step {
+        let shared = &self.ctx.shared;
+        if shared.host.is_stopping() {
+            self.at += consumed;
+            return Err(State::Close);
+        }
+        let mut kinds = Watched::default();
+        for (wanted, kind) in [
+            (watch.fetchers, Kind::Fetchers),
+            (watch.mutations, Kind::Mutations),
+            (watch.evictions, Kind::Evictions),
+            (watch.deletions, Kind::Deletions),
+        ] {
+            if wanted {
+                kinds = kinds.and(kind);
+            }
+        }
+        let Some(watching) = Hub::watch(&shared.watch, kinds, self.ctx.worker, self.ctx.watch.connection) else {
+            return self.answer(Error::TooManyWatchers.wire(), consumed);
+        };
+        self.session.watching = Some(watching);
+        self.session.swallow = u64::MAX;
+        self.answer(reply::OK, consumed)
+    }
+
+    /// Returns true if there are watchers.
+    #[inline]
+    pub(super) fn watched(&self) -> bool {
+        self.ctx.watch.watched.any()
+    }
+
+    /// Counts a request of `key` by its prefix, if that is done.
+    #[inline]
+    pub(super) fn count_prefix(&self, key: &[u8], count: Count) {
+        if self.ctx.watch.watched.counts_prefixes() {
+            self.ctx.shared.prefixes.count(key, count);
+        }
+    }
+
+    /// Returns the item that a command is about to find, if there are watchers.
+    #[inline]
+    pub(super) fn seen(&self, key: &Key<'_>) -> Option<Seen> {
+        self.watched().then(|| Seen::of(self.guard.peek(key).as_ref()))
+    }
+
+    /// A number of the connection that no other open one has.
+    fn cfd(&self) -> u64 {
+        u64::from(self.ctx.watch.connection) * self.ctx.shared.workers.len() as u64 + self.ctx.worker as u64
+    }
+
+    fn head(&self) -> Head {
+        Head { now: self.ctx.now, gid: self.ctx.shared.watch.number() }
+    }
+
+    /// Reports to watchers that `key` was looked up, and `found` or not; `seen` is the item that was there, if there
+    /// are watchers.
+    #[inline]
+    pub(super) fn tell_get(&mut self, key: &[u8], seen: Option<Seen>, found: bool) {
+        if let Some(seen) = seen
+            && self.ctx.watch.watched.has(Kind::Fetchers)
+        {
+            self.tell_lookup(key, if found { seen } else { Seen::MISS }, found);
+        }
+    }
+
+    #[cold]
+    fn tell_lookup(&mut self, key: &[u8], seen: Seen, found: bool) {
+        let (head, cfd) = (self.head(), self.cfd());
+        let lines = &mut self.ctx.watch.lines;
+        lines.tell(Kind::Fetchers, |line| head.item_get(line, key, found, seen.class, cfd, seen.value_len));
+    }
+
+    /// Notifies the clients that are subscribed to changes of this key, if notifications are on.
+    #[inline]
+    pub(super) fn changed(&mut self, event: Event, key: &[u8]) {
+        if self.ctx.watch.watched.tells_changes() {
+            self.ctx.tell_change(self.session.namespace, event, key);
+        }
+    }
+
+    /// Reports that an item ends at another time.
+    pub(super) fn tell_touched(&mut self, key: &[u8], expire: Expire) {
+        let event = match expire {
+            Expire::Never => Event::PERSIST,
+            _ if exptime::is_past(expire, self.ctx.now) => Event::DEL,
+            Expire::At(_) => Event::EXPIRE,
+        };
+        self.changed(event, key);
+    }
+
+    /// Reports that `cmd` removed the item of `key`.
+    pub(super) fn tell_deleted(&mut self, key: &[u8], seen: Option<Seen>, cmd: &'static str) {
+        self.changed(Event::DEL, key);
+        if let Some(seen) = seen
+            && self.ctx.watch.watched.has(Kind::Deletions)
+        {
+            let head = self.head();
+            let lines = &mut self.ctx.watch.lines;
+            lines.tell(Kind::Deletions, |line| head.deleted(line, key, cmd, seen.class, seen.value_len));
+        }
+    }
+
+    /// Reports the outcome for a value of `value_len` bytes, and before that the item that the command found.
+    pub(super) fn tell_stored(
+        &mut self,
+        plan: &Plan,
+        key: &[u8],
+        before: Option<Seen>,
+        outcome: PutOutcome,
+        value_len: u64,
+    ) {
+        let Some(before) = before else { return };
+        self.tell_get(key, Some(before), before.found);
+        let status = match outcome {
+            PutOutcome::Stored { .. } => "stored",
+            PutOutcome::NotStored | PutOutcome::WrongType => "not_stored",
+            PutOutcome::Exists => "exists",
+            PutOutcome::NotFound => "not_found",
+        };
+        let (seen, expire) = match outcome {
+            PutOutcome::Stored { .. } => self.see_stored(key, value_len, plan.expire()),
+            _ => (Seen { found: false, class: 0, value_len }, plan.expire()),
+        };
+        let cmd = plan.watched_name();
+        self.tell_store(key, status, cmd, expire, seen);
+        if matches!(outcome, PutOutcome::Stored { .. }) {
+            let joins = matches!(cmd, "append" | "prepend");
+            self.changed(if joins { Event::APPEND } else { Event::SET }, key);
+            if !joins && expire != Expire::Never {
+                self.changed(Event::EXPIRE, key);
+            }
+        }
+    }
+
+    /// Reports that `ma` created a number of `digits` digits for `key`.
+    pub(super) fn tell_number_made(&mut self, key: &[u8], digits: u64, expire: Expire) {
+        let (seen, expire) = self.see_stored(key, digits, expire);
+        self.tell_store(key, "stored", "add", expire, seen);
+    }
+
+    /// The item that has just been stored; if it is gone already, what was asked for.
+    fn see_stored(&self, key: &[u8], value_len: u64, expire: Expire) -> (Seen, Expire) {
+        let item = self.guard.peek(&self.guard.key(self.session.namespace, key));
+        item.map_or((Seen { found: false, class: 0, value_len }, expire), |item| (Seen::of(Some(&item)), item.expire))
+    }
+
+    /// Reports that a value was refused. `before` is the item that the refusal removed, if it had to.
+    pub(super) fn tell_refused(&mut self, plan: &Plan, key: &[u8], error: OpError, before: Option<Seen>) {
+        if !self.watched() {
+            return;
+        }
+        let status = if error == OpError::TooLarge { "too_large" } else { "no_memory" };
+        self.tell_store(key, status, plan.watched_name(), Expire::Never, Seen::MISS);
+        self.tell_get(key, before, before.is_some_and(|seen| seen.found));
+    }
+
+    #[cold]
+    fn tell_store(&mut self, key: &[u8], status: &'static str, cmd: &'static str, expire: Expire, seen: Seen) {
+        if !self.ctx.watch.watched.has(Kind::Mutations) {
+            return;
+        }
+        let ttl = match expire {
+            Expire::Never => 0,
+            _ if exptime::is_past(expire, self.ctx.now) => TTL_PAST,
+            _ => exptime::seconds_left(expire, self.ctx.now).unsigned_abs(),
+        };
+        let (head, cfd) = (self.head(), self.cfd());
+        let event = StoreEvent { status, cmd, ttl, class: seen.class, cfd, size: seen.value_len };
+        self.ctx.watch.lines.tell(Kind::Mutations, |line| head.item_store(line, key, &event));
+    }
+}

@@ -1,0 +1,296 @@
+//! The metadata log of a server with a memory file: sets of records with their bins and secondary indexes, and the
+//! names and terms of namespaces, as records of the store.
+//!
+//! ```text
+//!   note   kind 1 | fields
+//!          1  a set: namespace 1, name           2  a bin: set 2, name           3  a generation: set 2, generation 4
+//!          4  a namespace: number 1, then a line of JSON                         5  a namespace is gone: number 1
+//!          6  an index: set 2, type 1, memory 8, bin     7  an index is gone: set 2, bin
+//! ```
+//!
+//! Invariants:
+//! - Metadata is persisted before a client or an item refers to it.
+//! - Records are read in order, and the last one about an object counts. The log is rewritten with one record for each
+//!   object at each start, and when it fills half of its space.
+
+use std::sync::Arc;
+
+use record::{Added, IndexType, Keeper};
+use segment::{NoteFault, Store};
+
+use crate::namespaces::NamespaceConfig;
+
+const SET: u8 = 1;
+const BIN: u8 = 2;
+const GENERATION: u8 = 3;
+const NAMESPACE: u8 = 4;
+const NAMESPACE_GONE: u8 = 5;
+const INDEX: u8 = 6;
+const INDEX_GONE: u8 = 7;
+
+/// The store of metadata records.
+#[derive(Clone, Debug)]
+pub struct Notes(Arc<Store>);
+
+impl Notes {
+    /// Returns the metadata log of this store.
+    pub fn of(store: &Arc<Store>) -> Self {
+        Self(Arc::clone(store))
+    }
+
+    fn keep(&self, note: &[u8]) -> Result<(), NoteFault> {
+        self.0.keep_note(note).inspect_err(|error| tracing::error!("what is new is not kept: {error}"))
+    }
+
+    /// Appends a namespace and its terms.
+    ///
+    /// # Errors
+    /// If there is no room for the record.
+    pub fn namespace(&self, config: &NamespaceConfig) -> Result<(), NoteFault> {
+        self.keep(&namespace_note(config))
+    }
+
+    /// Appends the removal of a namespace's name and terms.
+    ///
+    /// # Errors
+    /// If there is no room for the record.
+    pub fn namespace_gone(&self, number: u8) -> Result<(), NoteFault> {
+        self.keep(&[NAMESPACE_GONE, number])
+    }
+
+    /// Appends an index.
+    ///
+    /// # Errors
+    /// If there is no room for the record.
+    pub fn index(&self, index: &KeptIndex) -> Result<(), NoteFault> {
+        self.keep(&index_note(index))
+    }
+
+    /// Appends the removal of a bin's index.
+    ///
+    /// # Errors
+    /// If there is no room for the record.
+    pub fn index_gone(&self, set: u16, bin: &[u8]) -> Result<(), NoteFault> {
+        self.keep(&[&[INDEX_GONE][..], &set.to_le_bytes(), bin].concat())
+    }
+}
+
+impl Keeper for Notes {
+    fn keep(&self, added: &Added<'_>) -> bool {
+        Self::keep(self, &added_note(added)).is_ok()
+    }
+}
+
+fn added_note(added: &Added<'_>) -> Vec<u8> {
+    match *added {
+        Added::Set { namespace, name } => [&[SET, namespace][..], name].concat(),
+        Added::Bin { set, name } => [&[BIN][..], &set.to_le_bytes(), name].concat(),
+        Added::Generation { set, generation } => {
+            [&[GENERATION][..], &set.to_le_bytes(), &generation.to_le_bytes()].concat()
+        }
+    }
+}
+
+/// Returns the addition that a record states; `None`: it is about something else.
+fn added_of(note: &[u8]) -> Option<Added<'_>> {
+    let (kind, rest) = note.split_first()?;
+    let set = || Some(u16::from_le_bytes(rest.get(..2)?.try_into().ok()?));
+    match *kind {
+        SET => rest.split_first().map(|(namespace, name)| Added::Set { namespace: *namespace, name }),
+        BIN => Some(Added::Bin { set: set()?, name: &rest[2..] }),
+        GENERATION => {
+            let generation = u32::from_le_bytes(rest.get(2..6)?.try_into().ok()?);
+            Some(Added::Generation { set: set()?, generation })
+        }
+        _ => None,
+    }
+}
+
+fn namespace_note(config: &NamespaceConfig) -> Vec<u8> {
+    let text = serde_json::json!({
+        "name": config.name,
+        "memory_bytes": config.memory_bytes,
+        "evict": config.evict,
+        "ttl_default_ms": config.ttl_default_ms,
+        "ttl_max_ms": config.ttl_max_ms,
+        "connections_max": config.connections_max,
+        "ops_max": config.ops_max,
+        "prefixes": config.prefixes,
+    });
+    [&[NAMESPACE, config.number][..], text.to_string().as_bytes()].concat()
+}
+
+fn namespace_of(note: &[u8]) -> Option<NamespaceConfig> {
+    let [NAMESPACE, number, text @ ..] = note else { return None };
+    let value: serde_json::Value = serde_json::from_slice(text).ok()?;
+    let count = |name: &str| value[name].as_u64();
+    Some(NamespaceConfig {
+        name: value["name"].as_str()?.to_owned(),
+        number: *number,
+        memory_bytes: count("memory_bytes"),
+        evict: value["evict"].as_bool()?,
+        ttl_default_ms: count("ttl_default_ms")?,
+        ttl_max_ms: count("ttl_max_ms")?,
+        connections_max: count("connections_max")?,
+        ops_max: count("ops_max")?,
+        prefixes: serde_json::from_value(value["prefixes"].clone()).ok()?,
+    })
+}
+
+/// The definition of a secondary index. Its entries are rebuilt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptIndex {
+    /// The number of the set.
+    pub set: u16,
+    /// Type of its values.
+    pub kind: IndexType,
+    /// The memory set aside for it, in bytes.
+    pub bytes: u64,
+    /// The bin's name.
+    pub bin: Box<[u8]>,
+}
+
+fn index_note(index: &KeptIndex) -> Vec<u8> {
+    let kind = u8::from(index.kind == IndexType::Text);
+    [&[INDEX][..], &index.set.to_le_bytes(), &[kind], &index.bytes.to_le_bytes(), &index.bin].concat()
+}
+
+fn index_of(note: &[u8]) -> Option<KeptIndex> {
+    let [INDEX, a, b, kind, rest @ ..] = note else { return None };
+    let (bytes, bin) = rest.split_at_checked(8)?;
+    Some(KeptIndex {
+        set: u16::from_le_bytes([*a, *b]),
+        kind: if *kind == 0 { IndexType::Integer } else { IndexType::Text },
+        bytes: u64::from_le_bytes(bytes.try_into().ok()?),
+        bin: bin.into(),
+    })
+}
+
+/// The configuration gives a namespace a number that differs from the one of its items.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NumberDiffers {
+    /// The namespace.
+    pub name: String,
+    /// The number of its items in the memory file.
+    pub kept: u8,
+    /// The configured number.
+    pub asked: u8,
+}
+
+/// The metadata that was read at the start.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// The sets and bins.
+    pub sets: record::Sets,
+    /// The named namespaces.
+    pub namespaces: Vec<NamespaceConfig>,
+    /// The secondary indexes.
+    pub indexes: Vec<KeptIndex>,
+}
+
+impl Kept {
+    /// Reads the metadata log of a store, and rewrites it with one record for each object.
+    pub fn read(store: &Arc<Store>) -> Self {
+        let mut kept = Self::default();
+        store.each_note(&mut |note| kept.take(note));
+        if let Err(error) = store.rewrite_notes(&kept.notes()) {
+            tracing::warn!("notes are not written anew: {error}");
+        }
+        kept.sets.keep_by(Box::new(Notes::of(store)));
+        kept
+    }
+
+    /// Returns one record for each object.
+    fn notes(&self) -> Vec<Vec<u8>> {
+        let mut notes = Vec::new();
+        self.sets.added(&mut |added| notes.push(added_note(&added)));
+        notes.extend(self.namespaces.iter().map(namespace_note));
+        notes.extend(self.indexes.iter().map(index_note));
+        notes
+    }
+
+    /// Rewrites a metadata log that has grown long because names or indexes were created and dropped repeatedly.
+    pub fn shorten(store: &Store) {
+        if store.notes_are_long() {
+            let made = store.renew_notes(|notes| {
+                let mut kept = Self::default();
+                notes.iter().for_each(|note| kept.take(note));
+                kept.notes()
+            });
+            if let Err(error) = made {
+                tracing::warn!("notes are not written anew: {error}");
+            }
+        }
+    }
+
+    /// Returns the namespaces of the server: the configured ones, and those persisted ones whose name and number the
+    /// configuration does not use.
+    ///
+    /// # Errors
+    /// If the configuration gives a name a number other than the one of its items.
+    pub fn configured(&self, configured: &[NamespaceConfig]) -> Result<Vec<NamespaceConfig>, NumberDiffers> {
+        for asked in configured {
+            if let Some(kept) = self.namespaces.iter().find(|kept| kept.name == asked.name)
+                && kept.number != asked.number
+            {
+                let (name, kept, asked) = (asked.name.clone(), kept.number, asked.number);
+                return Err(NumberDiffers { name, kept, asked });
+            }
+        }
+        let is_left = |kept: &&NamespaceConfig| configured.iter().all(|asked| asked.number != kept.number);
+        let left = self.namespaces.iter().filter(is_left).cloned();
+        Ok(configured.iter().cloned().chain(left).collect())
+    }
+
+    fn take(&mut self, note: &[u8]) {
+        if let Some(added) = added_of(note) {
+            self.sets.restore(&added);
+        } else if let Some(config) = namespace_of(note) {
+            self.namespaces.retain(|other| other.number != config.number && other.name != config.name);
+            self.namespaces.push(config);
+        } else if let [NAMESPACE_GONE, number] = note {
+            self.namespaces.retain(|other| other.number != *number);
+        } else if let Some(index) = index_of(note) {
+            self.indexes.push(index);
+        } else if let [INDEX_GONE, a, b, bin @ ..] = note {
+            let set = u16::from_le_bytes([*a, *b]);
+            self.indexes.retain(|index| index.set != set || *index.bin != *bin);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_what_is_read_and_the_last_word_counts() {
+        let shop = NamespaceConfig { name: "shop".to_owned(), ops_max: 7, ..NamespaceConfig::plain(3, false) };
+        let cart = NamespaceConfig { memory_bytes: Some(5 << 20), ..NamespaceConfig::plain(4, true) };
+        let mut kept = Kept::default();
+        let set = Added::Set { namespace: 2, name: b"people" };
+        let bin = Added::Bin { set: 0, name: b"age" };
+        let generation = Added::Generation { set: 0, generation: 9 };
+        let index = KeptIndex { set: 0, kind: IndexType::Text, bytes: 1 << 20, bin: b"age"[..].into() };
+        for note in [
+            namespace_note(&cart),
+            namespace_note(&NamespaceConfig { ops_max: 1, ..shop.clone() }),
+            added_note(&set),
+            added_note(&bin),
+            added_note(&generation),
+            namespace_note(&shop),
+            vec![NAMESPACE_GONE, 4],
+            index_note(&index),
+            index_note(&KeptIndex { bin: b"city"[..].into(), ..index.clone() }),
+            [&[INDEX_GONE, 0, 0][..], b"city"].concat(),
+            vec![200, 1],
+            vec![],
+        ] {
+            kept.take(&note);
+        }
+        assert_eq!((kept.namespaces, kept.indexes), (vec![shop], vec![index]));
+        let mut added = Vec::new();
+        kept.sets.added(&mut |one| added.push(added_note(&one)));
+        assert_eq!(added, [set, bin, generation].map(|one| added_note(&one)));
+    }
+}

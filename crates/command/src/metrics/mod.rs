@@ -1,0 +1,21 @@
+//! Measurements of the server: latencies by command and part, slow requests, and their reading.
+//!
+//! ```text
+//!   worker 0 ── record ──> Recorder 0 ─┐                        ┌─> quantiles since start, exact maximum
+//!   worker 1 ── record ──> Recorder 1 ─┼── admin: Totals ── minus a snapshot a minute old ──> the last minute
+//!   worker n ── record ──> Recorder n ─┘
+//! ```
+//! Invariants: a recorder has one writer; recording costs plain loads and stores on memory of that worker alone, takes
+//! no lock and allocates nothing; reading never makes a writer wait.
+
+mod command;
+mod histogram;
+mod recorder;
+mod slow;
+mod window;
+
+pub use command::{Command, Part};
+pub use histogram::{Counts, Histogram, MAX_NS};
+pub use recorder::{Recorder, Totals};
+pub use slow::{SLOW_MAX, SlowLine, SlowLines, SlowRequest, SlowRing};
+pub use window::Window;

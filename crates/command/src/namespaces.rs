@@ -1,0 +1,392 @@
+//! The namespaces of a server: their names, their terms, and their connections.
+//!
+//! ```text
+//!   memcached  ── the listener says which ──┐
+//!   RESP       ── the listener, or SELECT ──┴─> connection: a number ──> keys, counters, notifications
+//!   memcached, a default listener ── a key's prefix ──> the number for this request                      see `routes`
+//! ```
+//!
+//! There are always [`Namespace::MAX`] namespaces, numbered, as Redis has 16 databases. One without a name has no terms
+//! of its own, and shares the memory of the default one, number 0. Creating a namespace gives one a name and terms.
+//! Dropping it ends its items and removes both. So a connection is always in an existing namespace.
+//!
+//! The store enforces memory and times to live ([`segment::Terms`]). This module enforces connections and operations
+//! per second.
+//!
+//! Invariants: a connection counts in exactly one namespace from its start to its end. A refused connection or
+//! operation changes nothing.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::command_counters::CommandTotals;
+use crate::routes::Routes;
+use crate::shared::Shared;
+use base::clock::UnixMillis;
+use segment::{Namespace, NamespaceStats, Store, Terms, TermsError};
+
+use crate::metadata::Notes;
+
+/// Name of namespace 0.
+pub const DEFAULT_NAME: &str = "default";
+/// The maximum number of bytes of a name.
+pub const NAME_BYTES_MAX: usize = 63;
+/// The part of a second over which operations per second are counted: as many may come at once.
+const BURST_NS: u64 = 100_000_000;
+
+/// The configuration of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceConfig {
+    /// The name: 1 to [`NAME_BYTES_MAX`] bytes, not a number.
+    pub name: String,
+    /// The number, less than [`Namespace::MAX`].
+    pub number: u8,
+    /// Its own memory, in bytes; `None`: it shares that of the default namespace.
+    pub memory_bytes: Option<u64>,
+    /// True if items are evicted to make room. Otherwise an item that does not fit is refused.
+    pub evict: bool,
+    /// Default time to live of an item that is stored without one, in ms; 0: none.
+    pub ttl_default_ms: u64,
+    /// The longest time to live, in ms; 0: any.
+    pub ttl_max_ms: u64,
+    /// The maximum number of connections at once; 0: as many as the server has.
+    pub connections_max: u64,
+    /// The maximum number of operations per second; 0: unlimited.
+    pub ops_max: u64,
+    /// Key prefixes: a key of a memcached connection of a default listener is in this namespace if it begins with one
+    /// of these.
+    pub prefixes: Vec<String>,
+}
+
+impl NamespaceConfig {
+    /// Returns the terms that the store enforces for it.
+    pub fn terms(&self) -> Terms {
+        Terms {
+            memory_bytes: self.memory_bytes,
+            keeps: !self.evict,
+            ttl_default_ms: self.ttl_default_ms,
+            ttl_max_ms: self.ttl_max_ms,
+        }
+    }
+}
+
+/// One namespace.
+#[derive(Debug, Default)]
+struct Room {
+    connections: AtomicU64,
+    connections_max: AtomicU64,
+    connections_refused: AtomicU64,
+    /// The mean interval between two operations; 0: unlimited.
+    interval_ns: AtomicU64,
+    /// The instant at which the executed operations are within the quota again, in ns of Unix time.
+    even_at_ns: AtomicU64,
+    ops_refused: AtomicU64,
+}
+
+/// The use of a namespace's limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoomStats {
+    /// The number of its connections.
+    pub connections: u64,
+    /// The number of connections that were refused because of the limit.
+    pub connections_refused: u64,
+    /// The number of operations that were refused because of the limit.
+    pub ops_refused: u64,
+}
+
+/// The figures of a namespace, as commands and the admin port report them.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Its number.
+    pub namespace: Namespace,
+    /// Its name, or its number if it has no name.
+    pub name: String,
+    /// Its statistics in the store.
+    pub store: NamespaceStats,
+    /// The use of its limits.
+    pub room: RoomStats,
+    /// Counters of its clients' commands.
+    pub commands: CommandTotals,
+}
+
+/// Returns the figures of the default namespace and of those that have a name or are used: at most [`Namespace::MAX`].
+pub fn figures(shared: &Shared) -> Vec<Figures> {
+    let named = shared.namespaces.named();
+    let read = |namespace: Namespace| {
+        let (store, room) = (shared.store.namespace_stats(namespace), shared.namespaces.stats(namespace));
+        let used = store.items + store.evicted + store.expired + store.flushed + room.connections > 0;
+        let is_named = named.iter().any(|config| config.number == namespace.0);
+        (namespace == Namespace::DEFAULT || is_named || used).then(|| {
+            let mut commands = CommandTotals::default();
+            shared.workers.iter().for_each(|worker| commands.add(&worker.commands[usize::from(namespace.0)]));
+            Figures { namespace, name: shared.namespaces.name(namespace), store, room, commands }
+        })
+    };
+    Namespaces::numbers().filter_map(read).collect()
+}
+
+/// All namespaces.
+#[derive(Debug, Default)]
+pub struct Namespaces {
+    /// The store of names and terms beyond the process.
+    notes: Option<Notes>,
+    rooms: [Room; Namespace::MAX],
+    named: Mutex<Vec<NamespaceConfig>>,
+    /// A bit for each namespace whose operations per second are bounded, and [`ROUTED`].
+    guards: AtomicU32,
+    routes: Mutex<Arc<Routes>>,
+    /// Number of changes of the routes.
+    route_changes: AtomicU64,
+}
+
+/// The bit, above those of the namespaces, that is set while keys are routed from the default namespace to others.
+pub(crate) const ROUTED: u32 = 1 << Namespace::MAX;
+/// The bit that is set while clients wait. Each worker sets it for its batch.
+pub(crate) const PAUSED: u32 = ROUTED << 1;
+/// The bit, always set in a worker's guards, that marks a session whose last request was routed away from its
+/// listener's namespace.
+pub(crate) const AWAY: u32 = ROUTED << 2;
+
+/// The numbers of all namespaces.
+const NUMBERS: std::ops::Range<u8> = 0..Namespace::MAX as u8;
+
+impl Namespaces {
+    /// Creates the namespaces without names. New ones are persisted with the store's items.
+    pub fn kept_in(store: &std::sync::Arc<Store>) -> Self {
+        Self { notes: Some(Notes::of(store)), ..Self::default() }
+    }
+
+    fn room(&self, namespace: Namespace) -> &Room {
+        &self.rooms[usize::from(namespace.0)]
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<NamespaceConfig>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the numbers of all namespaces.
+    pub fn numbers() -> impl Iterator<Item = Namespace> {
+        NUMBERS.map(Namespace)
+    }
+
+    /// Names a namespace and sets its terms, or changes them.
+    ///
+    /// # Errors
+    /// If the store refuses the terms. Nothing is changed then.
+    pub fn set(&self, store: &Store, config: &NamespaceConfig) -> Result<(), TermsError> {
+        let namespace = Namespace(config.number);
+        let mut named = self.lock();
+        store.give_terms(namespace, &config.terms())?;
+        // If there is no room for the record, the namespace lasts until the process ends. The log reports that.
+        if named.iter().all(|there| there != config)
+            && let Some(notes) = &self.notes
+        {
+            let _ = notes.namespace(config);
+        }
+        let room = self.room(namespace);
+        room.connections_max.store(config.connections_max, Relaxed);
+        room.interval_ns.store(1_000_000_000u64.checked_div(config.ops_max).unwrap_or(0), Relaxed);
+        let bit = 1 << config.number;
+        self.guard(bit, config.ops_max > 0);
+        named.retain(|other| other.number != config.number);
+        named.push(config.clone());
+        named.sort_by_key(|config| config.number);
+        self.route(&named);
+        Ok(())
+    }
+
+    fn guard(&self, bit: u32, on: bool) {
+        if on {
+            self.guards.fetch_or(bit, Relaxed);
+        } else {
+            self.guards.fetch_and(!bit, Relaxed);
+        }
+    }
+
+    /// Routes keys by the prefixes of `named`.
+    fn route(&self, named: &[NamespaceConfig]) {
+        let prefixes = |config: &NamespaceConfig| {
+            let namespace = Namespace(config.number);
+            config.prefixes.iter().map(move |prefix| (prefix.as_bytes().to_vec(), namespace)).collect::<Vec<_>>()
+        };
+        let all: Vec<_> = named.iter().flat_map(prefixes).collect();
+        let routes = Routes::new(all.iter().map(|(prefix, namespace)| (&prefix[..], *namespace)));
+        let mut now = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        if routes != **now {
+            self.guard(ROUTED, !routes.is_empty());
+            *now = Arc::new(routes);
+            self.route_changes.fetch_add(1, Release);
+        }
+    }
+
+    /// Returns the routes of keys by their prefixes.
+    pub fn routes(&self) -> Arc<Routes> {
+        Arc::clone(&self.routes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the number of changes of [`Namespaces::routes`].
+    pub(crate) fn route_changes(&self) -> u64 {
+        self.route_changes.load(Acquire)
+    }
+
+    /// Removes the name and the terms of a namespace. [`segment::Guard::flush`] ends its items.
+    pub fn unset(&self, store: &Store, namespace: Namespace, evict: bool) {
+        let plain = NamespaceConfig::plain(namespace.0, evict);
+        self.set(store, &plain).expect("who gives everything back is refused nothing");
+        self.lock().retain(|config| config.number != namespace.0);
+        if let Some(notes) = &self.notes {
+            let _ = notes.namespace_gone(namespace.0);
+        }
+    }
+
+    /// Returns the namespaces with a name, by their numbers.
+    pub fn named(&self) -> Vec<NamespaceConfig> {
+        self.lock().clone()
+    }
+
+    /// Returns the name of a namespace, or its number if it has no name.
+    pub fn name(&self, namespace: Namespace) -> String {
+        let name = self.lock().iter().find(|config| config.number == namespace.0).map(|config| config.name.clone());
+        match name {
+            Some(name) => name,
+            None if namespace == Namespace::DEFAULT => DEFAULT_NAME.to_owned(),
+            None => namespace.0.to_string(),
+        }
+    }
+
+    /// Returns the namespace of a name or a number.
+    pub fn find(&self, text: &[u8]) -> Option<Namespace> {
+        let number = std::str::from_utf8(text).ok()?;
+        if let Ok(number) = number.parse::<u8>() {
+            return NUMBERS.contains(&number).then_some(Namespace(number));
+        }
+        let named = self.lock().iter().find(|config| config.name.as_bytes() == text).map(|c| Namespace(c.number));
+        named.or_else(|| (text == DEFAULT_NAME.as_bytes()).then_some(Namespace::DEFAULT))
+    }
+
+    /// Counts a new connection. If the limit is reached, returns false and counts only the refusal.
+    pub fn enter(&self, namespace: Namespace) -> bool {
+        let room = self.room(namespace);
+        let most = room.connections_max.load(Relaxed);
+        let one_more = |open: u64| (most == 0 || open < most).then_some(open + 1);
+        let entered = room.connections.fetch_update(Relaxed, Relaxed, one_more).is_ok();
+        if !entered {
+            room.connections_refused.fetch_add(1, Relaxed);
+        }
+        entered
+    }
+
+    /// Counts a connection that was admitted already.
+    pub fn count_in(&self, namespace: Namespace) {
+        self.room(namespace).connections.fetch_add(1, Relaxed);
+    }
+
+    /// Subtracts a connection that leaves or ends.
+    pub fn leave(&self, namespace: Namespace) {
+        let before = self.room(namespace).connections.fetch_sub(1, Relaxed);
+        assert!(before > 0, "who leaves has come in");
+    }
+
+    /// Returns a bit for each namespace whose operations per second are bounded, and [`ROUTED`].
+    #[inline]
+    pub(crate) fn guards(&self) -> u32 {
+        self.guards.load(Relaxed)
+    }
+
+    /// Takes one operation of a bounded namespace. Returns false if the limit is reached, and counts the refusal.
+    pub(crate) fn take_op(&self, namespace: Namespace, now: UnixMillis) -> bool {
+        let room = self.room(namespace);
+        let (interval_ns, now_ns) = (room.interval_ns.load(Relaxed), now.0 * 1_000_000);
+        let taken = room.even_at_ns.fetch_update(Relaxed, Relaxed, |even_at_ns| {
+            let next = even_at_ns.max(now_ns) + interval_ns;
+            (next <= now_ns + BURST_NS.max(interval_ns)).then_some(next)
+        });
+        if taken.is_err() {
+            room.ops_refused.fetch_add(1, Relaxed);
+        }
+        taken.is_ok()
+    }
+
+    /// Uses up a bounded namespace's operations of the next `ms`: until then each operation is refused. For clients
+    /// that must be blocked for a while, and for tests.
+    pub fn spend(&self, namespace: Namespace, ms: u64) {
+        let until_ns = (UnixMillis::now().0 + ms) * 1_000_000;
+        self.room(namespace).even_at_ns.fetch_max(until_ns, Relaxed);
+    }
+
+    /// Returns the use of a namespace's limits.
+    pub fn stats(&self, namespace: Namespace) -> RoomStats {
+        let room = self.room(namespace);
+        RoomStats {
+            connections: room.connections.load(Relaxed),
+            connections_refused: room.connections_refused.load(Relaxed),
+            ops_refused: room.ops_refused.load(Relaxed),
+        }
+    }
+}
+
+impl NamespaceConfig {
+    /// Returns the configuration of a namespace without a name or limits.
+    pub fn plain(number: u8, evict: bool) -> Self {
+        Self {
+            name: number.to_string(),
+            number,
+            memory_bytes: None,
+            evict,
+            ttl_default_ms: 0,
+            ttl_max_ms: 0,
+            connections_max: 0,
+            ops_max: 0,
+            prefixes: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use segment::StoreConfig;
+
+    fn store() -> std::sync::Arc<Store> {
+        let config = StoreConfig {
+            memory_bytes: 32 << 20,
+            memory_bytes_max: 0,
+            segment_bytes: None,
+            item_bytes_max: 1 << 20,
+            handles_max: 1,
+            hash_seed: 1,
+            huge_pages: false,
+        };
+        Store::new(&config, UnixMillis(1)).expect("store").0
+    }
+
+    #[test]
+    fn a_namespace_is_found_by_name_and_number_until_it_is_dropped() {
+        let (namespaces, store) = (Namespaces::default(), store());
+        assert_eq!(namespaces.find(b"15"), Some(Namespace(15)));
+        assert_eq!((namespaces.find(b"16"), namespaces.find(b"-1"), namespaces.find(b"shop")), (None, None, None));
+        assert_eq!(namespaces.find(b"default"), Some(Namespace::DEFAULT));
+        let shop = NamespaceConfig { name: "shop".to_owned(), ..NamespaceConfig::plain(3, true) };
+        namespaces.set(&store, &shop).expect("it may be");
+        assert_eq!((namespaces.find(b"shop"), namespaces.name(Namespace(3))), (Some(Namespace(3)), "shop".to_owned()));
+        namespaces.unset(&store, Namespace(3), true);
+        assert_eq!((namespaces.find(b"shop"), namespaces.name(Namespace(3))), (None, "3".to_owned()));
+        assert_eq!(namespaces.named(), []);
+    }
+
+    #[test]
+    fn connections_and_operations_are_refused_above_their_quota_and_counted() {
+        let (namespaces, store) = (Namespaces::default(), store());
+        let config = NamespaceConfig { connections_max: 2, ops_max: 100, ..NamespaceConfig::plain(3, true) };
+        namespaces.set(&store, &config).expect("it may be");
+        let shop = Namespace(3);
+        assert!(namespaces.enter(shop) && namespaces.enter(shop) && !namespaces.enter(shop));
+        namespaces.leave(shop);
+        assert!(namespaces.enter(shop) && namespaces.guards() == 8);
+        // A tenth of a second's worth at once, and then one every ten milliseconds.
+        let taken = |ms: u64| (0..50).filter(|_| namespaces.take_op(shop, UnixMillis(1_000_000 + ms))).count();
+        assert_eq!([taken(0), taken(0), taken(10), taken(1000), taken(2000)], [10, 0, 1, 10, 10]);
+        let stats = namespaces.stats(shop);
+        assert_eq!((stats.connections, stats.connections_refused, stats.ops_refused), (2, 1, 250 - 31));
+    }
+}

@@ -1,0 +1,140 @@
+//! Keyspace notifications: changes of keys, published as Redis does.
+//!
+//! ```text
+//!   SET k v, by either protocol ──> __keyspace@0__:k  "set"         if K is among the events
+//!                               ──> __keyevent@0__:set  "k"         if E is
+//! ```
+//!
+//! The number is the namespace's. Notifications are off by default. They then cost a request no more than watching
+//! does: one bit of a word that a worker reads once a batch.
+
+use crate::mail::Channels;
+use segment::Namespace;
+
+/// The changes that are published, a bit each: `K` and `E` select the channels, the others the changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyEvents(pub u32);
+
+/// The letters, in the order of their bits and of their output.
+const LETTERS: &[u8; 15] = b"g$lshzxetdnKEmA";
+
+/// The classes that `A` stands for: the letters before `n`.
+const ALL: u32 = (1 << 10) - 1;
+
+const fn bit(letter: u8) -> u32 {
+    let mut at = 0;
+    while LETTERS[at] != letter {
+        at += 1;
+    }
+    1 << at
+}
+
+impl KeyEvents {
+    /// Parses the letters of `notify-keyspace-events`. Returns `None` if a letter is unknown.
+    pub fn of(text: &[u8]) -> Option<Self> {
+        text.iter()
+            .try_fold(0, |bits, letter| match letter {
+                b'A' => Some(bits | ALL),
+                letter => LETTERS.contains(letter).then(|| bits | bit(*letter)),
+            })
+            .map(Self)
+    }
+
+    /// Returns the letters, as Redis shows them.
+    pub fn letters(self) -> String {
+        let all = self.0 & ALL == ALL;
+        let shown = LETTERS.iter().filter(|letter| {
+            let bit = bit(**letter);
+            match **letter {
+                b'A' => false,
+                _ => self.0 & bit != 0 && !(all && bit & ALL != 0),
+            }
+        });
+        let all = if all { "A" } else { "" };
+        all.chars().chain(shown.map(|letter| char::from(*letter))).collect()
+    }
+
+    /// Returns true if any change is published on any channel.
+    pub fn any(self) -> bool {
+        self.0 & (bit(b'K') | bit(b'E')) != 0 && self.0 & !(bit(b'K') | bit(b'E')) != 0
+    }
+
+    fn has(self, letter: u8) -> bool {
+        self.0 & bit(letter) != 0
+    }
+}
+
+/// A change of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    letter: u8,
+    name: &'static str,
+}
+
+macro_rules! events {
+    ($($name:ident $letter:literal $text:literal,)*) => {
+        impl Event { $(pub(crate) const $name: Self = Self { letter: $letter, name: $text };)* }
+    };
+}
+
+events! {
+    COPY_TO b'g' "copy_to",
+    RENAME_FROM b'g' "rename_from",
+    RENAME_TO b'g' "rename_to",
+    SET b'$' "set",
+    SETRANGE b'$' "setrange",
+    APPEND b'$' "append",
+    INCRBY b'$' "incrby",
+    INCRBYFLOAT b'$' "incrbyfloat",
+    HSET b'h' "hset",
+    HDEL b'h' "hdel",
+    HINCRBY b'h' "hincrby",
+    HINCRBYFLOAT b'h' "hincrbyfloat",
+    HEXPIRE b'h' "hexpire",
+    HPERSIST b'h' "hpersist",
+    DEL b'g' "del",
+    EXPIRE b'g' "expire",
+    PERSIST b'g' "persist",
+    EXPIRED b'x' "expired",
+    EVICTED b'e' "evicted",
+}
+
+/// Publishes `event` at `key` if it is among `events` and there is a subscriber: calls `publish` with a channel and a
+/// message.
+pub(crate) fn tell(
+    channels: &Channels,
+    events: KeyEvents,
+    namespace: Namespace,
+    event: Event,
+    key: &[u8],
+    mut publish: impl FnMut(&[u8], &[u8]),
+) {
+    if !events.has(event.letter) || !channels.has_subscribers() {
+        return;
+    }
+    if events.has(b'K') {
+        let place = format!("__keyspace@{}__:", namespace.0);
+        publish(&[place.as_bytes(), key].concat(), event.name.as_bytes());
+    }
+    if events.has(b'E') {
+        let name = format!("__keyevent@{}__:{}", namespace.0, event.name);
+        publish(name.as_bytes(), key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_shown_as_redis_shows_them_and_read_back() {
+        for (text, shown) in [("KEA", "AKE"), ("Ex", "xE"), ("g$lshzxetdK", "AK"), ("", ""), ("KEgm", "gKEm")] {
+            let events = KeyEvents::of(text.as_bytes()).unwrap();
+            assert_eq!(events.letters(), shown);
+            assert_eq!(KeyEvents::of(shown.as_bytes()), Some(events));
+        }
+        assert_eq!(KeyEvents::of(b"KEq"), None);
+        assert!(!KeyEvents::of(b"A").unwrap().any() && !KeyEvents::of(b"KE").unwrap().any());
+        assert!(KeyEvents::of(b"Kx").unwrap().any());
+    }
+}

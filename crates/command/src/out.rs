@@ -1,0 +1,609 @@
+//! A session's unsent output: bytes, long values pinned in the store, and the times of the operations that it replies
+//! to.
+//!
+//! ```text
+//!   bytes   [ VALUE big 0 900000\r\n | \r\nEND\r\n ............ room ]        one block of a pool, never grown
+//!                                    ^ at = 20
+//!   pins    [ (at 20, Pinned 900000 B) ]                                    sent between the bytes, from the store
+//!   sent    how much of that whole stream the peer's socket has taken
+//! ```
+//!
+//! An output that is never sent itself, but collects replies over several visits, holds them in blocks that are filled
+//! one after another ([`OutBuffer::beside`]). Nothing is copied when it grows, whatever its length.
+//!
+//! ```text
+//!   full    [ head, written last ] [ answers ... ] [ answers ... ]      block [ answers . room ]
+//! ```
+//!
+//! Invariants: `pins` is ordered by `at`. `sent` never exceeds the whole. A buffer returns to its pool empty, with
+//! every pin released and every operation's time recorded.
+
+use crate::budget::{self, Budget, Grant};
+use crate::clock::Ticks;
+use crate::context::OPS_A_BATCH;
+use crate::metrics::Command;
+use segment::{Pinned, Store};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+/// Bytes of an ordinary output buffer.
+pub const OUT_BYTES: usize = 32 << 10;
+/// The least bytes of a big buffer.
+pub const BIG_BYTES_MIN: usize = 256 << 10;
+/// The number of pinned values at which a buffer counts as full.
+pub const PINS_MAX: usize = 8;
+/// The length from which on a value is sent from its place in the store, if it can be pinned. Shorter values are
+/// copied.
+pub const PINNED_BYTES_MIN: usize = 8 << 10;
+/// The number of bytes above which a buffer pins no further whole value. So the unsent bytes of a slow reader's whole
+/// values can be copied into a big block, with all that was appended behind the last of them.
+pub const PINNED_BYTES_MAX: u64 = (BIG_BYTES_MIN - OUT_BYTES) as u64;
+/// The number of operations with recorded times at which a buffer counts as full.
+pub const OPS_MAX: usize = 256;
+/// The maximum number of operations that are executed together and recorded at once. While a buffer has room, it has
+/// room for the times of so many.
+pub const OPS_TOGETHER_MAX: usize = 16;
+/// The bytes of a block of an output that collects replies, unless one reply needs more.
+const BESIDE_BYTES: usize = 64 << 10;
+/// The number of parts of one send: the pieces of large values and the bytes around them.
+pub const PARTS_MAX: usize = 64;
+
+/// The times of one operation, or of several that were done together, until their replies have been sent.
+#[derive(Clone, Copy, Debug)]
+pub struct OpTimes {
+    /// The command.
+    pub command: Command,
+    /// The namespace of its client.
+    pub namespace: u8,
+    /// Number of replies.
+    pub count: u32,
+    /// Time at which its bytes were known to be there.
+    pub ready: Ticks,
+    /// Time at which its execution began.
+    pub begun: Ticks,
+    /// Time at which its execution ended.
+    pub ended: Ticks,
+}
+
+struct Pin {
+    at: usize,
+    pinned: Pinned,
+}
+
+/// A session's output. Commands append; the worker sends.
+pub struct OutBuffer {
+    block: Box<[u8]>,
+    /// Its own block, while a longer one is lent to it.
+    own: Option<Box<[u8]>>,
+    len: usize,
+    sent: u64,
+    pins: [Option<Pin>; PINS_MAX],
+    pins_len: usize,
+    pinned_bytes: u64,
+    ops: Vec<OpTimes>,
+    /// The bytes that are reserved for an output that is set aside; 0: it belongs to a pool.
+    reserved: u64,
+    /// The filled blocks of an output that collects replies, with their bytes and their total.
+    full: VecDeque<Vec<u8>>,
+    full_bytes: usize,
+    full_held: usize,
+    /// Its share of client memory: the bytes of all its blocks.
+    grant: Option<Grant>,
+}
+
+/// The place of a head that is written once its contents are known: see [`OutBuffer::reserve_head`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadPlace(usize);
+
+/// A position in the collected bytes: see [`OutBuffer::spot`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spot {
+    full: usize,
+    len: usize,
+}
+
+impl OutBuffer {
+    /// Creates an empty output in `block`.
+    pub fn new(block: Box<[u8]>) -> Self {
+        Self { ops: Vec::with_capacity(OPS_MAX), ..Self::without_times(block) }
+    }
+
+    /// Creates an output without room for the times of operations.
+    fn without_times(block: Box<[u8]>) -> Self {
+        Self {
+            block,
+            grant: None,
+            own: None,
+            len: 0,
+            sent: 0,
+            pins: [const { None }; PINS_MAX],
+            pins_len: 0,
+            pinned_bytes: 0,
+            ops: Vec::new(),
+            reserved: 0,
+            full: VecDeque::new(),
+            full_bytes: 0,
+            full_held: 0,
+        }
+    }
+
+    /// Returns the number of bytes that [`OutBuffer::move_aside`] allocates.
+    pub fn bytes_aside(&self) -> u64 {
+        (size_of::<Self>() + self.unsent_own().len() + size_of_val(&self.ops[..])) as u64
+    }
+
+    /// Returns those of its own bytes that have to be retained: all, if values are pinned between them.
+    fn unsent_own(&self) -> &[u8] {
+        self.plain().unwrap_or(&self.block[..self.len])
+    }
+
+    /// Moves the unsent bytes, pins and times into an output of no pool, for which `reserved` bytes are reserved. This
+    /// one is empty then.
+    pub fn move_aside(&mut self, reserved: u64) -> Self {
+        assert!(reserved > 0, "what is reserved tells it from one of a pool");
+        let block: Box<[u8]> = self.unsent_own().into();
+        let sent = if self.pins_len == 0 { 0 } else { self.sent };
+        let aside = Self {
+            len: block.len(),
+            sent,
+            pins: std::mem::replace(&mut self.pins, [const { None }; PINS_MAX]),
+            pins_len: self.pins_len,
+            pinned_bytes: self.pinned_bytes,
+            ops: self.ops.as_slice().into(),
+            reserved,
+            ..Self::without_times(block)
+        };
+        (self.len, self.sent, self.pins_len, self.pinned_bytes) = (0, 0, 0, 0);
+        self.ops.clear();
+        aside
+    }
+
+    /// Creates an output of no pool, with bytes to be sent. `reserved` bytes of client memory are reserved for it.
+    pub fn aside(bytes: &[u8], reserved: u64) -> Self {
+        assert!(reserved > 0, "what is reserved tells it from one of a pool");
+        Self { len: bytes.len(), reserved, ..Self::without_times(bytes.into()) }
+    }
+
+    /// Returns the bytes that are reserved for it if it is set aside, or 0 if it belongs to a pool.
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Returns true if it holds a buffer of class `Out` or `BigOut` that another session could use.
+    pub fn holds_lent(&self) -> bool {
+        self.reserved == 0 || self.is_lent()
+    }
+
+    /// Creates an output that collects replies, is never sent and belongs to no pool. It has no room until
+    /// [`OutBuffer::make_room`] is called.
+    pub(crate) fn beside(budget: &Arc<Budget>) -> Self {
+        let grant = Grant::none(budget, budget::Kind::Replies);
+        Self { grant: Some(grant), ..Self::without_times(Box::default()) }
+    }
+
+    /// Returns the number of bytes that can still be appended. Returns 0 if the times of [`OPS_TOGETHER_MAX`] further
+    /// operations do not fit, so that a command needs only one check before it begins.
+    #[inline]
+    pub fn room(&self) -> usize {
+        if self.ops.len() > OPS_MAX - OPS_TOGETHER_MAX { 0 } else { self.block.len() - self.len }
+    }
+
+    /// Returns the number of bytes that could be appended if this buffer were empty. A longer reply needs
+    /// [`crate::context::State::OutputFull`] with `want`.
+    pub fn capacity(&self) -> usize {
+        self.block.len()
+    }
+
+    /// Returns true if all is sent.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0 && self.pins_len == 0
+    }
+
+    /// Appends `bytes`, which must fit into [`OutBuffer::room`].
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.block[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// Returns the free bytes, to be written in place. [`OutBuffer::advance`] reports how many were.
+    #[inline]
+    pub fn spare(&mut self) -> &mut [u8] {
+        &mut self.block[self.len..]
+    }
+
+    /// Records that the first `bytes` of [`OutBuffer::spare`] have been written.
+    #[inline]
+    pub fn advance(&mut self, bytes: usize) {
+        assert!(bytes <= self.block.len() - self.len, "more was written than there was room for");
+        self.len += bytes;
+    }
+
+    /// Returns a mark for [`OutBuffer::truncate`].
+    #[inline]
+    pub fn mark(&self) -> usize {
+        self.len
+    }
+
+    /// Discards all that was collected.
+    pub(crate) fn forget(&mut self) {
+        self.full.clear();
+        (self.full_bytes, self.full_held, self.len) = (0, 0, 0);
+        self.recount();
+    }
+
+    /// Discards the bytes appended since `mark`. Nothing may have been pinned or sent since.
+    pub fn truncate(&mut self, mark: usize) {
+        assert!(
+            mark <= self.len && self.pins_len.checked_sub(1).is_none_or(|i| self.pin_at(i) <= mark),
+            "a stale mark"
+        );
+        self.len = mark;
+    }
+
+    /// Returns the bytes appended since `mark`. Nothing may have been pinned since.
+    pub(crate) fn since(&self, mark: usize) -> &[u8] {
+        &self.block[mark..self.len]
+    }
+
+    /// Ensures room for `bytes`, in a new block if necessary. Returns false if client memory is used up. Earlier marks
+    /// become invalid. Only for an output that collects replies.
+    pub(crate) fn make_room(&mut self, bytes: usize) -> bool {
+        if self.block.len() - self.len >= bytes {
+            return true;
+        }
+        for block_bytes in [bytes.max(BESIDE_BYTES), bytes] {
+            let held = self.held_with(block_bytes);
+            if self.grant.as_mut().is_none_or(|grant| grant.bytes() >= held || grant.resize(held)) {
+                self.add_block(block_bytes);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Ensures room for `bytes` even if client memory is used up: for the reply of an operation that has begun and must
+    /// complete.
+    pub(crate) fn force_room(&mut self, bytes: usize) {
+        if self.block.len() - self.len < bytes {
+            let held = self.held_with(bytes);
+            if let Some(grant) = &mut self.grant {
+                grant.force(held);
+            }
+            self.add_block(bytes);
+        }
+    }
+
+    /// Returns the bytes of all blocks with a new one of so many bytes.
+    fn held_with(&self, bytes: usize) -> u64 {
+        let retired = if self.len < self.block.len() / 2 { self.len } else { self.block.len() };
+        (self.full_held + retired + bytes) as u64
+    }
+
+    fn add_block(&mut self, bytes: usize) {
+        self.retire();
+        // The kernel zeroes new memory when it is written.
+        self.block = vec![0; bytes].into_boxed_slice();
+        self.recount();
+    }
+
+    /// Returns the bytes of all blocks.
+    pub(crate) fn held(&self) -> u64 {
+        (self.full_held + self.block.len()) as u64
+    }
+
+    /// Returns the part of the grant that exceeds the blocks.
+    fn recount(&mut self) {
+        let held = self.held();
+        if let Some(grant) = &mut self.grant {
+            grant.shrink(held);
+        }
+    }
+
+    /// Appends a whole block. Earlier marks become invalid. Only for an output that collects replies.
+    pub(crate) fn push_block(&mut self, block: Vec<u8>) {
+        self.retire();
+        (self.full_bytes, self.full_held) = (self.full_bytes + block.len(), self.full_held + block.capacity());
+        self.full.push_back(block);
+        let held = self.held();
+        if let Some(grant) = &mut self.grant {
+            grant.force(held);
+        }
+    }
+
+    /// Reserves a place for bytes that are known later ([`OutBuffer::fill_head`]). Only for an output that collects
+    /// replies.
+    pub(crate) fn reserve_head(&mut self) -> HeadPlace {
+        self.push_block(Vec::new());
+        HeadPlace(self.full.len() - 1)
+    }
+
+    /// Writes the bytes of a reserved place.
+    pub(crate) fn fill_head(&mut self, place: HeadPlace, bytes: &[u8]) {
+        let block = &mut self.full[place.0];
+        let before = block.capacity();
+        block.extend_from_slice(bytes);
+        self.full_bytes += bytes.len();
+        self.full_held += block.capacity() - before;
+    }
+
+    /// Discards a reserved place, and what was appended behind it.
+    pub(crate) fn cut_to_head(&mut self, place: HeadPlace) {
+        self.keep_blocks(place.0);
+        self.len = 0;
+    }
+
+    fn keep_blocks(&mut self, count: usize) {
+        self.full.truncate(count);
+        self.full_bytes = self.full.iter().map(Vec::len).sum();
+        self.full_held = self.full.iter().map(Vec::capacity).sum();
+        self.recount();
+    }
+
+    /// Returns the end of the collected bytes, for [`OutBuffer::cut_to_spot`]. It stays valid whatever is appended.
+    pub(crate) fn spot(&self) -> Spot {
+        Spot { full: self.full.len(), len: self.len }
+    }
+
+    /// Discards what was collected behind a spot.
+    pub(crate) fn cut_to_spot(&mut self, spot: Spot) {
+        if self.full.len() == spot.full {
+            self.len = spot.len;
+            return;
+        }
+        // The current block of that time is one of the full ones by now.
+        self.len = 0;
+        if spot.len > 0
+            && let Some(block) = self.full.get_mut(spot.full)
+        {
+            block.truncate(spot.len);
+            self.keep_blocks(spot.full + 1);
+        } else {
+            self.keep_blocks(spot.full);
+        }
+    }
+
+    /// Returns the number of collected bytes.
+    pub(crate) fn collected(&self) -> usize {
+        self.full_bytes + self.len
+    }
+
+    /// Moves the current block to the full ones.
+    pub(crate) fn retire(&mut self) {
+        if self.len == 0 {
+            return;
+        }
+        self.full_bytes += self.len;
+        let block = if self.len < self.block.len() / 2 {
+            self.block[..self.len].to_vec()
+        } else {
+            let mut block = std::mem::take(&mut self.block).into_vec();
+            block.truncate(self.len);
+            block
+        };
+        self.full_held += block.capacity();
+        self.full.push_back(block);
+        self.len = 0;
+    }
+
+    /// Returns the bytes of the first block. All blocks are full.
+    pub(crate) fn first(&self) -> &[u8] {
+        self.full.front().map_or(&[], |block| &block[..])
+    }
+
+    /// Discards the first block.
+    pub(crate) fn drop_first(&mut self) {
+        if let Some(block) = self.full.pop_front() {
+            self.full_bytes -= block.len();
+            self.full_held -= block.capacity();
+            self.recount();
+        }
+    }
+
+    /// Returns its block's share of client memory and retains the block, until the output is used again.
+    pub(crate) fn rest(&mut self) {
+        if let Some(grant) = &mut self.grant {
+            grant.shrink(0);
+        }
+    }
+
+    /// Charges its blocks again. Returns false if client memory is used up.
+    pub(crate) fn wake(&mut self) -> bool {
+        let bytes = self.held();
+        self.grant.as_mut().is_none_or(|grant| grant.bytes() == bytes || grant.resize(bytes))
+    }
+
+    /// Returns true if another value can be pinned here.
+    #[inline]
+    pub fn has_pin_room(&self) -> bool {
+        self.pins_len < PINS_MAX
+    }
+
+    /// Returns true if another whole value of so many bytes can be pinned here.
+    #[inline]
+    pub fn has_pin_room_for(&self, bytes: usize) -> bool {
+        self.has_pin_room() && (self.is_empty() || self.total() + bytes as u64 <= PINNED_BYTES_MAX)
+    }
+
+    /// Appends a value without copying it. There must be room ([`OutBuffer::has_pin_room`]), and its charge must have
+    /// been granted by [`crate::context::WorkerContext::pin_budget`]; the worker returns both.
+    pub fn push_pinned(&mut self, pinned: Pinned) {
+        self.pinned_bytes += pinned.bytes();
+        self.pins[self.pins_len] = Some(Pin { at: self.len, pinned });
+        self.pins_len += 1;
+    }
+
+    fn pin_at(&self, index: usize) -> usize {
+        self.pins[index].as_ref().map_or(0, |pin| pin.at)
+    }
+
+    /// Returns the number of store bytes that cannot be reused until this buffer is sent.
+    pub fn pinned_bytes(&self) -> u64 {
+        self.pinned_bytes
+    }
+
+    /// Returns the length of the whole stream, sent or not.
+    fn total(&self) -> u64 {
+        self.len as u64 + self.pinned_bytes
+    }
+
+    /// Returns the next bytes to send, if they are contiguous.
+    #[inline]
+    pub fn plain(&self) -> Option<&[u8]> {
+        (self.pins_len == 0).then(|| &self.block[self.sent as usize..self.len])
+    }
+
+    /// Returns true if there is room enough for another batch of operations before this is sent.
+    #[inline]
+    pub fn has_batch_room(&self) -> bool {
+        self.ops.len() + OPS_A_BATCH <= OPS_MAX && self.len <= self.block.len() / 2 && self.pins_len == 0
+    }
+
+    /// Fills `parts` with what is to be sent next, at most `bytes_max` of it. Returns the number of parts.
+    pub fn parts<'s>(&'s self, store: &'s Store, parts: &mut [IoSlice<'s>; PARTS_MAX], bytes_max: usize) -> usize {
+        let mut gather = Gather { skip: self.sent, left: bytes_max, parts, filled: 0 };
+        let mut from = 0;
+        for pin in self.pins[..self.pins_len].iter().flatten() {
+            gather.add(&self.block[from..pin.at]);
+            from = pin.at;
+            for piece in 0..pin.pinned.pieces() {
+                gather.add(store.pinned_bytes(&pin.pinned, piece));
+            }
+        }
+        gather.add(&self.block[from..self.len]);
+        gather.filled
+    }
+
+    /// Returns the number of unsent bytes.
+    pub fn unsent(&self) -> u64 {
+        self.total() - self.sent
+    }
+
+    /// Returns a copy of the unsent bytes and marks them as sent.
+    pub fn take_unsent(&mut self, store: &Store) -> Vec<u8> {
+        let mut unsent = Vec::with_capacity(self.unsent() as usize);
+        while self.unsent() > 0 {
+            let mut parts = [IoSlice::new(&[]); PARTS_MAX];
+            let count = self.parts(store, &mut parts, usize::MAX);
+            let before = unsent.len();
+            parts[..count].iter().for_each(|part| unsent.extend_from_slice(part));
+            self.sent += (unsent.len() - before) as u64;
+        }
+        unsent
+    }
+
+    /// Moves the unsent bytes into `block`, which holds them and is lent from now on, and releases the pins. Returns a
+    /// longer block that was lent before.
+    pub fn copy_out(
+        &mut self,
+        store: &Store,
+        mut block: Box<[u8]>,
+        mut unpin: impl FnMut(Pinned),
+    ) -> Option<Box<[u8]>> {
+        assert!(self.pins_len > 0 && self.unsent() <= block.len() as u64, "nothing to copy, or no room for it");
+        let mut copied = 0;
+        while self.unsent() > 0 {
+            let mut parts = [IoSlice::new(&[]); PARTS_MAX];
+            let count = self.parts(store, &mut parts, usize::MAX);
+            let before = copied;
+            for part in &parts[..count] {
+                block[copied..copied + part.len()].copy_from_slice(part);
+                copied += part.len();
+            }
+            self.sent += (copied - before) as u64;
+        }
+        for pin in &mut self.pins[..self.pins_len] {
+            unpin(pin.take().expect("the first pins_len are there").pinned);
+        }
+        (self.len, self.sent, self.pins_len, self.pinned_bytes) = (copied, 0, 0, 0);
+        let old = std::mem::replace(&mut self.block, block);
+        if self.own.is_some() {
+            return Some(old);
+        }
+        self.own = Some(old);
+        None
+    }
+
+    /// Records that the peer's socket has taken `bytes` more. Returns true if that was all. The buffer can then be
+    /// cleared.
+    pub fn advance_sent(&mut self, bytes: usize) -> bool {
+        self.sent += bytes as u64;
+        assert!(self.sent <= self.total(), "more was sent than there was");
+        self.sent == self.total()
+    }
+
+    /// Releases the pins, and discards the buffer's bytes with them.
+    pub fn clear(&mut self, mut unpin: impl FnMut(Pinned)) {
+        for pin in &mut self.pins[..self.pins_len] {
+            unpin(pin.take().expect("the first pins_len are there").pinned);
+        }
+        (self.len, self.sent, self.pins_len, self.pinned_bytes) = (0, 0, 0, 0);
+        self.ops.clear();
+    }
+
+    /// Uses a longer block from now on. Only for an empty buffer.
+    pub fn lend(&mut self, block: Box<[u8]>) {
+        assert!(self.is_empty() && self.own.is_none(), "bytes or a block would be lost");
+        self.own = Some(std::mem::replace(&mut self.block, block));
+    }
+
+    /// Returns true if a longer block is lent to it.
+    pub fn is_lent(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Returns the longer block, if one is lent. Only for an empty buffer.
+    pub fn take_lent(&mut self) -> Option<Box<[u8]>> {
+        assert!(self.is_empty(), "bytes would be lost");
+        let own = self.own.take()?;
+        Some(std::mem::replace(&mut self.block, own))
+    }
+
+    pub(crate) fn push_op(&mut self, op: OpTimes) {
+        assert!(self.ops.len() < OPS_MAX, "an operation was begun without room");
+        self.ops.push(op);
+    }
+
+    /// Returns the times of the operations whose replies are in it.
+    pub fn ops(&self) -> &[OpTimes] {
+        &self.ops
+    }
+}
+
+impl protocol::sink::Sink for OutBuffer {
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        self.push(bytes);
+    }
+
+    #[inline]
+    fn fill(&mut self, len: usize, write: impl FnOnce(&mut [u8])) {
+        write(&mut self.block[self.len..self.len + len]);
+        self.len += len;
+    }
+}
+
+/// Collects slices behind the bytes that were sent already.
+struct Gather<'p, 's> {
+    skip: u64,
+    /// The number of bytes that are still wanted.
+    left: usize,
+    parts: &'p mut [IoSlice<'s>; PARTS_MAX],
+    filled: usize,
+}
+
+impl<'s> Gather<'_, 's> {
+    fn add(&mut self, bytes: &'s [u8]) {
+        let skipped = self.skip.min(bytes.len() as u64);
+        self.skip -= skipped;
+        let rest = &bytes[skipped as usize..];
+        let rest = &rest[..rest.len().min(self.left)];
+        self.left -= rest.len();
+        if !rest.is_empty() && self.filled < PARTS_MAX {
+            self.parts[self.filled] = IoSlice::new(rest);
+            self.filled += 1;
+        }
+    }
+}

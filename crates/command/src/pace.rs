@@ -1,0 +1,111 @@
+//! The bounds of the work that an event-loop iteration does before it polls again, and of one visit to a session.
+//!
+//! ```text
+//!   poll ──> visit, visit, visit ...  ──> visits to long requests, one at least ──> poll
+//!              └ operations: at most a slice
+//! ```
+//!
+//! Two measures bound both. The first that is used up ends the iteration or the visit:
+//!
+//! - Counted work, in operations. An operation is about a microsecond of a current core; a command that does more
+//!   counts more. Counts are the same on every machine, so that tests under a simulated clock see the bound.
+//! - The CPU's counter, if operations cost more than their count: long values, memory that is not cached.
+//!
+//! Invariants: between two polls a worker does at most [`ITERATION_NS_MAX`] of new visits, one slice of a long request
+//! and the last visit's excess, together at most 500 us. When a command's slice is used up it later continues from its
+//! position, so that no visit depends on a client's numbers.
+
+use crate::clock::{Clock, Ticks};
+use crate::context::OPS_A_BATCH;
+
+/// Time after which an iteration begins no further visit.
+pub const ITERATION_NS_MAX: u64 = 250_000;
+/// Counted operations after which an iteration begins no further visit.
+pub const ITERATION_OPS_MAX: usize = 1024;
+/// Time after which a visit begins no further operation.
+pub const SLICE_NS_MAX: u64 = 100_000;
+/// The maximum number of operations of a long request in its first visit. Many new ones at once then delay no other for
+/// long.
+pub const FIRST_OPS_MAX: usize = 8;
+
+/// The bounds of one worker's iterations and visits.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    iteration_ticks: u64,
+    slice_ticks: u64,
+    iteration_end: Ticks,
+    slice_end: Ticks,
+    ops: usize,
+    share: usize,
+}
+
+impl Pace {
+    /// Creates the bounds for a worker with this clock.
+    pub fn new(clock: &Clock) -> Self {
+        let (iteration_ticks, slice_ticks) = (clock.ticks_in(ITERATION_NS_MAX), clock.ticks_in(SLICE_NS_MAX));
+        Self {
+            iteration_ticks,
+            slice_ticks,
+            iteration_end: Ticks::default(),
+            slice_end: Ticks::default(),
+            ops: 0,
+            share: OPS_A_BATCH,
+        }
+    }
+
+    /// Begins an iteration.
+    pub fn begin_iteration(&mut self, now: Ticks) {
+        self.iteration_end = Ticks(now.0.saturating_add(self.iteration_ticks));
+        self.ops = 0;
+    }
+
+    /// Begins a visit: to a session whose request takes many visits, or to another one.
+    #[inline(always)]
+    pub fn begin_visit(&mut self, now: Ticks, is_long: bool) {
+        self.slice_end = Ticks(now.0.saturating_add(self.slice_ticks));
+        self.share = if is_long { OPS_A_BATCH } else { FIRST_OPS_MAX };
+    }
+
+    /// Returns the maximum number of operations of a long request in the visit at hand.
+    pub(crate) fn share(&self) -> usize {
+        self.share
+    }
+
+    /// Counts work.
+    #[inline(always)]
+    pub(crate) fn charge(&mut self, ops: usize) {
+        self.ops += ops;
+    }
+
+    /// Returns true if the visit at hand has used its slice, at `now`.
+    #[inline(always)]
+    pub(crate) fn is_slice_over(&self, now: Ticks) -> bool {
+        now >= self.slice_end
+    }
+
+    /// Returns true if the iteration must poll before it visits another session.
+    #[inline(always)]
+    pub fn is_over(&self, now: Ticks) -> bool {
+        self.ops >= ITERATION_OPS_MAX || now >= self.iteration_end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn work_that_is_counted_and_time_that_passes_each_end_an_iteration() {
+        let mut pace = Pace::new(&Clock::Simulated(Arc::new(AtomicU64::new(0))));
+        pace.begin_iteration(Ticks(1_000));
+        assert!(!pace.is_over(Ticks(1_000)) && pace.is_over(Ticks(1_000 + ITERATION_NS_MAX)));
+        pace.charge(ITERATION_OPS_MAX);
+        assert!(pace.is_over(Ticks(1_000)), "without a clock that moves");
+        pace.begin_iteration(Ticks(2_000));
+        assert!(!pace.is_over(Ticks(2_000)), "a new iteration has all of it");
+        pace.begin_visit(Ticks(2_000), true);
+        assert!(!pace.is_slice_over(Ticks(2_000)) && pace.is_slice_over(Ticks(2_000 + SLICE_NS_MAX)));
+    }
+}

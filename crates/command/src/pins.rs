@@ -1,0 +1,86 @@
+//! The bound on store bytes that slow clients keep from being reused.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+
+/// Share of the store's memory that slow readers may pin, in percent.
+const PIN_PERCENT: u64 = 5;
+
+/// The number of store bytes that slow clients may keep from being reused.
+///
+/// The bound is `bytes_max`, or one value if that is longer: a value is always granted while nothing is pinned.
+#[derive(Debug)]
+pub struct PinBudget {
+    bytes_max: AtomicU64,
+    used: AtomicU64,
+    wanted: AtomicBool,
+}
+
+impl PinBudget {
+    /// Creates the budget of a store of `memory_bytes`.
+    pub fn new(memory_bytes: u64) -> Self {
+        let pins = Self { bytes_max: AtomicU64::new(0), used: AtomicU64::new(0), wanted: AtomicBool::new(false) };
+        pins.follow(memory_bytes);
+        pins
+    }
+
+    /// Adjusts the bound to a store of `memory_bytes`.
+    pub(crate) fn follow(&self, memory_bytes: u64) {
+        self.bytes_max.store(memory_bytes / 100 * PIN_PERCENT, Relaxed);
+    }
+
+    /// Takes `bytes` if they are available. Otherwise records that a reader waits.
+    pub fn grant(&self, bytes: u64) -> bool {
+        let bytes_max = self.bytes_max.load(Relaxed);
+        let take = |used: u64| (used == 0 || used + bytes <= bytes_max).then_some(used + bytes);
+        let granted = self.used.fetch_update(AcqRel, Acquire, take).is_ok();
+        if !granted {
+            self.wanted.store(true, Relaxed);
+        }
+        granted
+    }
+
+    /// Takes `bytes` if they are within the bound, for a caller that can do without.
+    pub fn grant_spare(&self, bytes: u64) -> bool {
+        let take = |used: u64| (used + bytes <= self.bytes_max.load(Relaxed)).then_some(used + bytes);
+        self.used.fetch_update(AcqRel, Acquire, take).is_ok()
+    }
+
+    /// Returns `bytes` to the budget.
+    pub fn release(&self, bytes: u64) {
+        let before = self.used.fetch_sub(bytes, AcqRel);
+        assert!(before >= bytes, "more was given back than was granted");
+    }
+
+    /// Returns the number of granted bytes.
+    pub fn used(&self) -> u64 {
+        self.used.load(Acquire)
+    }
+
+    /// Returns true if a grant was refused since the last call.
+    pub fn take_wanted(&self) -> bool {
+        self.wanted.load(Relaxed) && self.wanted.swap(false, Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_above_the_pin_budget_passes_alone_and_then_blocks_others() {
+        let pins = PinBudget::new(2000);
+        assert!(pins.grant(500));
+        assert!(!pins.grant(1));
+        assert!(pins.take_wanted() && !pins.take_wanted());
+        pins.release(500);
+        assert!(pins.grant(60) && !pins.grant(60) && pins.grant(40));
+        assert_eq!(pins.used(), 100);
+    }
+
+    #[test]
+    fn who_can_do_without_a_pin_takes_none_above_the_bound_and_calls_for_none() {
+        let pins = PinBudget::new(2000);
+        assert!(!pins.grant_spare(101) && pins.grant_spare(100) && !pins.grant_spare(1));
+        assert!(!pins.take_wanted());
+    }
+}

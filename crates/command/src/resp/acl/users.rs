@@ -1,0 +1,591 @@
+//! Who there is: users by name, their passwords, the file that they are kept in, and what was refused.
+//!
+//! Invariants: no password is kept, only its SHA-256, and neither is in a log line, an error or a `Debug` text; a check
+//! takes as long whatever of a password is right; a user that is changed is another value: who holds one sees it whole.
+
+use super::rights::{Rights, Wrong, hex};
+use crate::auth::same_digest;
+use crate::budget::{self, Budget, Grant};
+use base::clock::UnixMillis;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// Users at most.
+pub const USERS_MAX: usize = 1000;
+/// Bytes of a user's name at most.
+pub const NAME_BYTES_MAX: usize = crate::client_info::CLIENT_TEXT_MAX;
+/// Passwords of one user at most.
+const PASSWORDS_MAX: usize = 100;
+/// Refusals that are told.
+const LOG_MAX: usize = 128;
+/// Bytes of a key, channel or name that a refusal keeps: what is refused is as long as its client likes.
+const LOG_OBJECT_BYTES_MAX: usize = 1024;
+/// A refusal that comes again within so many ms is counted with the earlier one.
+const LOG_SAME_MS: u64 = 60_000;
+/// A file of users is not larger than this, in bytes.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+/// Approximate overhead of an allocated block, in bytes.
+pub(super) const BLOCK_BYTES: usize = 32;
+/// The user of a client that has not authenticated.
+pub const DEFAULT: &[u8] = b"default";
+
+const SYNTAX: Wrong = "Syntax error";
+const NO_PASSWORD: Wrong = "The password you are trying to remove from the user does not exist";
+const BAD_HASH: Wrong =
+    "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters";
+const TOO_MANY: Wrong = "The user has as many passwords as this server keeps";
+/// Users and rules take as much of the memory of clients as they may.
+pub(super) const NO_MEMORY: Wrong = "users and their rules take as much memory as they may: raise limits.client_memory";
+
+/// A user.
+pub struct User {
+    pub(super) name: Vec<u8>,
+    pub(super) is_on: bool,
+    pub(super) no_password: bool,
+    passwords: Vec<[u8; 32]>,
+    pub(super) rights: Rights,
+    /// Its share of client memory, once it is one of the users. An older version counts as long as a connection holds
+    /// it.
+    held: Option<Grant>,
+}
+
+impl std::fmt::Debug for User {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("User").field("name", &String::from_utf8_lossy(&self.name)).finish_non_exhaustive()
+    }
+}
+
+impl User {
+    fn new(name: &[u8]) -> Self {
+        let rights = Rights::none();
+        Self { name: name.to_vec(), is_on: false, no_password: false, passwords: Vec::new(), rights, held: None }
+    }
+
+    /// The same, to be changed.
+    fn copy(&self) -> Self {
+        let (passwords, rights) = (self.passwords.clone(), self.rights.clone());
+        Self { passwords, rights, is_on: self.is_on, no_password: self.no_password, ..Self::new(&self.name) }
+    }
+
+    /// Returns the bytes that it takes: itself, its places in the map, and each block that it allocates.
+    fn cost(&self) -> u64 {
+        let name = 2 * (self.name.len() + BLOCK_BYTES);
+        let own = size_of::<Self>() + self.passwords.len() * 32 + 2 * BLOCK_BYTES;
+        (name + own) as u64 + self.rights.cost()
+    }
+
+    /// Reserves what it takes.
+    fn hold(mut self, budget: &Arc<Budget>) -> Result<Arc<Self>, Wrong> {
+        self.rights.shrink();
+        self.held = Some(budget.grant(budget::Kind::Rules, self.cost()).ok_or(NO_MEMORY)?);
+        Ok(Arc::new(self))
+    }
+
+    fn default_user(is_open: bool) -> Self {
+        Self { is_on: is_open, no_password: is_open, rights: Rights::all(), ..Self::new(DEFAULT) }
+    }
+
+    /// Takes a rule.
+    pub(super) fn apply(&mut self, rule: &[u8]) -> Result<(), Wrong> {
+        if self.rights.apply(rule)?.is_some() {
+            return Ok(());
+        }
+        match (&rule.to_ascii_lowercase()[..], rule) {
+            (b"on", _) => self.is_on = true,
+            (b"off", _) => self.is_on = false,
+            (b"nopass", _) => (self.no_password, self.passwords) = (true, Vec::new()),
+            (b"resetpass", _) => (self.no_password, self.passwords) = (false, Vec::new()),
+            (b"reset", _) => *self = Self::new(&self.name),
+            (b"sanitize-payload" | b"skip-sanitize-payload" | b"clearselectors", _) => {}
+            (_, [b'>', password @ ..]) => self.add(Sha256::digest(password).into())?,
+            (_, [b'<', password @ ..]) => self.remove(&Sha256::digest(password).into())?,
+            (_, [b'#', text @ ..]) => self.add(unhex(text).ok_or(BAD_HASH)?)?,
+            (_, [b'!', text @ ..]) => self.remove(&unhex(text).ok_or(BAD_HASH)?)?,
+            _ => return Err(SYNTAX),
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, digest: [u8; 32]) -> Result<(), Wrong> {
+        if !self.passwords.contains(&digest) {
+            if self.passwords.len() == PASSWORDS_MAX {
+                return Err(TOO_MANY);
+            }
+            self.passwords.push(digest);
+        }
+        self.no_password = false;
+        Ok(())
+    }
+
+    fn remove(&mut self, digest: &[u8; 32]) -> Result<(), Wrong> {
+        let place = self.passwords.iter().position(|known| known == digest).ok_or(NO_PASSWORD)?;
+        self.passwords.remove(place);
+        Ok(())
+    }
+
+    /// Returns whether this is one of its passwords. Compares with all of them.
+    fn admits(&self, password: &[u8]) -> bool {
+        let digest: [u8; 32] = Sha256::digest(password).into();
+        let any = same_digest(&self.passwords, &digest);
+        self.is_on && (self.no_password || any)
+    }
+
+    /// Returns its flags, apart from its rights.
+    pub(super) fn flags(&self) -> Vec<&'static str> {
+        let first = if self.is_on { "on" } else { "off" };
+        [first].into_iter().chain(self.no_password.then_some("nopass")).collect()
+    }
+
+    /// The digests of its passwords, in hexadecimal digits.
+    pub(super) fn digests(&self) -> impl Iterator<Item = String> {
+        self.passwords.iter().map(|digest| hex(digest))
+    }
+
+    /// The line that says all of it.
+    pub(super) fn line(&self) -> Vec<u8> {
+        let mut line = [b"user ", &self.name[..]].concat();
+        let mut put = |word: &[u8]| {
+            line.push(b' ');
+            line.extend_from_slice(word);
+        };
+        self.flags().into_iter().for_each(|flag| put(flag.as_bytes()));
+        self.digests().for_each(|digest| put(format!("#{digest}").as_bytes()));
+        let (keys, channels) = (self.rights.keys_text(), self.rights.channels_text());
+        if !keys.is_empty() {
+            put(&keys);
+        }
+        if channels != b"&*" {
+            put(b"resetchannels");
+        }
+        if !channels.is_empty() {
+            put(&channels);
+        }
+        put(self.rights.commands_text().as_bytes());
+        if !self.rights.all_namespaces() {
+            put(&self.rights.namespaces_text());
+        }
+        line
+    }
+}
+
+fn unhex(text: &[u8]) -> Option<[u8; 32]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut digest = [0; 32];
+    if text.len() != 64 {
+        return None;
+    }
+    for (byte, pair) in digest.iter_mut().zip(text.chunks(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(digest)
+}
+
+/// Why something was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// `auth`, `command`, `key`, `channel` or `namespace`.
+    pub(super) reason: &'static str,
+    /// `toplevel` or `multi`.
+    pub(super) context: &'static str,
+    /// The command, key or channel.
+    pub(super) object: Vec<u8>,
+    pub(super) user: Vec<u8>,
+}
+
+/// A refusal that is told.
+#[derive(Clone, Debug)]
+pub(super) struct Logged {
+    pub(super) refusal: Refusal,
+    pub(super) count: u64,
+    pub(super) number: u64,
+    pub(super) created: UnixMillis,
+    pub(super) updated: UnixMillis,
+    pub(super) client: String,
+}
+
+#[derive(Default)]
+struct Log {
+    entries: VecDeque<Logged>,
+    next: u64,
+}
+
+type ByName = BTreeMap<Vec<u8>, Arc<User>>;
+
+/// The users of a server.
+pub struct Users {
+    budget: Arc<Budget>,
+    by_name: RwLock<Arc<ByName>>,
+    /// Number of times that they were changed; 0: there is the default user alone, as it was made.
+    changes: AtomicU64,
+    /// True if a client that has not authenticated may do nothing.
+    asks: AtomicBool,
+    /// True if a command has changed them since the file was read or written.
+    unsaved: AtomicBool,
+    log: Mutex<Log>,
+    path: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Users {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Users").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// Why a file of users is not taken.
+#[derive(Debug)]
+pub enum FileError {
+    /// No file was named.
+    None,
+    /// The kernel's reason.
+    Io(std::io::Error),
+    /// A line, counted from 1, is wrong, in this way. Its text is not told: a password may stand in it.
+    Line(usize, String),
+}
+
+impl std::fmt::Display for FileError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => write!(f, "there is no file of users: name one by listen.acl_file"),
+            Self::Io(error) => write!(f, "it can not be read or written ({error})"),
+            Self::Line(line, why) => write!(f, "line {line}: {why}"),
+        }
+    }
+}
+
+impl Users {
+    /// The default user, who may do everything, unless users of another kind are asked for (`is_open` is false); and
+    /// those of the file.
+    ///
+    /// # Errors
+    /// The file is not taken.
+    pub fn new(path: Option<&Path>, is_open: bool, budget: &Arc<Budget>) -> Result<Self, FileError> {
+        let users = Self::alone(path, is_open, budget);
+        if path.is_some() {
+            users.load()?;
+        }
+        Ok(users)
+    }
+
+    /// Creates the users of `lines`, which have the format of the file. The file is not read.
+    ///
+    /// # Errors
+    /// The lines are not taken.
+    pub fn of_lines(path: Option<&Path>, is_open: bool, budget: &Arc<Budget>, lines: &[u8]) -> Result<Self, FileError> {
+        let users = Self::alone(path, is_open, budget);
+        users.replace(lines, false)?;
+        Ok(users)
+    }
+
+    fn alone(path: Option<&Path>, is_open: bool, budget: &Arc<Budget>) -> Self {
+        let default_user = Arc::new(User::default_user(is_open));
+        Self {
+            budget: Arc::clone(budget),
+            by_name: RwLock::new(Arc::new(BTreeMap::from([(DEFAULT.to_vec(), default_user)]))),
+            changes: AtomicU64::new(0),
+            asks: AtomicBool::new(!is_open),
+            unsaved: AtomicBool::new(false),
+            log: Mutex::default(),
+            path: path.map(Path::to_owned),
+        }
+    }
+
+    /// Returns the number of changes; 0: every client may do everything.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Acquire)
+    }
+
+    /// Returns whether a client that has not authenticated may do nothing.
+    #[inline]
+    pub fn asks(&self) -> bool {
+        self.asks.load(Relaxed)
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> Arc<ByName> {
+        Arc::clone(&self.by_name.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// There is one of this name.
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// One of them.
+    pub(super) fn find(&self, name: &[u8]) -> Option<Arc<User>> {
+        self.all().get(name).cloned()
+    }
+
+    /// The user of this name, if it has this password.
+    pub(super) fn admits(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
+        let found = self.find(name);
+        // As long for a name that nobody has.
+        let user = found.clone().unwrap_or_else(|| Arc::new(User::new(name)));
+        found.filter(|_| user.admits(password))
+    }
+
+    fn change<T, E>(&self, change: impl FnOnce(&mut ByName) -> Result<T, E>) -> Result<T, E> {
+        let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = ByName::clone(&by_name);
+        let answer = change(&mut changed)?;
+        let open = changed.get(DEFAULT).is_some_and(|user| user.is_on && user.no_password);
+        *by_name = Arc::new(changed);
+        self.asks.store(!open, Relaxed);
+        self.changes.fetch_add(1, Release);
+        Ok(answer)
+    }
+
+    /// Makes or changes a user: by all of the rules, or by none.
+    ///
+    /// # Errors
+    /// Which rule, and why not.
+    pub(super) fn set(&self, name: &[u8], rules: &[&[u8]]) -> Result<(), (usize, Wrong)> {
+        self.change(|users| {
+            let mut user = users.get(name).map_or_else(|| User::new(name), |user| user.copy());
+            if users.len() >= USERS_MAX && !users.contains_key(name) {
+                return Err((usize::MAX, "there are as many users as this server keeps"));
+            }
+            for (number, rule) in rules.iter().enumerate() {
+                user.apply(rule).map_err(|wrong| (number, wrong))?;
+            }
+            let user = user.hold(&self.budget).map_err(|wrong| (usize::MAX, wrong))?;
+            users.insert(name.to_vec(), user);
+            self.unsaved.store(true, Relaxed);
+            Ok(())
+        })
+    }
+
+    /// Removes users; returns those that there were.
+    pub(super) fn remove<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> Vec<Vec<u8>> {
+        let removed: Result<_, std::convert::Infallible> = self.change(|users| {
+            self.unsaved.store(true, Relaxed);
+            Ok(names.filter_map(|name| users.remove(name).map(|user| user.name.clone())).collect())
+        });
+        match removed {
+            Ok(removed) => removed,
+        }
+    }
+
+    /// Reads the file again. If it is not taken, those that are known stay.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn load(&self) -> Result<(), FileError> {
+        use std::io::Read as _;
+        let path = self.path.as_ref().ok_or(FileError::None)?;
+        let mut text = Vec::new();
+        let file = std::fs::File::open(path).map_err(FileError::Io)?;
+        file.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(FileError::Io)?;
+        self.replace(&text, false)
+    }
+
+    /// Returns all users as lines of a file, if a command has changed them since the file was read or written.
+    pub fn unsaved(&self) -> Option<Vec<u8>> {
+        self.unsaved.load(Relaxed).then(|| self.lines())
+    }
+
+    /// Returns all users as lines of a file.
+    pub fn lines(&self) -> Vec<u8> {
+        self.all().values().flat_map(|user| [&user.line()[..], b"\n"].concat()).collect()
+    }
+
+    /// Replaces all users with those that [`Users::unsaved`] returned in another server.
+    ///
+    /// # Errors
+    /// Why they are not taken.
+    pub fn take_up(&self, lines: &[u8]) -> Result<(), FileError> {
+        self.replace(lines, true)
+    }
+
+    fn replace(&self, text: &[u8], unsaved: bool) -> Result<(), FileError> {
+        let read = parse(text, &self.budget)?;
+        self.change(|users| {
+            let default_user = users.get(DEFAULT).cloned();
+            *users = read;
+            if let Some(user) = default_user {
+                users.entry(DEFAULT.to_vec()).or_insert(user);
+            }
+            self.unsaved.store(unsaved, Relaxed);
+            Ok(())
+        })
+    }
+
+    /// Writes the file, whole or not at all.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn save(&self) -> Result<(), FileError> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let path = self.path.as_ref().ok_or(FileError::None)?;
+        let beside = path.with_extension(format!("{}.tmp", std::process::id()));
+        let write = || -> std::io::Result<()> {
+            let mut file =
+                std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&beside)?;
+            for user in self.all().values() {
+                file.write_all(&[&user.line()[..], b"\n"].concat())?;
+            }
+            file.sync_all()?;
+            std::fs::rename(&beside, path)
+        };
+        // A change during the write is not in the file.
+        self.unsaved.store(false, Relaxed);
+        write().map_err(|error| {
+            self.unsaved.store(true, Relaxed);
+            let _ = std::fs::remove_file(&beside);
+            FileError::Io(error)
+        })
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a refusal.
+    pub(super) fn refused(&self, mut refusal: Refusal, now: UnixMillis, client: String) {
+        refusal.object.truncate(LOG_OBJECT_BYTES_MAX);
+        refusal.object.shrink_to_fit();
+        let mut log = self.log();
+        let same = |known: &&mut Logged| known.refusal == refusal && now.ms_since(known.updated) < LOG_SAME_MS;
+        if let Some(known) = log.entries.iter_mut().find(same) {
+            known.count += 1;
+            known.updated = now;
+            return;
+        }
+        let number = log.next;
+        log.next += 1;
+        log.entries.push_front(Logged { refusal, count: 1, number, created: now, updated: now, client });
+        log.entries.truncate(LOG_MAX);
+    }
+
+    /// The latest refusals, the latest first.
+    pub(super) fn logged(&self, count: usize) -> Vec<Logged> {
+        self.log().entries.iter().take(count).cloned().collect()
+    }
+
+    pub(super) fn forget_log(&self) {
+        self.log().entries.clear();
+    }
+}
+
+/// Returns whether it can be a user's name.
+pub(super) fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && !name.iter().any(|byte| matches!(byte, b' ' | 0 | b'\r' | b'\n'))
+}
+
+/// The users of a file: lines of `user NAME rule ...`, empty ones and those that begin with `#`.
+fn parse(text: &[u8], budget: &Arc<Budget>) -> Result<ByName, FileError> {
+    let mut users = ByName::new();
+    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let wrong = |why: &str| FileError::Line(number + 1, why.to_owned());
+        let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+        match words.next() {
+            None => continue,
+            Some([b'#', ..]) => continue,
+            Some(b"user") => {}
+            Some(_) => return Err(wrong("it does not begin with 'user'")),
+        }
+        let name = words.next().filter(|name| name.len() <= NAME_BYTES_MAX);
+        let mut user = User::new(name.ok_or_else(|| wrong("there is no name, or one of more than 64 bytes"))?);
+        for (place, rule) in words.enumerate() {
+            user.apply(rule).map_err(|why| wrong(&format!("rule {}: {why}", place + 1)))?;
+        }
+        let user = user.hold(budget).map_err(wrong)?;
+        if users.insert(user.name.clone(), user).is_some() {
+            return Err(wrong("the user is there twice"));
+        }
+        if users.len() > USERS_MAX {
+            return Err(wrong("there are more than 1000 users"));
+        }
+    }
+    Ok(users)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules<'r>(rules: &[&'r str]) -> Vec<&'r [u8]> {
+        rules.iter().map(|rule| rule.as_bytes()).collect()
+    }
+
+    #[test]
+    fn a_password_lets_in_its_user_alone_and_only_while_that_is_on() {
+        let users = Users::new(None, true, &Budget::new(0, None)).unwrap();
+        assert_eq!((users.changes(), users.asks()), (0, false));
+        users.set(b"ann", &rules(&["on", ">one", ">two", "+get"])).unwrap();
+        users.set(b"bob", &rules(&[">bob"])).unwrap();
+        for (name, password, admitted) in [
+            ("ann", "one", true),
+            ("ann", "two", true),
+            ("ann", "three", false),
+            ("ann", "", false),
+            ("bob", "bob", false),
+            ("nobody", "one", false),
+            ("default", "anything", true),
+        ] {
+            assert_eq!(users.admits(name.as_bytes(), password.as_bytes()).is_some(), admitted, "{name} {password}");
+        }
+        users.set(b"ann", &rules(&["<one"])).unwrap();
+        assert!(users.admits(b"ann", b"one").is_none() && users.admits(b"ann", b"two").is_some());
+        users.set(b"default", &rules(&["resetpass", ">x"])).unwrap();
+        assert!(users.asks() && users.changes() == 4);
+    }
+
+    #[test]
+    fn a_rule_that_is_wrong_keeps_all_of_them_from_being_taken() {
+        let users = Users::new(None, true, &Budget::new(0, None)).unwrap();
+        assert_eq!(users.set(b"ann", &rules(&["on", "+get", "zzz"])), Err((2, SYNTAX)));
+        assert_eq!(users.set(b"ann", &rules(&["<nope"])), Err((0, NO_PASSWORD)));
+        assert!(users.find(b"ann").is_none() && users.changes() == 0);
+    }
+
+    #[test]
+    fn a_file_is_read_as_it_was_written_and_has_no_password_in_it() {
+        let path = std::env::temp_dir().join(format!("gannet-acl-{}", std::process::id()));
+        std::fs::write(&path, "# people\n\nuser ann on >secret-word ~a:* %R~b &c* +@read -get\n").unwrap();
+        let users = Users::new(Some(&path), true, &Budget::new(0, None)).unwrap();
+        let lines = |users: &Users| users.all().values().map(|user| user.line()).collect::<Vec<_>>();
+        let before = lines(&users);
+        users.save().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("secret-word") && !format!("{users:?}{:?}", users.all()).contains("secret"));
+        users.load().unwrap();
+        assert_eq!(lines(&users), before);
+        assert!(users.admits(b"ann", b"secret-word").is_some());
+        for (text, line) in [("user a +get\nuser b zzz\n", 2), ("password\n", 1), ("user a\nuser a\n", 2)] {
+            std::fs::write(&path, text).unwrap();
+            let error = users.load().unwrap_err();
+            assert!(matches!(error, FileError::Line(at, _) if at == line), "{text:?}: {error}");
+        }
+        assert_eq!(lines(&users), before, "those that are known stay");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_refusal_that_comes_again_is_counted_and_the_oldest_are_forgotten() {
+        let users = Users::new(None, true, &Budget::new(0, None)).unwrap();
+        let refusal = |number: u64| Refusal {
+            reason: "key",
+            context: "toplevel",
+            object: number.to_string().into_bytes(),
+            user: b"u".to_vec(),
+        };
+        for at in [0, 59_999, 119_999] {
+            users.refused(refusal(0), UnixMillis(at), String::new());
+        }
+        let counts: Vec<_> = users.logged(9).iter().map(|logged| logged.count).collect();
+        assert_eq!(counts, [1, 2]);
+        (1..200).for_each(|number| users.refused(refusal(number), UnixMillis(200_000), String::new()));
+        assert_eq!((users.logged(999).len(), users.logged(1)[0].number), (LOG_MAX, 200));
+        users.forget_log();
+        assert!(users.logged(9).is_empty());
+    }
+}

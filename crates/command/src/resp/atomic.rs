@@ -1,0 +1,531 @@
+//! Several keys as one: a transaction, or one command over several keys, from its key lock set of the keys to its last
+//! answer.
+//!
+//! ```text
+//!   EXEC, or a command over several keys that cannot be done at once
+//!     obtain   the key lock set of all keys (park until it is had)                            segment::Claim
+//!     run      the queued requests, in order, over as many visits as they take; answers go into a buffer of its own
+//!     tell     the key lock set is let go; the answers go out as the client takes them
+//! ```
+//!
+//! A command that only reads at most [`KEYS_UNCLAIMED_MAX`] keys needs no key lock set: it reads, and is done if no
+//! other client changed one of them meanwhile (segment::Snapshot).
+//!
+//! A queued command is sent to clients that monitor, counted and timed when it is run, command by command; `EXEC`
+//! follows, with the time of all.
+//!
+//! Invariants:
+//! - No key lock set is held while a client is waited for: neither for its bytes, which are all there before, nor for
+//!   its taking of answers, which begins after.
+//! - What was begun is done: a connection that ends meanwhile keeps its slot until its requests are run.
+//! - What is queued and what is answered is client memory ([`crate::budget`]), reserved before it is allocated. Other
+//!   bounds: see [`QUEUE_BYTES_MAX`], [`ANSWER_BYTES_MAX`], [`KEYS_AS_ONE_MAX`] and [`segment::KEY_LOCKS_MAX`].
+
+use super::error::Fault;
+use super::transaction::{Current, Stage, Transaction};
+use super::{Answers, Call, Run, SessionState, Step, Stop, reply, table};
+use crate::clock::{Moment, Ticks};
+use crate::config::Config;
+use crate::context::{OPS_A_BATCH, State, WorkerContext};
+use crate::metrics::Command;
+use crate::out::{OutBuffer, Spot};
+use crate::values::LINE_ROOM;
+use arrayvec::ArrayVec;
+use protocol::resp::{Args, Limits, Parsed, Parser};
+use segment::{Guard, KeyHash};
+
+/// Keys that one command outside a transaction reads or changes as one. With more it does so one after another.
+pub const KEYS_AS_ONE_MAX: usize = 4096;
+/// Keys of a command that reads them as one without a key lock set.
+const KEYS_UNCLAIMED_MAX: usize = 64;
+/// Bytes of requests that one connection queues.
+pub const QUEUE_BYTES_MAX: usize = 64 << 20;
+/// Bytes of answers that one transaction keeps until its client takes them, if no value is longer. A request whose
+/// answer would not fit is answered with an error instead, and not executed.
+pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Bytes of lines behind that: of the errors of requests that were refused, and the answers of those that change
+/// something. The connection of a transaction that has more is closed when it is done.
+const LINES_BYTES_MAX: usize = 4 << 20;
+/// Bytes that the buffer for answers begins with.
+pub(super) const ANSWER_BYTES: usize = 16 << 10;
+/// Transactions that a worker keeps at hand once they are done with, so that the next one allocates nothing.
+const SPARE_MAX: usize = 4;
+
+/// Transactions that are done with.
+#[derive(Default)]
+#[expect(clippy::vec_box, reason = "a connection has its transaction in the same box")]
+pub struct Spares(Vec<Box<Transaction>>);
+
+impl<'c> Call<'c, '_> {
+    /// Returns whether a command over several keys does one after another: it has too many to be taken as one.
+    pub(super) fn takes_slices(&self, entry: &table::Entry, args: Args<'c>) -> bool {
+        let keys = entry.key_count(args);
+        keys > KEYS_AS_ONE_MAX && entry.name != "watch"
+    }
+
+    /// Another's key lock set keeps this call away from a key of the command.
+    #[cold]
+    pub(super) fn is_kept_away(&mut self, entry: &table::Entry, args: Args<'c>) -> bool {
+        let away = entry.keys_of(args).any(|key| self.guard.is_locked_by_other(&self.key(key)));
+        self.ctx.hurries |= away;
+        away
+    }
+
+    /// Keys of the command are on flash: they are asked for, and it waits until they are in memory. Commands that go
+    /// key by key and wait for each themselves need not have all of them at once, nor those that only store.
+    #[cold]
+    pub(super) fn awaits_flash(&mut self, entry: &table::Entry, args: Args<'c>) -> bool {
+        if matches!(entry.name, "get" | "mget" | "set" | "mset" | "del" | "unlink" | "exists" | "touch") {
+            return false;
+        }
+        // All are asked for, and not one after another.
+        let away = |waits, key| self.guard.is_on_flash(&self.key(key)) | waits;
+        entry.keys_of(args).fold(false, away)
+    }
+
+    /// Runs a command that only reads several keys, if no other client changes one of them meanwhile: that costs two
+    /// looks at each key's stripe, and a key lock set much more. Returns `None`, without a reply, if a client did or
+    /// may have.
+    pub(super) fn run_unchanged(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Option<Run> {
+        if !entry.has(table::Flag::ReadOnly) || entry.key_count(args) > KEYS_UNCLAIMED_MAX {
+            return None;
+        }
+        let mut keys = ArrayVec::<KeyHash, KEYS_UNCLAIMED_MAX>::new();
+        entry.keys_of(args).for_each(|key| keys.push(self.key(key).key_hash()));
+        let snapshot = self.guard.snapshot(&keys)?;
+        let mark = self.out.mark();
+        self.copies = true;
+        // An item that goes to flash or comes from there changes its stripe.
+        let ran = (entry.run)(self, args);
+        self.copies = false;
+        let (reads, hits) = std::mem::take(&mut self.reads);
+        if !matches!(ran, Err(Stop::State(_))) && self.guard.holds(&keys, snapshot) {
+            self.note_reads(reads, hits);
+            return Some(ran);
+        }
+        self.out.truncate(mark);
+        self.session.end_request();
+        match ran {
+            // It starts over in an empty output, or in a longer one: that is less than a transaction of its own.
+            Err(Stop::State(State::OutputFull { .. })) if !self.out.is_empty() || !self.out.is_lent() => {
+                let want = if self.out.is_empty() { self.out.capacity() + 1 } else { LINE_ROOM };
+                Some(Err(State::OutputFull { want }.into()))
+            }
+            _ => None,
+        }
+    }
+
+    /// A transaction with room for answers, of which nothing is known yet.
+    pub(super) fn spare_transaction(&mut self) -> Box<Transaction> {
+        let spare = self.ctx.spares.0.pop();
+        let shared = &self.ctx.shared;
+        spare.unwrap_or_else(|| Box::new(Transaction::new(shared.store.key_locks(), &shared.budget)))
+    }
+
+    /// Runs a command over several keys as one: at once if that can be, else as a transaction of its own.
+    pub(super) fn run_as_one(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Run {
+        let mut one = self.spare_transaction();
+        entry.keys_of(args).for_each(|key| one.key_locks.add(&self.guard.key(self.session.namespace, key)));
+        let mark = self.out.mark();
+        let ran = match self.guard.obtain(&mut one.key_locks) {
+            Ok(()) => {
+                one.stage = Stage::Running;
+                self.guard.act_for(&mut one.key_locks);
+                let ran = (entry.run)(self, args);
+                self.guard.act_for_none(&mut one.key_locks);
+                ran
+            }
+            Err(error) => {
+                one.stage = Stage::Obtaining;
+                Err(error.into())
+            }
+        };
+        match ran {
+            Err(Stop::State(_)) => {
+                // What is not done goes on from a copy, since the bytes go with the connection.
+                let is_begun = self.session.done > 0 || self.session.copy.is_some() || self.session.walk.is_some();
+                if !one.hold(entry, args, is_begun) {
+                    one.put_away(self.ctx);
+                    return Err(Fault::ClientMemory.into());
+                }
+                if self.session.done > 0 {
+                    one.keep_answer(self.out.since(mark));
+                }
+                self.out.truncate(mark);
+                self.begin(one);
+                Err(Stop::UnderWay)
+            }
+            ended => {
+                one.put_away(self.ctx);
+                ended
+            }
+        }
+    }
+
+    /// Has the command's answer put together beside the output, over as many visits as it takes. Nothing is claimed.
+    pub(super) fn run_beside(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Run {
+        let mut one = self.spare_transaction();
+        if !one.hold(entry, args, false) {
+            one.put_away(self.ctx);
+            return Err(Fault::ClientMemory.into());
+        }
+        one.stage = Stage::Running;
+        self.begin(one);
+        Err(Stop::UnderWay)
+    }
+
+    /// From here on the session's transaction comes before any other request.
+    pub(super) fn begin(&mut self, mut transaction: Box<Transaction>) {
+        transaction.answers = self.session.answers;
+        (transaction.ready, transaction.begun) = (self.ctx.ready, self.ctx.op_begun);
+        if self.session.answers == Answers::SkipNext {
+            self.session.answers = Answers::All;
+        }
+        self.session.under_way = Some(transaction);
+    }
+
+    /// Goes on with the session's transaction that is under way.
+    pub(super) fn go_on_as_one(&mut self) -> Step {
+        let mut transaction = self.session.under_way.take().expect("it is under way");
+        let step = self.come_further(&mut transaction);
+        match step {
+            Ok(()) | Err(State::Close) => {
+                let (kind, is_lone) = (transaction.kind, transaction.is_lone);
+                let ready = std::mem::replace(&mut self.ctx.ready, transaction.ready);
+                self.ctx.op_begun = transaction.begun;
+                transaction.put_away(self.ctx);
+                self.session.end_request();
+                if !is_lone && self.ctx.watch.watched.tells_commands() {
+                    self.tell_monitors(b"exec", std::iter::empty());
+                }
+                self.done(kind, if is_lone { &b""[..] } else { b"EXEC" });
+                self.ctx.ready = ready;
+            }
+            Err(_) => self.session.under_way = Some(transaction),
+        }
+        step
+    }
+
+    fn come_further(&mut self, transaction: &mut Transaction) -> Step {
+        if transaction.stage == Stage::Obtaining {
+            if self.guard.obtain(&mut transaction.key_locks).is_err() {
+                self.ctx.hurries = true;
+                return Err(State::Parked);
+            }
+            // The part that was given up to start over may have taken it.
+            transaction.out.force_room(LINE_ROOM);
+            self.guard.act_for(&mut transaction.key_locks);
+            let changed = transaction.is_watched_changed(self.guard, &mut self.ops);
+            self.guard.act_for_none(&mut transaction.key_locks);
+            let changed = changed?;
+            transaction.stage = Stage::Running;
+            transaction.begun = self.ctx.clock.ticks();
+            if changed {
+                transaction.queue.clear();
+                reply::null_array(&mut transaction.out, self.session.version);
+            } else if !transaction.is_lone {
+                reply::array(&mut transaction.out, transaction.commands.into());
+            }
+            if !transaction.is_lone {
+                transaction.answer_at = transaction.out.spot();
+            }
+        }
+        if transaction.stage == Stage::Running {
+            let ran = run(self.guard, transaction, self.session, self.ctx, &mut self.ops);
+            if std::mem::take(&mut self.session.wants_key_locks) {
+                // It starts over with its keys claimed.
+                transaction.begin_anew();
+                self.session.end_request();
+                return Err(State::Yield);
+            }
+            ran?;
+            self.ctx.shared.store.let_go(&mut transaction.key_locks);
+            transaction.stage = Stage::Telling;
+        }
+        self.tell_answers(transaction)
+    }
+
+    /// Puts what there is room for of the answers.
+    fn tell_answers(&mut self, transaction: &mut Transaction) -> Step {
+        if transaction.is_cut {
+            self.counters().store_too_large.add(1);
+            return Err(State::Close);
+        }
+        if transaction.answers != Answers::All {
+            return Ok(());
+        }
+        let Transaction { out: answers, told, .. } = transaction;
+        answers.retire();
+        let left = answers.collected() - *told;
+        // An empty output may be exchanged for one that holds more.
+        let want = LINE_ROOM + left.min(self.ctx.request_bytes_max);
+        if self.out.is_empty() && self.out.capacity() < want && !self.out.is_lent() && left > self.out.room() {
+            return Err(State::OutputFull { want });
+        }
+        while answers.collected() > 0 {
+            let rest = &answers.first()[*told..];
+            let part = rest.len().min(self.out.room());
+            self.out.push(&rest[..part]);
+            if part < rest.len() {
+                *told += part;
+                return Err(State::OutputFull { want: LINE_ROOM });
+            }
+            answers.drop_first();
+            *told = 0;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of answers that are kept at most, which have room for every value that can be stored now.
+pub(super) fn answers_bytes_max(config: &Config) -> usize {
+    ANSWER_BYTES_MAX.max(config.item_bytes_max as usize + 2 * LINE_ROOM)
+}
+
+/// Runs what is queued and not done. The key lock set is had.
+pub(super) fn run(
+    guard: &mut Guard<'_>,
+    transaction: &mut Transaction,
+    session: &mut SessionState,
+    ctx: &mut WorkerContext,
+    ops: &mut usize,
+) -> Step {
+    let answer_bytes_max = answers_bytes_max(&ctx.shared.config);
+    let Transaction { queue, key_locks, out, at, current, answer_at, is_cut, is_lone, ready, .. } = transaction;
+    let from = (!*is_lone).then_some(*ready);
+    ctx.op_begun = ctx.clock.ticks();
+    if key_locks.is_begun() {
+        guard.act_for(key_locks);
+    }
+    let ran = loop {
+        if *at == queue.len() {
+            break Ok(());
+        }
+        if *ops >= OPS_A_BATCH || ctx.is_slice_over() {
+            break Err(State::Yield);
+        }
+        let Current { first, args, end, moment } = *current.get_or_insert_with(|| read(queue, *at, ctx.moment()));
+        let args = Args::resumed(&queue[first..end], args);
+        session.moment = moment;
+        match run_one(guard, (&queue[*at..end], from, *answer_at), args, out, session, ctx, ops) {
+            Ok(()) => {
+                (*at, *current, *answer_at) = (end, None, out.spot());
+                session.end_request();
+                *ops += 1;
+            }
+            Err(State::OutputFull { want }) => match make_room(out, *answer_at, want, answer_bytes_max) {
+                Room::Grown => {}
+                Room::Refused(fault) => {
+                    fault.say(out);
+                    session.give_up();
+                    (*at, *current, *answer_at) = (end, None, out.spot());
+                }
+                Room::Cut => {
+                    out.forget();
+                    out.force_room(LINE_ROOM);
+                    (*is_cut, *answer_at) = (true, out.spot());
+                    if !session.goes_on_unanswered(args) {
+                        (*at, *current) = (end, None);
+                    }
+                }
+            },
+            Err(state) => break Err(state),
+        }
+    };
+    guard.act_for_none(key_locks);
+    ran
+}
+
+impl SessionState {
+    /// Gives up all replies, with the places among them. Returns whether the current request is still executed to its
+    /// end: one that only reads is not, since no client waits for it.
+    fn goes_on_unanswered(&mut self, mut args: Args<'_>) -> bool {
+        let entry = table::find(args.next().unwrap_or_default());
+        if entry.is_some_and(|entry| entry.has(table::Flag::ReadOnly)) {
+            self.give_up();
+            return false;
+        }
+        self.copying = None;
+        if let Some(walk) = &mut self.walk {
+            walk.head = None;
+        }
+        true
+    }
+}
+
+/// The request that begins at `at` of a queue.
+fn read(queue: &[u8], at: usize, moment: Moment) -> Current {
+    let limits = Limits { long_bytes_min: u32::MAX, ..Limits::REDIS };
+    let Parsed::Request { args, consumed } = Parser::new().parse(&queue[at..], &limits) else {
+        unreachable!("what was queued was a request");
+    };
+    let end = at + consumed;
+    Current { first: end - args.wire_bytes(), args: args.len() as u32, end, moment }
+}
+
+/// Outcome for a request whose reply had no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// There is room now: the request is run again.
+    Grown,
+    /// Its answer is longer than may be kept, for this reason. What it has answered so far is given up, and there is
+    /// room for the error.
+    Refused(Fault),
+    /// There is no room for a line. The answers are given up, the requests are executed all the same, and the
+    /// connection is closed when they are done.
+    Cut,
+}
+
+/// Makes room for `want` bytes behind the answers that are in `out`, those of the request at hand from `answer_at` on.
+/// Long answers end at `bytes_max`; lines may go on behind it, so that a request can still be refused with an error.
+fn make_room(out: &mut OutBuffer, answer_at: Spot, want: usize, bytes_max: usize) -> Room {
+    let is_line = want <= LINE_ROOM;
+    let lines_max = bytes_max + LINES_BYTES_MAX;
+    let most = if is_line { lines_max } else { bytes_max };
+    let fits = out.collected() + want <= most;
+    // What comes before it in the same answer needs room too.
+    if fits && out.make_room(want + ANSWER_BYTES) {
+        return Room::Grown;
+    }
+    if is_line {
+        return if fits && out.make_room(want) { Room::Grown } else { Room::Cut };
+    }
+    out.cut_to_spot(answer_at);
+    let is_told = out.room() >= LINE_ROOM || out.collected() + LINE_ROOM <= lines_max && out.make_room(LINE_ROOM);
+    let fault = if fits { Fault::ClientMemory } else { Fault::KeysTooLong };
+    if is_told { Room::Refused(fault) } else { Room::Cut }
+}
+
+/// Runs one request, its answer behind the others. `buf` begins with it; beside it stands when its `EXEC` had come,
+/// if it was queued, and where its answer begins.
+fn run_one<'c>(
+    guard: &'c mut Guard<'_>,
+    (buf, queued, answer_at): (&'c [u8], Option<Ticks>, Spot),
+    mut args: Args<'c>,
+    out: &'c mut OutBuffer,
+    session: &'c mut SessionState,
+    ctx: &'c mut WorkerContext,
+    ops: &mut usize,
+) -> Step {
+    let name = args.next().unwrap_or_default();
+    let entry = table::find(name).expect("it was found when it was queued");
+    let mut call = Call { guard, buf, at: 0, out, session, ctx, ops: *ops, beside: true, copies: false, reads: (0, 0) };
+    let ran = call.room(0).map_err(Stop::State).and_then(|()| match queued {
+        Some(_) if call.session.done == 0 => call.permit_queued(entry, args).map_err(Stop::Fault),
+        _ => Ok(()),
+    });
+    let ran = match ran {
+        Ok(()) if call.guard.is_tiered() && call.awaits_flash(entry, args) => Err(State::Parked.into()),
+        Ok(()) if call.guard.is_tiered() => call.run_settled(entry, args),
+        Ok(()) => (entry.run)(&mut call, args),
+        refused => refused,
+    };
+    *ops = call.ops;
+    match ran {
+        Ok(()) | Err(Stop::Quit) => {
+            debug_assert!(!call.is_copying(), "{} is answered with a part of a value", entry.name);
+            call.queued_done(entry, (name, args), queued);
+            Ok(())
+        }
+        Err(Stop::UnderWay | Stop::Queued) => unreachable!("what acts for a claim begins no other"),
+        Err(Stop::Fault(Fault::Damaged)) if call.guard.takes_lost() => {
+            if !call.session.is_answered_in_part() {
+                call.out.cut_to_spot(answer_at);
+            }
+            Err(call.look_again(entry.keys_of(args)))
+        }
+        Err(Stop::Fault(fault)) => {
+            // What earlier visits have answered goes too.
+            call.out.cut_to_spot(answer_at);
+            call.session.give_up();
+            call.out.force_room(LINE_ROOM);
+            call.fault(fault);
+            if !matches!(fault, Fault::NoLonger(_)) {
+                call.queued_done(entry, (name, args), queued);
+            }
+            Ok(())
+        }
+        Err(Stop::State(state)) => {
+            if !call.session.is_answered_in_part() {
+                call.out.cut_to_spot(answer_at);
+            }
+            Err(state)
+        }
+    }
+}
+
+impl Call<'_, '_> {
+    /// Accounts for an executed request of a transaction: sends it to the clients that monitor, and records the times
+    /// of a queued one. Its reply is sent with those of all, so the time of sending is reported for `EXEC` alone.
+    fn queued_done(&mut self, entry: &table::Entry, (name, args): (&[u8], Args<'_>), queued: Option<Ticks>) {
+        if self.ctx.watch.watched.tells_commands() {
+            self.tell_monitors(name, args);
+        }
+        let Some(ready) = queued else { return };
+        let line = if self.ctx.asks || entry.has_secret() { &[][..] } else { self.buf };
+        self.ctx.op_done_unsent(entry.kind, ready, line);
+    }
+}
+
+impl Transaction {
+    /// Starts the transaction over: none of it is done, and its key lock set is to be obtained.
+    fn begin_anew(&mut self) {
+        (self.stage, self.at, self.current) = (Stage::Obtaining, 0, None);
+        self.answer_at = Spot::default();
+        self.out.forget();
+    }
+
+    /// Holds one request alone; false if client memory is used up, which does not count if the request is begun.
+    pub(super) fn hold(&mut self, entry: &table::Entry, args: Args<'_>, is_begun: bool) -> bool {
+        let name = entry.name;
+        let head = format!("*{}\r\n${}\r\n{name}\r\n", args.len() + 1, name.len());
+        let bytes = head.len() + args.wire_bytes();
+        if is_begun {
+            self.force_room(bytes);
+        } else if !self.room_to_queue(bytes) || !self.room_to_answer() {
+            return false;
+        }
+        self.queue.extend_from_slice(head.as_bytes());
+        self.queue.extend_from_slice(args.wire());
+        (self.commands, self.is_lone, self.kind) = (1, true, entry.kind);
+        self.only_reads = entry.has(table::Flag::ReadOnly);
+        true
+    }
+
+    /// It is done with: gives its key lock set back, and itself to who comes next.
+    pub(super) fn put_away(mut self: Box<Self>, ctx: &mut WorkerContext) {
+        ctx.shared.store.let_go(&mut self.key_locks);
+        if ctx.spares.0.len() < SPARE_MAX {
+            self.forget(ANSWER_BYTES, &ctx.shared.budget);
+            ctx.spares.0.push(self);
+        }
+    }
+
+    /// The connection ends: runs what was begun, a slice at a time, and gives the rest up. `Some` if it has to be asked
+    /// again, in a later iteration.
+    pub(super) fn end(
+        mut self: Box<Self>,
+        guard: &mut Guard<'_>,
+        session: &mut SessionState,
+        ctx: &mut WorkerContext,
+    ) -> Option<Box<Self>> {
+        // No client waits for the result of a read.
+        if self.stage == Stage::Running && !self.only_reads {
+            ctx.op_begun = ctx.clock.ticks();
+            ctx.pace.begin_visit(ctx.op_begun, true);
+            let mut ops = 0;
+            let ran = run(guard, &mut self, session, ctx, &mut ops);
+            ctx.pace.charge(ops);
+            session.wants_key_locks = false;
+            if let Err(state) = ran {
+                ctx.hurries |= state == State::Yield;
+                return Some(self);
+            }
+        }
+        self.put_away(ctx);
+        None
+    }
+}
+
+/// Kind that a request over several keys that has become a transaction counts for until it is known.
+pub(super) const KIND: Command = Command::Other;

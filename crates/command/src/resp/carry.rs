@@ -1,0 +1,77 @@
+//! A connection of Redis's protocol that goes on in another worker or process: see [`crate::carried`].
+
+use super::acl::Who;
+use super::{Answers, Call, LINE_ROOM, SessionState};
+use crate::carried::{Carried, CarriedUser};
+use crate::context::WorkerContext;
+use crate::mail::Subscriber;
+use crate::out::OutBuffer;
+use crate::session::{Door, Protocol};
+use crate::shared::Shared;
+use protocol::resp::Version;
+use segment::Guard;
+
+impl SessionState {
+    /// Returns the state that moves to another process, with `input`. `None`: a request is half done.
+    pub(crate) fn carried(&self, input: &[u8]) -> Option<Carried> {
+        let is_between = self.done == 0
+            && self.long.is_none()
+            && self.under_way.is_none()
+            && self.copy.is_none()
+            && self.walk.is_none()
+            && self.publishing.is_none()
+            && self.listing.is_none()
+            && self.sleeps_until_ms == 0
+            && !self.is_answering();
+        if !is_between {
+            return None;
+        }
+        Some(Carried {
+            subscriptions: self.subscriber().map(Subscriber::subscriptions).unwrap_or_default(),
+            monitors: self.subscriber().is_some_and(Subscriber::monitors),
+            transaction: self.transaction.as_ref().map(|transaction| transaction.carried()),
+            input: input.to_vec(),
+            namespace: self.namespace,
+            known: self.known,
+            user: self.who.carried(),
+            speaks_3: self.version == Version::Resp3,
+            wants_none: self.answers == Answers::None,
+            skips_next: self.answers == Answers::SkipNext,
+            held_off: self.held_off,
+            ..Carried::new(Door::new(Protocol::Resp, self.home))
+        })
+    }
+
+    /// Goes on as what was carried over, of a user that there is.
+    pub(crate) fn go_on_as(&mut self, carried: &Carried, shared: &Shared) {
+        if carried.namespace != self.namespace {
+            shared.namespaces.count_in(carried.namespace);
+            shared.namespaces.leave(self.namespace);
+            self.namespace = carried.namespace;
+        }
+        self.who = Who::of(&carried.user, &shared.users);
+        let is_gone = matches!(self.who, Who::Default) && carried.user != CarriedUser::Nobody;
+        self.known = carried.known && !is_gone;
+        self.version = if carried.speaks_3 { Version::Resp3 } else { Version::Resp2 };
+        self.answers = match carried {
+            Carried { wants_none: true, .. } => Answers::None,
+            Carried { skips_next: true, .. } => Answers::SkipNext,
+            _ => Answers::All,
+        };
+        self.held_off |= carried.held_off;
+    }
+
+    /// Restores subscriptions and transaction. False: client memory is used up.
+    pub(crate) fn take_up(&mut self, carried: &Carried, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
+        // The answers to queued requests were sent before the move.
+        let mut out = OutBuffer::beside(&ctx.shared.budget);
+        out.force_room(LINE_ROOM);
+        let transaction = carried.transaction.as_ref();
+        let buf = transaction.map_or(&[][..], |transaction| &transaction.queue);
+        let out = &mut out;
+        let mut call =
+            Call { guard, buf, at: 0, out, session: self, ctx, ops: 0, beside: true, copies: false, reads: (0, 0) };
+        let is_subscribed = call.resubscribe(&carried.subscriptions, carried.monitors);
+        is_subscribed && transaction.is_none_or(|transaction| call.requeue(transaction))
+    }
+}

@@ -1,0 +1,420 @@
+//! Error replies to requests that cannot be done, in the words of Redis: clients compare them.
+
+use super::support::{Support, absent_of};
+use super::table;
+use crate::out::OutBuffer;
+use base::nearest::nearest;
+use protocol::resp::{Args, reply};
+use protocol::sink::{Fixed, Sink};
+
+/// Reasons for an error reply. The connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The wrong number of arguments for this command.
+    Arity(&'static str),
+    /// The client has not authenticated.
+    NoAuth,
+    /// The name or the password is wrong.
+    WrongPassword,
+    /// The client's user may not run the command of this number.
+    NoPermission(usize),
+    /// The client's user may not do this to one of the keys.
+    NoKeyPermission,
+    /// The client's user may not use one of the channels.
+    NoChannelPermission,
+    /// The client's user may not use keys of this namespace.
+    NoNamespacePermission,
+    /// It was queued when the client's user might do it, and may not any more, for this reason.
+    NoLonger(&'static str),
+    /// There are no users to be one of.
+    NoUsers,
+    /// Options that the command does not have, or that exclude each other.
+    Syntax,
+    /// A number was expected.
+    NotInteger,
+    /// A number with a point was expected.
+    NotFloat,
+    /// The sum is no number of 64 bits.
+    Overflow,
+    /// The decrement has no opposite.
+    NoOpposite,
+    /// The sum is no finite number.
+    NotFinite,
+    /// A time to live that is none, for this command.
+    ExpireTime(&'static str),
+    /// A value or key that is longer than an item may be.
+    TooLong,
+    /// A request that is longer than a buffer, of a command that takes no such.
+    RequestTooLong,
+    /// As many long keys as may be wait for their values.
+    LongKeys,
+    /// No item can be evicted to make room.
+    OutOfMemory,
+    /// There is no such database.
+    Database,
+    /// An item is copied within its database.
+    AcrossDatabases,
+    /// The database has as many connections as it may have.
+    DatabaseFull,
+    /// As many operations were done within a second as the namespace may have.
+    TooManyOps,
+    /// There is no such version of the protocol.
+    Version,
+    /// An offset below 0.
+    Offset,
+    /// A cursor that the server did not give out.
+    Cursor,
+    /// A client name or attribute has a space or a line end in it, or is too long.
+    ClientText,
+    /// Options of `EXPIRE` that exclude each other.
+    ExpireOptions,
+    /// `GT` and `LT` together.
+    ExpireOrder,
+    /// A subscriber of version 2 may not call this command.
+    Subscribed(&'static str),
+    /// The name of a channel is longer than the name of a key's may be.
+    ChannelTooLong,
+    /// `CONFIG GET` is asked for more patterns than may be.
+    TooManyPatterns,
+    /// A pattern would take too many steps to match.
+    PatternTooLong,
+    /// The client is subscribed to as much as one may be.
+    TooManySubscriptions,
+    /// All clients together are subscribed to as much as may be.
+    NoMailMemory,
+    /// The limit on clients that monitor is reached.
+    TooManyMonitors,
+    /// The client is on another host and could be anyone.
+    Protected,
+    /// No kind of pause.
+    PauseMode,
+    /// Not numbers of clients.
+    ClientId,
+    /// Not the number of a client.
+    ClientIdAbove0,
+    /// No client is connected from that address.
+    NoSuchClient,
+    /// Not a length of time that may be waited.
+    Timeout,
+    /// A command that the configuration disables.
+    Disabled(&'static str),
+    /// The key holds a value of another type.
+    WrongType,
+    /// The field holds something else.
+    FieldNotInteger,
+    /// The field holds something else.
+    FieldNotFloat,
+    /// The increment of a field is not a finite number.
+    InfiniteDelta,
+    /// A number of things that cannot be.
+    OutOfRange,
+    /// A number of things that has no opposite.
+    NoOppositeCount,
+    /// A time below 0 where none may be.
+    ExpireBelowZero,
+    /// The word `FIELDS` and a number of fields are not where they should be.
+    FieldsMissing,
+    /// A number of fields below 1.
+    FieldsCount,
+    /// The number of fields differs from the given one.
+    FieldsOther,
+    /// A bin would not fit into one item.
+    RecordTooLarge,
+    /// An answer that no output has room for.
+    AnswerTooLong,
+    /// A value whose bytes are not what they should be.
+    Damaged,
+    /// There are as many sets as may be.
+    TooManySets,
+    /// A name of no bytes or of too many.
+    SetName,
+    /// `MULTI` after `MULTI`.
+    NestedMulti,
+    /// `WATCH` after `MULTI`.
+    WatchInMulti,
+    /// A command that ends what `MULTI` began.
+    WithoutMulti(&'static str),
+    /// A request was refused while it was to be queued.
+    ExecAbort,
+    /// `EXEC` itself was refused.
+    ExecRefused,
+    /// More is to be queued or watched than a connection, or all of them, may.
+    QueueTooLong,
+    /// Clients hold as many bytes outside the store as they may.
+    ClientMemory,
+    /// There is no such key.
+    NoKey,
+    /// Source and target are one key.
+    SameKey,
+    /// More keys match than one reply lists.
+    TooManyKeys,
+    /// An answer that is longer than is kept until its client takes it.
+    KeysTooLong,
+    /// A time to wait below 0.
+    TimeoutBelowZero,
+}
+
+impl Fault {
+    /// Returns the error line, in parts.
+    fn parts(self) -> [&'static str; 3] {
+        let whole = match self {
+            Self::Arity(name) => return ["ERR wrong number of arguments for '", name, "' command"],
+            Self::ExpireTime(name) => return ["ERR invalid expire time in '", name, "' command"],
+            Self::Subscribed(name) => {
+                let may = "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
+                return ["ERR Can't execute '", name, may];
+            }
+            Self::Disabled(name) => return ["ERR ", name, " is disabled by this server's configuration"],
+            Self::WithoutMulti(name) => return ["ERR ", name, " without MULTI"],
+            Self::NoLonger(reason) => {
+                let changed = "NOPERM ACLs rules changed between the moment the transaction was accumulated and the \
+                               EXEC call. This command is no longer allowed for the following reason: ";
+                return [changed, reason, ""];
+            }
+            Self::NestedMulti => "ERR MULTI calls can not be nested",
+            Self::WatchInMulti => "ERR WATCH inside MULTI is not allowed",
+            Self::ExecAbort => "EXECABORT Transaction discarded because of previous errors.",
+            Self::ExecRefused => {
+                "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command"
+            }
+            Self::QueueTooLong => "ERR transaction is longer than this server keeps",
+            Self::ClientMemory => {
+                "OOM client memory is used up: read replies, end transactions or subscriptions, or raise \
+                 limits.client_memory"
+            }
+            Self::NoKey => "ERR no such key",
+            Self::SameKey => "ERR source and destination objects are the same",
+            Self::TooManyKeys => "ERR more keys match than one answer tells: walk over them with SCAN",
+            Self::KeysTooLong => "ERR the answer is longer than this server keeps: ask for less at once",
+            Self::TimeoutBelowZero => "ERR timeout is negative",
+            Self::NoPermission(_) => "NOPERM this user has no permissions to run the command",
+            Self::NoKeyPermission => "NOPERM this user has no permissions to access one of the keys used as arguments",
+            Self::NoChannelPermission => {
+                "NOPERM this user has no permissions to access one of the channels used as arguments"
+            }
+            Self::NoNamespacePermission => "NOPERM this user has no permissions to use keys of this database",
+            Self::NoAuth => "NOAUTH Authentication required.",
+            Self::WrongPassword => "WRONGPASS invalid username-password pair or user is disabled.",
+            Self::NoUsers => {
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+                 configuration is correct?"
+            }
+            Self::Syntax => "ERR syntax error",
+            Self::NotInteger => "ERR value is not an integer or out of range",
+            Self::NotFloat => "ERR value is not a valid float",
+            Self::Overflow => "ERR increment or decrement would overflow",
+            Self::NoOpposite => "ERR decrement would overflow",
+            Self::NotFinite => "ERR increment would produce NaN or Infinity",
+            Self::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+            Self::RequestTooLong => "ERR the request is too long for this command",
+            Self::LongKeys => "ERR too many long values with keys of more than 250 bytes are arriving",
+            Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
+            Self::Database => "ERR DB index is out of range",
+            Self::AcrossDatabases => "ERR items are not copied to other databases",
+            Self::DatabaseFull => "ERR max number of clients of this database reached",
+            Self::TooManyOps => "ERR too many operations a second for this database, try again later",
+            Self::Version => "NOPROTO unsupported protocol version",
+            Self::Offset => "ERR offset is out of range",
+            Self::Cursor => "ERR invalid cursor",
+            Self::ClientText => "ERR Client names cannot contain spaces, newlines or special characters.",
+            Self::Protected => {
+                "DENIED This server has no users, and answers clients on other hosts PING, HELLO, AUTH and QUIT alone. \
+                 To open it, give it users with --auth-file; or connect over loopback or a unix socket; or, where the \
+                 network is trusted, start it with protected = false in [listen] of its configuration."
+            }
+            Self::PauseMode => "ERR CLIENT PAUSE mode must be WRITE or ALL",
+            Self::ClientId => "ERR Invalid client ID",
+            Self::ClientIdAbove0 => "ERR client-id should be greater than 0",
+            Self::NoSuchClient => "ERR No such client",
+            Self::Timeout => "ERR timeout is not an integer or out of range",
+            Self::ChannelTooLong => "ERR the name of a channel has at most 65600 bytes",
+            Self::TooManyPatterns => "ERR CONFIG GET takes at most 256 patterns: ask with several commands",
+            Self::PatternTooLong => {
+                "ERR pattern too complex: more than 512 bytes between its first and its last *; shorten it"
+            }
+            Self::TooManySubscriptions => "ERR a client may be subscribed to 100000 names: unsubscribe from some first",
+            Self::NoMailMemory => {
+                "OOM names of channels and waiting messages take all the memory that they may: subscribe to fewer \
+                 names, or give the server more memory"
+            }
+            Self::TooManyMonitors => "ERR 64 clients monitor, and more may not: end one of them first",
+            Self::ExpireOptions => "ERR NX and XX, GT or LT options at the same time are not compatible",
+            Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
+            Self::FieldNotInteger => "ERR hash value is not an integer",
+            Self::FieldNotFloat => "ERR hash value is not a float",
+            Self::InfiniteDelta => "ERR value is NaN or Infinity",
+            Self::OutOfRange => "ERR value is out of range",
+            Self::NoOppositeCount => {
+                "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
+            }
+            Self::ExpireBelowZero => "ERR invalid expire time, must be >= 0",
+            Self::FieldsMissing => "ERR Mandatory argument FIELDS is missing or not at the right position",
+            Self::FieldsCount => "ERR Number of fields must be a positive integer",
+            Self::FieldsOther => "ERR The `numfields` parameter must match the number of arguments",
+            Self::RecordTooLarge => {
+                "ERR a field with its value would be longer than an item in one piece may be, an eighth of a segment: \
+                 raise `store.segment`"
+            }
+            Self::AnswerTooLong => "ERR the answer is longer than is ever put together: ask for a part (HSCAN, HMGET)",
+            Self::TooManySets => "ERR there are 1023 record sets, and no room for another",
+            Self::SetName => "ERR the name of a record set has 1 to 63 bytes",
+            Self::Damaged => "ERR the value is damaged: delete the key",
+            Self::ExpireOrder => "ERR GT and LT options at the same time are not compatible",
+        };
+        [whole, "", ""]
+    }
+
+    /// Puts the error line.
+    #[cold]
+    pub(super) fn say(self, out: &mut OutBuffer) {
+        let mut line = Line::new();
+        match self {
+            Self::NoPermission(number) => {
+                line.put(b"NOPERM this user has no permissions to run the '");
+                line.put(super::acl::name_of(number).as_bytes());
+                line.put(b"' command");
+            }
+            _ => self.parts().into_iter().for_each(|part| line.put(part.as_bytes())),
+        }
+        reply::error(out, line.as_slice());
+    }
+}
+
+pub(super) type Line = Fixed<512>;
+
+/// Bytes of one word, and of all, that an error repeats.
+const SHOWN_MAX: usize = 128;
+/// Bytes around a word that an error repeats.
+const QUOTES_BYTES: usize = 3;
+/// Offset at which the repeated words of a request end at most in the line of [`unknown`]: what may follow them still
+/// fits.
+const ARGS_END_MAX: usize = 384;
+
+/// Puts what is shown of a word: at most `most` bytes, with a space in place of what would end the line.
+pub(super) fn shown(line: &mut Line, word: &[u8], most: usize) {
+    for byte in word.iter().take(most) {
+        line.push(if byte.is_ascii_control() { b' ' } else { *byte });
+    }
+}
+
+/// Operations that the reply to an unknown command counts as. It compares the name with those of all commands, in
+/// 90,000 instructions (case `resp-unknown` of `xtask gate`).
+pub const UNKNOWN_OPS: usize = 24;
+
+/// Answers an unknown command: names the nearest command, if one is near, and for a command of Redis says why the
+/// server does not have it.
+#[cold]
+pub(super) fn unknown(out: &mut OutBuffer, name: &[u8], args: Args<'_>) {
+    let mut line = Line::new();
+    line.put(b"ERR unknown command '");
+    shown(&mut line, name, SHOWN_MAX);
+    line.put(b"', with args beginning with: ");
+    let mut left = SHOWN_MAX;
+    for word in args {
+        let part = word.len().min(left);
+        if left == 0 || line.as_slice().len() + part + QUOTES_BYTES > ARGS_END_MAX {
+            break;
+        }
+        line.put(b"'");
+        shown(&mut line, word, part);
+        line.put(b"' ");
+        left = left.saturating_sub(word.len().max(1));
+    }
+    let names = table::COMMANDS.iter().map(|entry| entry.name);
+    let near = std::str::from_utf8(name).ok().and_then(|name| nearest(name, names));
+    if let Some(near) = near {
+        line.put(b"(did you mean '");
+        line.put(near.as_bytes());
+        line.put(b"'?)");
+    }
+    let why = absent_of(name).map_or([""; 4], |absent| match absent.why {
+        Support::NotYet(what) => [if near.is_some() { " " } else { "" }, "(not here yet: ", what, ")"],
+        Support::No(why) => [if near.is_some() { " " } else { "" }, "(not here: ", why, ")"],
+        Support::Yes | Support::Differs(_) => [""; 4],
+    });
+    why.into_iter().for_each(|part| line.put(part.as_bytes()));
+    reply::error(out, line.as_slice());
+}
+
+/// Answers a word that means nothing where it stands: `text`, and the word in quotes.
+#[cold]
+pub(super) fn word(out: &mut OutBuffer, text: &'static str, word: &[u8]) {
+    let mut line = Line::new();
+    line.put(text.as_bytes());
+    line.put(b" '");
+    shown(&mut line, word, SHOWN_MAX);
+    line.put(b"'");
+    reply::error(out, line.as_slice());
+}
+
+/// Answers an option that the command does not have.
+#[cold]
+pub(super) fn option(out: &mut OutBuffer, word: &[u8]) {
+    let mut line = Line::new();
+    line.put(b"ERR Unsupported option ");
+    shown(&mut line, word, SHOWN_MAX);
+    reply::error(out, line.as_slice());
+}
+
+/// Answers a subcommand that the command does not have.
+#[cold]
+pub(super) fn unknown_part(out: &mut OutBuffer, command: &'static str, name: &[u8]) {
+    let mut line = Line::new();
+    line.put(b"ERR unknown subcommand '");
+    shown(&mut line, name, SHOWN_MAX);
+    line.put(b"'. Try ");
+    line.put(command.as_bytes());
+    line.put(b" HELP.");
+    reply::error(out, line.as_slice());
+}
+
+/// Answers a subcommand that the command does not have, or that has other arguments.
+#[cold]
+pub(super) fn subcommand(out: &mut OutBuffer, command: &'static str, name: &[u8]) {
+    let mut line = Line::new();
+    line.put(b"ERR unknown subcommand or wrong number of arguments for '");
+    shown(&mut line, name, SHOWN_MAX);
+    line.put(b"'. Try ");
+    line.put(command.as_bytes());
+    line.put(b" HELP.");
+    reply::error(out, line.as_slice());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::support::ABSENT;
+    use protocol::resp::{Limits, Parsed, Parser};
+
+    /// Returns the length of the reply of [`unknown`] to a request of these words.
+    fn answered(words: &[&[u8]]) -> usize {
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        words.iter().for_each(|word| reply::bulk(&mut bytes, word));
+        let Parsed::Request { mut args, .. } = Parser::new().parse(&bytes, &Limits::REDIS) else {
+            panic!("a request of {} words", words.len());
+        };
+        let name = args.next().unwrap_or_default();
+        let mut out = OutBuffer::new(vec![0; 1024].into_boxed_slice());
+        unknown(&mut out, name, args);
+        assert!(out.since(0).starts_with(b"-ERR unknown command '") && out.since(0).ends_with(b"\r\n"));
+        out.mark()
+    }
+
+    #[test]
+    fn an_error_fits_its_line_whatever_words_it_repeats() {
+        let long = [b'x'; 300];
+        let misspelled = table::COMMANDS.iter().map(|entry| format!("{}x", entry.name));
+        let names = ABSENT.iter().map(|absent| absent.name.to_owned()).chain(misspelled).chain(["x".repeat(200)]);
+        let mut longest = 0;
+        for name in names {
+            for (empties, others) in (0..140).step_by(7).flat_map(|empties| [(empties, 0), (empties, 1), (empties, 9)])
+            {
+                let mut words = vec![name.as_bytes()];
+                words.extend(std::iter::repeat_n(&b""[..], empties));
+                words.extend(std::iter::repeat_n(&long[..], others));
+                longest = longest.max(answered(&words));
+            }
+        }
+        assert!(longest > 400, "{longest} bytes are too few to prove anything");
+    }
+}

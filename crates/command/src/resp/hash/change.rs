@@ -1,0 +1,144 @@
+//! What changes the fields of a hash.
+
+use crate::notify::Event;
+use crate::resp::error::Fault;
+use crate::resp::number::{float, integer, put_float};
+use crate::resp::typed::Edited;
+use crate::resp::{Call, Run, Stop};
+use protocol::resp::{Args, reply};
+use record::{Digits, Name, Value};
+
+/// Names with their values, of which there is an even number.
+#[derive(Clone)]
+pub(in super::super) struct Pairs<'c>(pub(in super::super) Args<'c>);
+
+impl<'c> Iterator for Pairs<'c> {
+    type Item = (&'c [u8], &'c [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some((self.0.next()?, self.0.next()?))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.len() / 2, Some(self.0.len() / 2))
+    }
+}
+
+impl ExactSizeIterator for Pairs<'_> {}
+
+/// Stores fields; gives how many there were none of.
+fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, name: &'static str) -> Result<usize, Stop> {
+    let all = args;
+    let key = args.next().unwrap_or_default();
+    if !args.len().is_multiple_of(2) {
+        return Err(Fault::Arity(name).into());
+    }
+    call.in_slices(name, all, key, (args, 2), true, |call, pairs, is_first| {
+        let added = call.edit_record(key, Event::HSET, &mut |old, edit, _| {
+            if !is_first && old.is_none() {
+                // What was stored has gone meanwhile.
+                return Ok(Edited::Keep(None));
+            }
+            Ok(Edited::Store(Some(edit.set_all(Pairs(pairs))?)))
+        })?;
+        let Some(added) = added else { return Ok(false) };
+        call.session.sum += added as i64;
+        Ok(true)
+    })?;
+    call.note_store();
+    Ok(call.session.sum as usize)
+}
+
+pub(in super::super) fn hset<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let added = set(call, args, "hset")?;
+    call.int(added as i64);
+    Ok(())
+}
+
+pub(in super::super) fn hmset<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    set(call, args, "hmset")?;
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+pub(in super::super) fn hsetnx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let [key, name, value] = [(); 3].map(|()| args.next().unwrap_or_default());
+    call.room_to_store(0)?;
+    let (name, value) = (Name::new(name), Value::of_text(value));
+    let stored = call.edit_record(key, Event::HSET, &mut |_, edit, _| {
+        if edit.bin(&name)?.is_some() {
+            return Ok(Edited::Keep(false));
+        }
+        edit.set(&name, &value, false)?;
+        Ok(Edited::Store(true))
+    })?;
+    if stored {
+        call.note_store();
+    }
+    call.int(stored.into());
+    Ok(())
+}
+
+pub(in super::super) fn hdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let all = args;
+    let key = args.next().unwrap_or_default();
+    call.in_slices("hdel", all, key, (args, 1), false, |call, names, _| {
+        call.session.sum += call.edit_record(key, Event::HDEL, &mut |_, edit, _| {
+            let mut removed = 0;
+            for name in names {
+                removed += i64::from(edit.remove(&Name::new(name))?);
+            }
+            Ok(if removed > 0 { Edited::Store(removed) } else { Edited::Keep(0) })
+        })?;
+        Ok(true)
+    })?;
+    call.int(call.session.sum);
+    Ok(())
+}
+
+pub(in super::super) fn hincrby<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let [key, name, delta] = [(); 3].map(|()| args.next().unwrap_or_default());
+    let delta = integer(delta)?;
+    call.room_to_store(0)?;
+    let name = Name::new(name);
+    let sum = call.edit_record(key, Event::HINCRBY, &mut |_, edit, _| {
+        let present = match edit.bin(&name)?.map(|bin| bin.value) {
+            None => 0,
+            // What a record command has stored as a text may be that of a number.
+            Some(value) => integer(value.text(&mut Digits::new())).map_err(|_| Fault::FieldNotInteger)?,
+        };
+        let sum = present.checked_add(delta).ok_or(Fault::Overflow)?;
+        edit.set(&name, &Value::Integer(sum), true)?;
+        Ok(Edited::Store(sum))
+    })?;
+    call.note_store();
+    call.int(sum);
+    Ok(())
+}
+
+pub(in super::super) fn hincrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let [key, name, delta] = [(); 3].map(|()| args.next().unwrap_or_default());
+    let delta = float(delta)?;
+    call.room_to_store(0)?;
+    if delta.is_infinite() {
+        return Err(Fault::InfiniteDelta.into());
+    }
+    let name = Name::new(name);
+    let sum = call.edit_record(key, Event::HINCRBYFLOAT, &mut |_, edit, _| {
+        let present = match edit.bin(&name)?.map(|bin| bin.value) {
+            None => 0.0,
+            Some(value) => float(value.text(&mut Digits::new())).map_err(|_| Fault::FieldNotFloat)?,
+        };
+        let sum = present + delta;
+        if !sum.is_finite() {
+            return Err(Fault::NotFinite);
+        }
+        let mut text = Vec::new();
+        put_float(&mut text, sum);
+        edit.set(&name, &Value::of_text(&text), true)?;
+        Ok(Edited::Store(text))
+    })?;
+    call.note_store();
+    reply::bulk(call.out, &sum);
+    Ok(())
+}

@@ -1,0 +1,362 @@
+//! Fields that end: `HEXPIRE` and its kin, `HTTL` and its kin, and what reads and writes fields with their ends.
+
+use super::change::Pairs;
+use crate::notify::Event;
+use crate::resp::error::Fault;
+use crate::resp::expire::{Deadline, Options, Unit};
+use crate::resp::number::integer;
+use crate::resp::slices::{self, FIELDS_A_SLICE};
+use crate::resp::table::lower;
+use crate::resp::typed::{Edited, KeyParts, put_text, record, told_bytes};
+use crate::resp::{Call, LINE_ROOM, Run};
+use protocol::resp::{Args, reply};
+use record::{Bin, Edit, Name, Value};
+use segment::Expire;
+
+/// The reply for a field that does not exist.
+const NONE: i64 = -2;
+/// The reply for a field without an expiry.
+const LASTING: i64 = -1;
+
+/// The words behind `FIELDS` and their number: so many of `each` words, and no more.
+fn fields<'c>(word: Option<&[u8]>, mut args: Args<'c>, each: usize) -> Result<Args<'c>, Fault> {
+    if word.map(lower).is_none_or(|word| word[..] != *b"fields") {
+        return Err(Fault::FieldsMissing);
+    }
+    let count = integer(args.next().ok_or(Fault::FieldsMissing)?)?;
+    if count < 1 {
+        return Err(Fault::FieldsCount);
+    }
+    if usize::try_from(count).ok().and_then(|count| count.checked_mul(each)) != Some(args.len()) {
+        return Err(Fault::FieldsOther);
+    }
+    Ok(args)
+}
+
+/// An instant that a bin may end at, in ms since the epoch.
+fn end_ms(deadline: Deadline, command: &'static str) -> Result<u64, Fault> {
+    let Expire::At(at) = deadline.expire() else { return Err(Fault::ExpireTime(command)) };
+    if at.0 > record::END_MS_MAX { Err(Fault::ExpireTime(command)) } else { Ok(at.0) }
+}
+
+/// An end in options such as `EX 10`; `None`: the word is no such option.
+fn option_end(
+    word: &[u8],
+    args: &mut Args<'_>,
+    call: &Call<'_, '_>,
+    command: &'static str,
+) -> Result<Option<u64>, Fault> {
+    let Some(unit) = Unit::of(word) else { return Ok(None) };
+    let text = args.next().ok_or(Fault::Syntax)?;
+    end_ms(Deadline::positive(text, unit, call.moment(), command)?, command).map(Some)
+}
+
+impl<'c> Call<'c, '_> {
+    /// Puts the head of an array of something of each of so many fields, before the first of them.
+    fn fields_head(&mut self, fields: usize) {
+        if self.session.done == 0 {
+            reply::array(self.out, fields as u64);
+        }
+    }
+
+    /// Changes each field of a command and answers with a number for each. The command's words are `all`, and the
+    /// fields' names the last of them.
+    fn tell_and_change_each(
+        &mut self,
+        (name, event): (&'static str, Event),
+        all: Args<'c>,
+        names: Args<'c>,
+        each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<i64, Fault>,
+    ) -> Run {
+        let key = all.into_iter().next().unwrap_or_default();
+        self.in_slices(name, all, key, (names, 1), false, |call, slice, _| {
+            call.answer_room((slice.len() + 1) * reply::NUMBER_LINE_BYTES_MAX)?;
+            let told = call.edit_record(key, event, &mut |_, edit, _| {
+                let mut told = Vec::with_capacity(slice.len());
+                for name in slice {
+                    told.push(each(edit, &Name::new(name))?);
+                }
+                Ok(if told.iter().any(|told| *told > 0) { Edited::Store(told) } else { Edited::Keep(told) })
+            })?;
+            call.fields_head(names.len());
+            told.iter().for_each(|number| reply::int(call.out, *number));
+            Ok(true)
+        })
+    }
+
+    fn end_fields(&mut self, all: Args<'c>, unit: Unit, name: &'static str) -> Run {
+        let mut args = all.behind_first();
+        let time = args.next().unwrap_or_default();
+        let moment = self.moment();
+        let deadline = Deadline::read(time, unit, moment, name)?;
+        if integer(time)? < 0 {
+            return Err(Fault::ExpireBelowZero.into());
+        }
+        let (mut options, mut word) = (Options::default(), args.next());
+        if let Some(found) = word.and_then(Options::of) {
+            (options, word) = (found, args.next());
+        }
+        let names = fields(word, args, 1)?;
+        let (end, past) = (end_ms(deadline, name)?, deadline.is_past(moment.now));
+        let event = if past { Event::HDEL } else { Event::HEXPIRE };
+        self.tell_and_change_each((name, event), all, names, |edit, name| end_field(edit, name, options, end, past))
+    }
+
+    /// Reports of each field what `show` makes of its end and of the wall clock now, both in ms since the epoch.
+    fn tell_ends(&mut self, command: &'static str, all: Args<'c>, show: impl Fn(u64, u64) -> u64) -> Run {
+        let mut args = all;
+        let (key, moment) = (self.key(args.next().unwrap_or_default()), self.moment());
+        let (now_ms, wall) = (moment.now.0, |ms| moment.wall(base::clock::UnixMillis(ms)).0);
+        let names = fields(args.next(), args, 1)?;
+        let end_of = |bin: Option<Bin<'_>>, now_ms| match bin.map(|bin| bin.end_ms) {
+            None => NONE,
+            Some(None) => LASTING,
+            Some(Some(end)) => show(wall(end), wall(now_ms)) as i64,
+        };
+        if names.len() as u32 > FIELDS_A_SLICE {
+            return self.tell_each(command, all, names, |out, bin, now_ms| {
+                slices::collect_room(out, 0)?;
+                reply::int(out, end_of(bin, now_ms));
+                Ok(())
+            });
+        }
+        self.answer_room((names.len() + 1) * reply::NUMBER_LINE_BYTES_MAX)?;
+        let item = self.guard.get(&key);
+        let parts = KeyParts::new(self.guard, key);
+        let record = record(item.as_ref(), self.ctx.view(), &parts)?;
+        reply::array(self.out, names.len() as u64);
+        for name in names {
+            let bin = record.as_ref().map(|record| record.find(&Name::new(name), now_ms)).transpose()?.flatten();
+            reply::int(self.out, end_of(bin, now_ms));
+        }
+        Ok(())
+    }
+
+    /// Answers with the values of fields, and changes each that is there by `each`.
+    fn tell_fields_and_change(
+        &mut self,
+        (name, event): (&'static str, Event),
+        all: Args<'c>,
+        names: Args<'c>,
+        each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<bool, Fault>,
+    ) -> Run {
+        let key = all.into_iter().next().unwrap_or_default();
+        self.in_slices(name, all, key, (names, 1), false, |call, slice, _| {
+            let (room, version) = (call.out.room(), call.session.version);
+            let told = call.edit_record(key, event, &mut |_, edit, _| {
+                let (mut told, mut changed) = (Vec::new(), false);
+                for name in slice {
+                    let name = Name::new(name);
+                    match edit.bin(&name)? {
+                        None => reply::null(&mut told, version),
+                        Some(bin) => {
+                            told.reserve(told_bytes(&bin.value));
+                            put_text(&mut told, &bin.value);
+                            changed |= each(edit, &name)?;
+                        }
+                    }
+                }
+                // Nothing is changed before there is room to tell it.
+                let fits = told.len() + LINE_ROOM <= room;
+                Ok(if fits && changed { Edited::Store(told) } else { Edited::Keep(told) })
+            })?;
+            call.answer_room(told.len())?;
+            call.fields_head(names.len());
+            call.out.push(&told);
+            Ok(true)
+        })
+    }
+}
+
+/// Gives one field an end; what is told of it.
+fn end_field(edit: &mut Edit<'_>, name: &Name<'_>, options: Options, end: u64, past: bool) -> Result<i64, Fault> {
+    let Some(bin) = edit.bin(name)? else { return Ok(NONE) };
+    let at = |end| Expire::At(base::clock::UnixMillis(end));
+    if !options.allow(bin.end_ms.map_or(Expire::Never, at), at(end)) {
+        return Ok(0);
+    }
+    if past {
+        edit.remove(name)?;
+        return Ok(2);
+    }
+    edit.set_end(name, Some(end))?;
+    Ok(1)
+}
+
+pub(in super::super) fn hexpire<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.end_fields(args, Unit::Seconds, "hexpire")
+}
+
+pub(in super::super) fn hpexpire<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.end_fields(args, Unit::Millis, "hpexpire")
+}
+
+pub(in super::super) fn hexpireat<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.end_fields(args, Unit::UnixSeconds, "hexpireat")
+}
+
+pub(in super::super) fn hpexpireat<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.end_fields(args, Unit::UnixMillis, "hpexpireat")
+}
+
+pub(in super::super) fn httl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    // As Redis does it, which rounds up here and to the nearest for a key.
+    call.tell_ends("httl", args, |end, now| (end - now).div_ceil(1000))
+}
+
+pub(in super::super) fn hpttl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.tell_ends("hpttl", args, |end, now| end - now)
+}
+
+pub(in super::super) fn hexpiretime<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.tell_ends("hexpiretime", args, |end, _| end.div_ceil(1000))
+}
+
+pub(in super::super) fn hpexpiretime<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.tell_ends("hpexpiretime", args, |end, _| end)
+}
+
+pub(in super::super) fn hpersist<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
+    let mut args = all.behind_first();
+    let names = fields(args.next(), args, 1)?;
+    call.tell_and_change_each(("hpersist", Event::HPERSIST), all, names, |edit, name| {
+        Ok(match edit.bin(name)?.map(|bin| bin.end_ms) {
+            None => NONE,
+            Some(None) => LASTING,
+            Some(Some(_)) => {
+                edit.set_end(name, None)?;
+                1
+            }
+        })
+    })
+}
+
+pub(in super::super) fn hgetdel<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
+    let mut args = all.behind_first();
+    let names = fields(args.next(), args, 1)?;
+    call.tell_fields_and_change(("hgetdel", Event::HDEL), all, names, |edit, name| Ok(edit.remove(name)?))
+}
+
+pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
+    let mut args = all.behind_first();
+    let mut word = args.next();
+    let mut end = None;
+    if let Some(option) = word.map(lower) {
+        if option[..] == *b"persist" {
+            (end, word) = (Some(None), args.next());
+        } else if let Some(at) = option_end(&option, &mut args, call, "hgetex")? {
+            (end, word) = (Some(Some(at)), args.next());
+        }
+    }
+    let names = fields(word, args, 1)?;
+    let event = if end == Some(None) { Event::HPERSIST } else { Event::HEXPIRE };
+    call.tell_fields_and_change(("hgetex", event), all, names, |edit, name| match end {
+        None => Ok(false),
+        Some(end) => Ok(edit.set_end(name, end)?),
+    })
+}
+
+/// The stage of `HSETEX`, as [`super::super::SessionState::sum`]: its fields are looked at, or stored, or one of them
+/// is not as it is to be.
+const LOOKING: i64 = 0;
+const STORING: i64 = 1;
+const REFUSED: i64 = 2;
+
+/// Options of `HSETEX`.
+#[derive(Clone, Copy, Debug, Default)]
+struct SetOptions {
+    /// Only if none of the fields is there, or only if all are.
+    wanted: Option<bool>,
+    end: Option<u64>,
+    keep: bool,
+}
+
+impl SetOptions {
+    /// The options, and the words of the fields behind them.
+    fn read<'c>(call: &Call<'c, '_>, mut args: Args<'c>) -> Result<(Self, Args<'c>), Fault> {
+        let mut options = Self::default();
+        loop {
+            let word = args.next();
+            match word.map(lower).as_deref() {
+                Some(b"fnx") if options.wanted.is_none() => options.wanted = Some(false),
+                Some(b"fxx") if options.wanted.is_none() => options.wanted = Some(true),
+                Some(b"keepttl") if options.end.is_none() && !options.keep => options.keep = true,
+                Some(b"fields") | None => return Ok((options, fields(word, args, 2)?)),
+                Some(option) => {
+                    let free = options.end.is_none() && !options.keep;
+                    let end = option_end(option, &mut args, call, "hsetex")?.filter(|_| free);
+                    options.end = Some(end.ok_or(Fault::Syntax)?);
+                }
+            }
+        }
+    }
+
+    /// Returns whether one of the fields is not as it is to be.
+    fn refuses(self, edit: &mut Edit<'_>, fields: Args<'_>) -> Result<bool, Fault> {
+        let Some(wanted) = self.wanted else { return Ok(false) };
+        for (name, _) in Pairs(fields) {
+            if wanted != edit.bin(&Name::new(name))?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
+    let mut args = all;
+    let key = args.next().unwrap_or_default();
+    let (options, words) = SetOptions::read(call, args)?;
+    if call.beside && call.session.sum == LOOKING && options.wanted.is_some() {
+        // With the key claimed the fields are looked at first: all are stored or none.
+        call.in_slices("hsetex", all, key, (words, 2), true, |call, slice, _| {
+            let is_refused =
+                call.edit_record(key, Event::HSET, &mut |_, edit, _| Ok(Edited::Keep(options.refuses(edit, slice)?)))?;
+            if is_refused {
+                call.session.sum = REFUSED;
+            }
+            Ok(true)
+        })?;
+        if call.session.sum == LOOKING {
+            call.session.end_request();
+            call.session.sum = STORING;
+        }
+    }
+    if call.session.sum == REFUSED {
+        call.int(0);
+        return Ok(());
+    }
+    let looks_here = !call.beside;
+    call.in_slices("hsetex", all, key, (words, 2), true, |call, slice, is_first| {
+        let stored = call.edit_record(key, Event::HSET, &mut |old, edit, _| {
+            if !is_first && old.is_none() {
+                return Ok(Edited::Keep(None));
+            }
+            if looks_here && options.refuses(edit, slice)? {
+                return Ok(Edited::Keep(Some(false)));
+            }
+            for (name, value) in Pairs(slice) {
+                let name = Name::new(name);
+                edit.set(&name, &Value::of_text(value), options.keep)?;
+                if options.end.is_some() {
+                    edit.set_end(&name, options.end)?;
+                }
+            }
+            Ok(Edited::Store(Some(true)))
+        })?;
+        if stored == Some(false) {
+            call.session.sum = REFUSED;
+        }
+        Ok(stored.is_some())
+    })?;
+    if call.session.sum == REFUSED {
+        call.int(0);
+        return Ok(());
+    }
+    call.note_store();
+    if options.end.is_some() {
+        call.changed(Event::HEXPIRE, key);
+    }
+    call.int(1);
+    Ok(())
+}

@@ -1,0 +1,461 @@
+//! Walks over the fields of a hash, and draws from them.
+//!
+//! A cursor is a place in the order of the hashes of the names: a field that stays is told once by a whole walk,
+//! whatever is stored and deleted meanwhile.
+
+use crate::context::State;
+use crate::out::OutBuffer;
+use crate::resp::error::Fault;
+use crate::resp::glob::{check, matches};
+use crate::resp::number::integer;
+use crate::resp::slices;
+use crate::resp::table::{entry, lower};
+use crate::resp::typed::{KeyParts, put_text, put_texts, record, told_bytes};
+use crate::resp::walk::Walk;
+use crate::resp::{Call, Run, Stop, typed};
+use base::prng::Prng;
+use protocol::number::{Decimal, parse_u64};
+use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
+use protocol::resp::{Args, Version};
+use protocol::sink::{Fixed, Sink};
+use record::{Bin, Digits, HASHES};
+
+/// A hash of so many fields is reported whole, whatever the count.
+const WHOLE_MAX: usize = 128;
+/// Fields told if no count is given.
+const COUNT: i64 = 10;
+
+/// Which fields a call of `HSCAN` tells.
+struct Scan<'c> {
+    pattern: Option<&'c [u8]>,
+    count: i64,
+    values: bool,
+}
+
+impl<'c> Scan<'c> {
+    fn read(mut args: Args<'c>) -> Result<Self, Fault> {
+        let mut scan = Self { pattern: None, count: COUNT, values: true };
+        while let Some(word) = args.next() {
+            match &lower(word)[..] {
+                b"match" => {
+                    let pattern = args.next().ok_or(Fault::Syntax)?;
+                    check(pattern)?;
+                    scan.pattern = Some(pattern);
+                }
+                b"count" => {
+                    scan.count = integer(args.next().ok_or(Fault::Syntax)?)?;
+                    if scan.count < 1 {
+                        return Err(Fault::Syntax);
+                    }
+                }
+                b"novalues" => scan.values = false,
+                _ => return Err(Fault::Syntax),
+            }
+        }
+        Ok(scan)
+    }
+
+    /// The end of the hashes that a step reports of a record that is one item.
+    fn to(&self, from: u64, fields: usize) -> u64 {
+        if fields <= WHOLE_MAX {
+            return HASHES;
+        }
+        let step = (HASHES / fields as u64).saturating_mul(self.count.unsigned_abs()).max(1);
+        from.saturating_add(step).min(HASHES)
+    }
+
+    fn takes(&self, bin: &Bin<'_>, hashes: std::ops::Range<u64>) -> bool {
+        let mut digits = Digits::new();
+        let name = bin.name.text(&mut digits);
+        hashes.contains(&u64::from(record::hash(name))) && self.pattern.is_none_or(|pattern| matches(pattern, name))
+    }
+
+    /// The cursor that is reported.
+    fn cursor(&self, walk: &Walk) -> u64 {
+        if walk.cursor >= HASHES { 0 } else { walk.cursor }
+    }
+
+    /// The parts that are reported.
+    fn parts(&self, walk: &Walk) -> u64 {
+        walk.keys * if self.values { 2 } else { 1 }
+    }
+}
+
+/// `HSCAN`: as a transaction of its own if its count is more than a slice or an output has room for.
+pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let mut words = args;
+    let key = words.next().unwrap_or_default();
+    let from = parse_u64(words.next().unwrap_or_default()).ok_or(Fault::Cursor)?;
+    if call.session.walk.is_none() && call.number_of_fields(key)? == 0 {
+        put_scan_head(call.out, 0, 0);
+        return Ok(());
+    }
+    let scan = Scan::read(words)?;
+    if !call.beside {
+        let mark = call.out.mark();
+        let mut walk = Walk::from(from);
+        let ran = call.scan_at_once(key, &scan, &mut walk);
+        if matches!(ran, Err(Stop::State(State::Yield))) {
+            call.out.truncate(mark);
+            return call.run_beside(entry("hscan"), args);
+        }
+        return ran;
+    }
+    let mut walk = call.session.walk.take().unwrap_or_else(|| Walk::from(from));
+    let ran = call.scan_on(key, &scan, &mut walk);
+    call.end_visit(walk, ran)
+}
+
+impl Scan<'_> {
+    fn is_enough(&self, walk: &Walk) -> bool {
+        walk.cursor >= HASHES || walk.looked as i64 >= self.count && !walk.round
+    }
+}
+
+fn put_scan_head(out: &mut impl Sink, cursor: u64, parts: u64) {
+    reply::array(out, 2);
+    reply::bulk(out, Decimal::new(cursor).as_slice());
+    reply::array(out, parts);
+}
+
+impl Call<'_, '_> {
+    /// Returns the number of fields under a key, or more.
+    fn number_of_fields(&mut self, key: &[u8]) -> Result<usize, Stop> {
+        let (key, view) = (self.key(key), self.ctx.view());
+        let item = self.guard.peek(&key);
+        let parts = KeyParts::new(self.guard, key);
+        let record = record(item.as_ref(), view, &parts)?;
+        Ok(record.map(|record| record.count_at_most(view.now_ms)).transpose()?.unwrap_or(0))
+    }
+
+    /// Scans in one visit; [`State::Yield`] if that is not enough for it.
+    fn scan_at_once(&mut self, key: &[u8], scan: &Scan<'_>, walk: &mut Walk) -> Run {
+        let bytes_max = self.ctx.request_bytes_max / 2;
+        let mut found = Vec::new();
+        while !scan.is_enough(walk) {
+            self.scan_step(key, scan, walk, |part| {
+                found.extend_from_slice(part);
+                Ok(())
+            })?;
+            if found.len() > bytes_max || self.is_spent() && !scan.is_enough(walk) {
+                return Err(State::Yield.into());
+            }
+        }
+        self.answer_room(found.len())?;
+        put_scan_head(self.out, scan.cursor(walk), scan.parts(walk));
+        self.out.push(&found);
+        Ok(())
+    }
+
+    /// Scans over several visits.
+    fn scan_on(&mut self, key: &[u8], scan: &Scan<'_>, walk: &mut Walk) -> Run {
+        let head = *walk.head.get_or_insert_with(|| self.out.reserve_head());
+        // What other clients change meanwhile is no reason to begin anew.
+        walk.reading.goes_on_with_any();
+        while !scan.is_enough(walk) {
+            let mut step = std::mem::take(&mut walk.found);
+            step.clear();
+            let (cursor, looked, keys) = (walk.cursor, walk.looked, walk.keys);
+            self.scan_step(key, scan, walk, |part| {
+                step.extend_from_slice(part);
+                Ok(())
+            })?;
+            if let Err(stop) = slices::collect_room(self.out, step.len()) {
+                (walk.cursor, walk.looked, walk.keys) = (cursor, looked, keys);
+                return Err(stop);
+            }
+            self.out.push(&step);
+            walk.found = step;
+            if self.is_spent() && !scan.is_enough(walk) {
+                return Err(State::Yield.into());
+            }
+        }
+        let mut line = Fixed::<{ 3 * NUMBER_LINE_BYTES_MAX + 32 }>::new();
+        put_scan_head(&mut line, scan.cursor(walk), scan.parts(walk));
+        self.out.fill_head(head, line.as_slice());
+        Ok(())
+    }
+
+    /// Gives what a scan takes of the fields that are kept beside those of the cursor.
+    fn scan_step(&mut self, key: &[u8], scan: &Scan<'_>, walk: &mut Walk, mut put: impl FnMut(&[u8]) -> Run) -> Run {
+        let (key, view) = (self.key(key), self.ctx.view());
+        let item = self.guard.get(&key);
+        let parts = KeyParts::new(self.guard, key);
+        let from = walk.cursor;
+        walk.cursor = HASHES;
+        let Some(record) = record(item.as_ref(), view, &parts)?.filter(|_| from < HASHES) else { return Ok(()) };
+        let fields = record.count_at_most(view.now_ms)?;
+        // A short hash is reported whole, whatever the count.
+        walk.round = fields <= WHOLE_MAX;
+        let to = if record.is_large() { record.step_end(from as u32)? } else { scan.to(from, fields) };
+        let (mut looked, mut bytes) = (0, Vec::new());
+        for bin in record.bins_in(view.now_ms, from as u32, to) {
+            let bin = bin?;
+            looked += 1;
+            if scan.takes(&bin, from..to) {
+                walk.keys += 1;
+                bytes.clear();
+                put_text(&mut bytes, &bin.name);
+                if scan.values {
+                    put_text(&mut bytes, &bin.value);
+                }
+                put(&bytes)?;
+            }
+        }
+        walk.cursor = to;
+        walk.looked += looked;
+        self.ops += 2 + looked / 4;
+        Ok(())
+    }
+}
+
+/// The arguments of `HRANDFIELD`.
+#[derive(Clone, Copy)]
+struct Drawing {
+    /// `None`: one field, and no array. Below 0: so many, each drawn from all.
+    count: Option<i64>,
+    with_values: bool,
+    /// Newer clients are told pairs.
+    in_pairs: bool,
+}
+
+impl Drawing {
+    fn read(mut args: Args<'_>, version: Version) -> Result<Self, Fault> {
+        let count = args.next().map(integer).transpose()?;
+        if count == Some(i64::MIN) {
+            return Err(Fault::NoOppositeCount);
+        }
+        let with_values = match (args.next().map(lower), args.len()) {
+            (None, _) => false,
+            (Some(word), 0) if word[..] == *b"withvalues" => true,
+            _ => return Err(Fault::Syntax),
+        };
+        // Redis doubles the number where values are told.
+        if count.is_some_and(|count| with_values && !(-i64::MAX / 2..=i64::MAX / 2).contains(&count)) {
+            return Err(Fault::OutOfRange);
+        }
+        Ok(Self { count, with_values, in_pairs: with_values && version == Version::Resp3 })
+    }
+
+    /// Fields that may be drawn several times are bounded by the longest output: each takes five bytes at least.
+    fn check(self, bytes_max: usize) -> Result<(), Fault> {
+        let most = bytes_max as u64 / 5;
+        if self.count.is_some_and(|count| count < 0 && count.unsigned_abs() > most) {
+            return Err(Fault::AnswerTooLong);
+        }
+        Ok(())
+    }
+
+    /// The number of the array's elements, of so many fields.
+    fn elements(self, fields: u64) -> u64 {
+        fields * if self.with_values && !self.in_pairs { 2 } else { 1 }
+    }
+
+    fn bytes(bin: &Bin<'_>) -> usize {
+        8 + told_bytes(&bin.name) + told_bytes(&bin.value)
+    }
+
+    fn put(self, out: &mut OutBuffer, bin: &Bin<'_>) {
+        if self.in_pairs {
+            reply::array(out, 2);
+        }
+        put_text(out, &bin.name);
+        if self.with_values {
+            put_text(out, &bin.value);
+        }
+    }
+}
+
+pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let key = args.into_iter().next().unwrap_or_default();
+    let drawing = Drawing::read(args.behind_first(), call.session.version)?;
+    if call.session.walk.is_none() && !call.guard.peek(&call.key(key)).is_some_and(|item| super::is_large(&item)) {
+        return call.at_any_length("hrandfield", args, |call, _| call.draw_from_plain(key, drawing));
+    }
+    drawing.check(call.ctx.request_bytes_max)?;
+    if !call.beside {
+        return call.run_reading("hrandfield", args, key);
+    }
+    let mut walk = call.session.walk.take().unwrap_or_default();
+    let ran = call.draw_on(key, drawing, &mut walk);
+    call.end_visit(walk, ran)
+}
+
+impl Call<'_, '_> {
+    /// Draws from a record that is one item.
+    fn draw_from_plain(&mut self, key: &[u8], drawing: Drawing) -> Run {
+        let (key, now_ms) = (self.key(key), self.ctx.now.0);
+        let (version, bytes_max) = (self.session.version, self.answer_bytes_max());
+        let mut prng = Prng::new(self.ctx.clock.ticks().0 ^ self.ops as u64);
+        let item = self.guard.get(&key);
+        let parts = KeyParts::new(self.guard, key);
+        let bins: Vec<Bin<'_>> = match record(item.as_ref(), self.ctx.view(), &parts)? {
+            Some(record) => record.bins(now_ms).collect::<Result<_, _>>()?,
+            None => Vec::new(),
+        };
+        let Some(count) = drawing.count else {
+            let drawn = (!bins.is_empty()).then(|| bins[prng.below(bins.len() as u64) as usize].name);
+            return put_texts(self.out, version, bytes_max, std::iter::once(Ok(drawn)));
+        };
+        if count < 0 && !bins.is_empty() && count.unsigned_abs() > DRAWN_AT_ONCE_MAX {
+            drawing.check(self.ctx.request_bytes_max)?;
+            if !self.beside {
+                // It goes on as a transaction of its own.
+                return Err(Fault::AnswerTooLong.into());
+            }
+            let mut walk = self.session.walk.take().unwrap_or_default();
+            let key = key.bytes().to_vec();
+            let ran = self.draw_on(&key, drawing, &mut walk);
+            return self.end_visit(walk, ran);
+        }
+        let drawn = draw(&bins, count, &mut prng);
+        typed::answer_room(self.out, bytes_max, drawn.iter().map(Drawing::bytes).sum())?;
+        reply::array(self.out, drawing.elements(drawn.len() as u64));
+        drawn.iter().for_each(|bin| drawing.put(self.out, bin));
+        Ok(())
+    }
+
+    /// Draws over several visits: each field from a part that is drawn, or, where many different ones are wanted, by a
+    /// walk over all that takes as many of those that are left as are still wanted.
+    fn draw_on(&mut self, key: &[u8], drawing: Drawing, walk: &mut Walk) -> Run {
+        let head = *walk.head.get_or_insert_with(|| self.out.reserve_head());
+        let mut prng = Prng::new(self.ctx.clock.ticks().0 ^ self.ops as u64);
+        if walk.reading.is_new() {
+            let fields = self.read_on(key, &mut walk.reading, |_, record, now_ms| {
+                Ok(record.map(|record| record.count_at_most(now_ms)).transpose()?.unwrap_or(0) as u64)
+            })?;
+            let wanted = drawing.count.unwrap_or(1);
+            walk.left = fields;
+            walk.wanted = match fields {
+                0 => 0,
+                _ if wanted < 0 => wanted.unsigned_abs(),
+                fields => (wanted as u64).min(fields),
+            };
+            walk.round = wanted > 0 && walk.wanted.saturating_mul(WALKED_SHARE) >= fields;
+        }
+        while walk.wanted > 0 {
+            let drawn = if walk.round {
+                self.draw_by_walk(key, drawing, walk, &mut prng)?
+            } else {
+                self.draw_one(key, drawing, walk, &mut prng)?
+            };
+            if !drawn {
+                break;
+            }
+            if self.is_spent() {
+                return Err(State::Yield.into());
+            }
+        }
+        let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
+        match drawing.count {
+            Some(_) => reply::array(&mut line, drawing.elements(walk.keys)),
+            None if walk.keys == 0 => reply::null(&mut line, self.session.version),
+            None => {}
+        }
+        self.out.fill_head(head, line.as_slice());
+        Ok(())
+    }
+
+    /// Takes of the next part of a walk what is drawn; false at its end.
+    fn draw_by_walk(&mut self, key: &[u8], drawing: Drawing, walk: &mut Walk, prng: &mut Prng) -> Result<bool, Stop> {
+        let (from, wanted, left) = (walk.cursor, walk.wanted, walk.left);
+        let (to, fields, taken) = self.read_on(key, &mut walk.reading, |out, record, now_ms| {
+            let Some(record) = record.filter(|_| from < HASHES) else { return Ok((HASHES, 0, 0)) };
+            let to = record.step_end(from as u32)?;
+            let bins = record.bins_in(now_ms, from as u32, to).collect::<Result<Vec<_>, _>>()?;
+            let mut wanted = wanted;
+            let before = wanted;
+            let taken: Vec<&Bin<'_>> = (bins.iter().enumerate())
+                .filter(|(at, _)| {
+                    let takes = prng.below(left.saturating_sub(*at as u64).max(1)) < wanted;
+                    wanted -= u64::from(takes);
+                    takes
+                })
+                .map(|(_, bin)| bin)
+                .collect();
+            slices::collect_room(out, taken.iter().map(|bin| Drawing::bytes(bin)).sum())?;
+            taken.iter().for_each(|bin| drawing.put(out, bin));
+            Ok((to, bins.len() as u64, before - wanted))
+        })?;
+        (walk.cursor, walk.left) = (to, walk.left.saturating_sub(fields));
+        (walk.wanted, walk.keys) = (walk.wanted - taken, walk.keys + taken);
+        self.ops += 2 + fields as usize / 4;
+        Ok(to < HASHES)
+    }
+
+    /// Draws one field: from a part that is drawn, or the next one that has any. False if there is none.
+    fn draw_one(&mut self, key: &[u8], drawing: Drawing, walk: &mut Walk, prng: &mut Prng) -> Result<bool, Stop> {
+        // Where the last part that was drawn had none, its successor is looked at.
+        let from = if walk.steps > 0 { walk.cursor % HASHES } else { prng.below(HASHES) };
+        let distinct = drawing.count.is_some_and(|count| count > 0);
+        let met = &walk.met;
+        let found = self.read_on(key, &mut walk.reading, |out, record, now_ms| {
+            let Some(record) = record else { return Ok((HASHES, None)) };
+            let to = record.step_end(from as u32)?;
+            let bins = record.bins_in(now_ms, from as u32, to).collect::<Result<Vec<_>, _>>()?;
+            if bins.is_empty() {
+                return Ok((to, None));
+            }
+            let bin = &bins[prng.below(bins.len() as u64) as usize];
+            let name = base::prng::split_mix(hash_of(bin));
+            if distinct && met.contains(&name) {
+                return Ok((to, Some(None)));
+            }
+            slices::collect_room(out, Drawing::bytes(bin))?;
+            if drawing.count.is_some() {
+                drawing.put(out, bin)
+            } else {
+                put_text(out, &bin.name)
+            }
+            Ok((to, Some(Some(name))))
+        })?;
+        self.ops += 2;
+        walk.cursor = found.0;
+        match found.1 {
+            None => walk.steps += 1,
+            Some(name) => {
+                walk.steps = 0;
+                if let Some(name) = name {
+                    (walk.wanted, walk.keys) = (walk.wanted - 1, walk.keys + 1);
+                    if distinct {
+                        walk.met.insert(name);
+                    }
+                }
+            }
+        }
+        // A whole round without a field.
+        Ok((walk.steps as u64) <= walk.left.max(HASHES >> 16))
+    }
+}
+
+/// A number that two names hardly ever have in common.
+fn hash_of(bin: &Bin<'_>) -> u64 {
+    let mut digits = Digits::new();
+    let name = bin.name.text(&mut digits);
+    name.iter().fold(u64::from(record::hash(name)) << 8, |hash, byte| base::prng::split_mix(hash ^ u64::from(*byte)))
+}
+
+/// Fields that are drawn in one visit at most, each from all.
+const DRAWN_AT_ONCE_MAX: u64 = 256;
+
+/// If more than one of so many fields is wanted, and no two alike, all are walked over.
+const WALKED_SHARE: u64 = 8;
+
+/// So many different ones, in their order; below 0: so many, each drawn from all.
+fn draw<'b>(bins: &[Bin<'b>], count: i64, prng: &mut Prng) -> Vec<Bin<'b>> {
+    if bins.is_empty() {
+        return Vec::new();
+    }
+    if count < 0 {
+        return (0..count.unsigned_abs()).map(|_| bins[prng.below(bins.len() as u64) as usize]).collect();
+    }
+    let mut wanted = (count as u64).min(bins.len() as u64);
+    let chosen = bins.iter().enumerate().filter(|(at, _)| {
+        // As many of those that are left as are still wanted.
+        let left = (bins.len() - at) as u64;
+        let takes = prng.below(left) < wanted;
+        wanted -= u64::from(takes);
+        takes
+    });
+    chosen.map(|(_, bin)| *bin).collect()
+}

@@ -1,0 +1,73 @@
+//! Values in requests: what stands behind a bin's name, a list's index or a map's key.
+
+use super::{Bad, Refusal, bin_name, typed};
+use crate::resp::error::Fault;
+use crate::resp::number::integer;
+use protocol::resp::Args;
+use record::{DEPTH_MAX, List, Map, Value, ValueType, push_value};
+
+/// A value that a request gives, as it is in the request, or put together from its parts.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Given<'c> {
+    Plain(Value<'c>),
+    List(Vec<u8>),
+    Map(Vec<u8>),
+}
+
+impl<'c> Given<'c> {
+    pub(super) fn value(&self) -> Value<'_> {
+        match self {
+            Self::Plain(value) => *value,
+            Self::List(body) => Value::List(List::open(body).expect("made of values")),
+            Self::Map(body) => Value::Map(Map::open(body).expect("made of values")),
+        }
+    }
+
+    /// Reads a type and a value: for a list the number of its values and each of them in this way, for a map the number
+    /// of its keys, and each with such a value.
+    pub(super) fn read(bin: &'c [u8], args: &mut Args<'c>) -> Result<Self, Bad<'c>> {
+        Self::read_at(bin, args, 1)
+    }
+
+    fn read_at(bin: &'c [u8], args: &mut Args<'c>, depth: usize) -> Result<Self, Bad<'c>> {
+        let (kind, text) = (args.next().ok_or(Fault::Syntax)?, args.next().ok_or(Fault::Syntax)?);
+        let kind_there = ValueType::of(kind);
+        let wanted = match kind_there {
+            Some(wanted @ (ValueType::List | ValueType::Map)) => wanted,
+            _ => return Ok(Self::Plain(typed(bin, kind, text)?)),
+        };
+        if depth > DEPTH_MAX {
+            return Err(Refusal::BinDepth(bin).into());
+        }
+        let count = integer(text).ok().and_then(|count| usize::try_from(count).ok());
+        let count = count.ok_or(Refusal::BinValue(bin, wanted))?;
+        let mut body = Vec::new();
+        for _ in 0..count {
+            if wanted == ValueType::List {
+                push_value(&Self::read_at(bin, args, depth + 1)?.value(), &mut body);
+            } else {
+                let key = bin_name(args.next().ok_or(Fault::Syntax)?)?;
+                let value = Self::read_at(bin, args, depth + 1)?;
+                let old = std::mem::take(&mut body);
+                Map::open(&old)?.put(key, Some(&value.value()), &mut body);
+            }
+        }
+        Ok(if wanted == ValueType::List { Self::List(body) } else { Self::Map(body) })
+    }
+
+    /// Reads one of which a sum can be made.
+    pub(super) fn read_number(bin: &'c [u8], args: &mut Args<'c>) -> Result<Value<'c>, Bad<'c>> {
+        match Self::read(bin, args)? {
+            Self::Plain(value @ (Value::Integer(_) | Value::Float(_))) => Ok(value),
+            other => Err(Refusal::BinOperation(bin, other.value().value_type()).into()),
+        }
+    }
+
+    /// Reads one that another can be put behind.
+    pub(super) fn read_text(bin: &'c [u8], args: &mut Args<'c>) -> Result<Value<'c>, Bad<'c>> {
+        match Self::read(bin, args)? {
+            Self::Plain(value @ (Value::Text(_) | Value::Bytes(_))) => Ok(value),
+            other => Err(Refusal::BinOperation(bin, other.value().value_type()).into()),
+        }
+    }
+}

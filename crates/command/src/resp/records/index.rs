@@ -1,0 +1,378 @@
+//! Secondary indexes of record sets: `REC.INDEX`, and what keeps them while records change.
+
+use super::walk::record_of_set;
+use super::{Bad, bin_name, set_name};
+use crate::clock::Clock;
+use crate::context::State;
+use crate::indexes::{IndexFault, IndexState, Indexes, SetIndex};
+use crate::metadata::{KeptIndex, Notes};
+use crate::resp::error::{self, Fault};
+use crate::resp::table::entry;
+use crate::resp::table::lower;
+use crate::resp::typed::{self, KeyParts, View};
+use crate::resp::walk::{Walk, walk_step_ops};
+use crate::resp::{Call, Run, Stop};
+use crate::shared::Shared;
+use protocol::number::parse_u64;
+use protocol::resp::{Args, reply};
+use record::{Entry, IndexType, Name, Record};
+use segment::{Guard, Item, Key, Namespace, OnFlash, OpError, Stride, ThreadHandle};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The part of the memory that an index gets if nothing is said.
+const MEMORY_PART: u64 = 32;
+/// The least memory of an index, in bytes.
+const MEMORY_MIN: u64 = 64 << 10;
+/// Pause of the thread that indexes all records while the store is still finding items.
+const FOUND_SLEEP: Duration = Duration::from_millis(10);
+/// Between two looks at what is read from flash.
+const READ_SLEEP: Duration = Duration::from_micros(200);
+
+/// `REC.INDEX CREATE set bin INT|STR [MEMORY bytes]`, `REC.INDEX DROP set bin`, `REC.INDEX LIST`
+pub(in super::super) fn index<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let mut words = args;
+    let topic = words.next().unwrap_or_default();
+    match (&lower(topic)[..], words.len()) {
+        (b"create", 3 | 5) if !call.beside => call.run_beside(entry("rec.index"), args),
+        (b"create", 3 | 5) => create(call, words),
+        (b"drop", 2) => drop_index(call, words),
+        (b"list", 0) => list(call),
+        _ => {
+            error::subcommand(call.out, "REC.INDEX", topic);
+            Ok(())
+        }
+    }
+}
+
+fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (name, bin) = (set_name(args.next())?, args.next().unwrap_or_default());
+    if let Err(refusal) = bin_name(bin) {
+        return call.bad(b"", Bad::Refusal(refusal));
+    }
+    let kind = match &lower(args.next().unwrap_or_default())[..] {
+        b"int" => IndexType::Integer,
+        b"str" => IndexType::Text,
+        _ => return Err(Fault::Syntax.into()),
+    };
+    let shared = Arc::clone(&call.ctx.shared);
+    let mut bytes = (shared.store.memory_bytes() / MEMORY_PART).max(MEMORY_MIN);
+    if let Some(word) = args.next() {
+        if !word.eq_ignore_ascii_case(b"memory") {
+            return Err(Fault::Syntax.into());
+        }
+        bytes =
+            parse_u64(args.next().unwrap_or_default()).filter(|bytes| *bytes >= MEMORY_MIN).ok_or(Fault::OutOfRange)?;
+    }
+    let set = shared.sets.make(call.session.namespace.0, name).map_err(|_| Fault::TooManySets)?.number();
+    let walk = call.session.walk.take();
+    let index = match &walk {
+        Some(_) => shared.indexes.find(set, bin),
+        None => {
+            let whole = shared.store.memory_bytes() + shared.indexes.bytes();
+            let resize = |bytes: u64| leaves_room(&shared, whole, bytes);
+            match shared.indexes.create(set, bin, kind, bytes, resize) {
+                Ok(index) => {
+                    let kept = KeptIndex { set, kind, bytes, bin: bin.into() };
+                    if Notes::of(&shared.store).index(&kept).is_err() {
+                        drop_from(&shared, set, bin);
+                        return Err(OpError::OutOfMemory.into());
+                    }
+                    Some(index)
+                }
+                Err(fault) => {
+                    reply::error(
+                        call.out,
+                        match fault {
+                            IndexFault::Exists => b"EXISTS this index is there".as_slice(),
+                            IndexFault::TooMany => b"ERR there are 64 indexes, and no room for another",
+                            IndexFault::NoMemory => b"OOM the store cannot go on with so much less memory: give less",
+                        },
+                    );
+                    return Ok(());
+                }
+            }
+        }
+    };
+    // Somebody may have dropped it meanwhile.
+    if let Some(index) = index {
+        build(call, &index, walk.unwrap_or_default())?;
+        index.built();
+    }
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+/// Enters all records that are there.
+fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) -> Run {
+    if call.ctx.shared.store.is_finding() {
+        // Not all that is there is found yet.
+        return call.put_off(walk, OpError::Parked.into());
+    }
+    loop {
+        let (mut keys, mut looked) = (Vec::new(), 0);
+        let (view, namespace) = (call.ctx.view(), call.session.namespace);
+        let of_set = &mut |set| if set == index.set { vec![Arc::clone(index)] } else { Vec::new() };
+        let stepped = call.guard.walk_tiers(namespace, walk.cursor, &mut walk.stride, &mut |item, place| {
+            looked += 1;
+            let entered = |place| enter_on_flash(call.guard, view, namespace, (item, place), &mut *of_set);
+            if record_of_set(item, view) == Some(index.set) && !place.is_some_and(entered) {
+                keys.push(item.key.to_vec());
+            }
+        });
+        for key in keys {
+            call.ops += 1;
+            if let Err(stop) = call.enter(&key, index) {
+                // What is left of the step is met once more.
+                walk.stride = Stride::default();
+                return call.put_off(walk, stop);
+            }
+        }
+        call.ops += walk_step_ops(looked);
+        let next = match stepped {
+            Ok(next) => next,
+            Err(error) => return call.put_off(walk, error.into()),
+        };
+        let Some(at) = next else { return Ok(()) };
+        walk.cursor = at;
+        if call.is_spent() {
+            return call.put_off(walk, State::Yield.into());
+        }
+    }
+}
+
+fn drop_index<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (name, bin) = (set_name(args.next())?, args.next().unwrap_or_default());
+    let shared = Arc::clone(&call.ctx.shared);
+    let Some(set) = shared.sets.find(call.session.namespace.0, name).map(|set| set.number()) else {
+        call.int(0);
+        return Ok(());
+    };
+    if shared.indexes.find(set, bin).is_some() && Notes::of(&shared.store).index_gone(set, bin).is_err() {
+        return Err(OpError::OutOfMemory.into());
+    }
+    let dropped = drop_from(&shared, set, bin);
+    call.int(dropped.into());
+    Ok(())
+}
+
+fn drop_from(shared: &Shared, set: u16, bin: &[u8]) -> bool {
+    let whole = shared.store.memory_bytes() + shared.indexes.bytes();
+    // More memory than it had before the index the store can always have.
+    shared.indexes.drop_index(set, bin, |bytes| {
+        let _ = shared.resize_store(whole.saturating_sub(bytes));
+    })
+}
+
+/// Returns whether the store goes on with what `bytes` for indexes leave of the `whole` memory. Resizes it if so.
+fn leaves_room(shared: &Shared, whole: u64, bytes: u64) -> bool {
+    whole.checked_sub(bytes).is_some_and(|left| left > 0 && shared.resize_store(left).is_ok())
+}
+
+/// Makes the indexes again that there were; what is in them is to be entered ([`enter_kept`]).
+pub fn make_kept(shared: &Shared, kept: &[KeptIndex]) {
+    let whole = shared.store.memory_bytes();
+    for KeptIndex { set, kind, bytes, bin } in kept {
+        let resize = |bytes: u64| leaves_room(shared, whole, bytes);
+        if let Err(fault) = shared.indexes.create(*set, bin, *kind, *bytes, resize) {
+            let (name, bin) = (shared.sets.of(*set).map_or(&b""[..], |set| set.name()), &bin[..]);
+            let [name, bin] = [name, bin].map(String::from_utf8_lossy);
+            tracing::error!("the index of {bin} of the set {name} is not made again: {fault:?}");
+        }
+    }
+}
+
+/// Enters the records of all namespaces in the indexes that were made again, a few at a time. Returns when all are
+/// entered, or the server is to stop.
+pub fn enter_kept(shared: &Shared, handle: &mut ThreadHandle, clock: &Clock) {
+    while shared.store.is_finding() {
+        if shared.host.is_stopping() {
+            return;
+        }
+        std::thread::sleep(FOUND_SLEEP);
+    }
+    let (mut cursor, mut stride, mut left) = (Some(0), Stride::default(), Vec::new());
+    while cursor.is_some() || !left.is_empty() {
+        if shared.host.is_stopping() {
+            return;
+        }
+        let mut guard = handle.guard(clock.unix());
+        let (view, mut is_parked) = (View::at(shared, guard.now()), false);
+        if let Some(at) = cursor.filter(|_| left.is_empty()) {
+            let stepped = guard.walk_all(at, &mut stride, &mut |namespace, item, place| {
+                let is_indexed = record_of_set(item, view).is_some_and(|set| !shared.indexes.of(set).is_empty());
+                let of = &mut |set| shared.indexes.of(set);
+                let entered = |place| enter_on_flash(&guard, view, namespace, (item, place), of);
+                if is_indexed && !place.is_some_and(entered) {
+                    left.push((namespace, item.key.to_vec()));
+                }
+            });
+            is_parked = stepped.is_err();
+            cursor = stepped.unwrap_or(cursor);
+        }
+        left.retain(|(namespace, bytes)| !enter_one(&mut guard, shared, *namespace, bytes));
+        drop(guard);
+        if is_parked {
+            // What is on flash is being read.
+            std::thread::sleep(READ_SLEEP);
+        } else {
+            std::thread::yield_now();
+        }
+    }
+    shared.indexes.all().iter().for_each(|index| index.built());
+}
+
+/// Enters one record in the indexes of its set; false if it has to be tried again in a later iteration.
+fn enter_one(guard: &mut Guard<'_>, shared: &Shared, namespace: Namespace, bytes: &[u8]) -> bool {
+    let key = guard.key(namespace, bytes);
+    let Some(_stripe) = shared.indexes.stripe(key.hash()) else { return false };
+    if guard.is_kept_away(&key) || guard.is_on_flash(&key) {
+        return false;
+    }
+    let entered = enter_record(guard, View::at(shared, guard.now()), key, &mut |set| shared.indexes.of(set));
+    // One that has lost a part is gone; one that was changed meanwhile is looked at again.
+    entered.is_ok() || !guard.takes_lost() || guard.end_broken(&key).is_ok_and(|ended| ended)
+}
+
+fn list(call: &mut Call<'_, '_>) -> Run {
+    let (mut told, shared) = (Vec::new(), &call.ctx.shared);
+    let all = shared.indexes.all();
+    for index in &all {
+        reply::array(&mut told, 6);
+        reply::bulk(&mut told, shared.sets.of(index.set).map_or(b"", |set| set.name()));
+        reply::bulk(&mut told, &index.bin);
+        reply::bulk(&mut told, if index.kind == IndexType::Integer { b"INT" } else { b"STR" });
+        reply::bulk(
+            &mut told,
+            match index.state() {
+                IndexState::Building => b"building".as_slice(),
+                IndexState::Ready => b"ready",
+                IndexState::Full => b"full",
+            },
+        );
+        reply::int(&mut told, index.len() as i64);
+        reply::int(&mut told, index.bytes as i64);
+    }
+    call.answer_room(told.len() + reply::NUMBER_LINE_BYTES_MAX)?;
+    reply::array(call.out, all.len() as u64);
+    call.out.push(&told);
+    Ok(())
+}
+
+/// The places that the bins of a record have in the indexes of its set.
+pub(in super::super) fn places_of(
+    indexes: &[Arc<SetIndex>],
+    record: Option<&Record<'_>>,
+    now_ms: u64,
+) -> Result<Vec<Option<(u64, u64)>>, record::Damaged> {
+    let Some(record) = record else { return Ok(vec![None; indexes.len()]) };
+    indexes
+        .iter()
+        .map(|index| {
+            let bin = record.find(&Name::new(&index.bin), now_ms)?;
+            Ok(bin.and_then(|bin| index.kind.place(&bin.value)))
+        })
+        .collect()
+}
+
+/// Returns where the record that an entry is of has its value now. What cannot be read now is where the entry says.
+fn place_now(index: &SetIndex, guard: &Guard<'_>, view: View<'_>, entry: Entry) -> Option<(u64, u64)> {
+    let namespace = Namespace(view.sets.of(index.set)?.namespace());
+    let Some(item) = guard.by_hash(namespace, entry.key) else {
+        return guard.hash_may_be_on_flash(entry.key).then_some((entry.order, entry.more));
+    };
+    if record_of_set(&item, view) != Some(index.set) {
+        return None;
+    }
+    let parts = KeyParts::new(guard, guard.key(namespace, item.key));
+    let found = typed::record(Some(&item), view, &parts).and_then(|record| {
+        let bin = record.map(|record| record.find(&Name::new(&index.bin), view.now_ms)).transpose()?;
+        Ok(bin.flatten().and_then(|bin| index.kind.place(&bin.value)))
+    });
+    found.unwrap_or(Some((entry.order, entry.more)))
+}
+
+/// Takes those of the entries out that stand for nothing, as far as nobody changes their records now. No stripe is had.
+pub(in super::super) fn sweep(
+    indexes: &Indexes,
+    guard: &Guard<'_>,
+    view: View<'_>,
+    looked: impl Iterator<Item = (Arc<SetIndex>, Entry)>,
+) {
+    for (index, entry) in looked {
+        let Some(_stripe) = indexes.stripe(entry.key) else { continue };
+        if place_now(&index, guard, view, entry) != Some((entry.order, entry.more)) {
+            index.remove(&entry);
+        }
+    }
+    guard.takes_lost();
+}
+
+impl Call<'_, '_> {
+    /// Enters the record under a key in an index that it was there before.
+    fn enter(&mut self, bytes: &[u8], index: &Arc<SetIndex>) -> Result<(), Stop> {
+        let shared = Arc::clone(&self.ctx.shared);
+        let key = self.key(bytes);
+        let Some(_stripe) = shared.indexes.stripe(key.hash()) else { return Err(State::Parked.into()) };
+        if self.guard.is_on_flash(&key) {
+            return Err(State::Parked.into());
+        }
+        match self.enter_in(bytes, &mut |set| if set == index.set { vec![Arc::clone(index)] } else { Vec::new() }) {
+            Err(Fault::Damaged) if self.guard.takes_lost() => Err(self.look_again(std::iter::once(bytes)).into()),
+            entered => Ok(entered?),
+        }
+    }
+
+    /// Enters the record under a key, whose stripe is had, in the indexes that `of` gives for its set.
+    pub(in super::super) fn enter_in(
+        &self,
+        bytes: &[u8],
+        of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
+    ) -> Result<(), Fault> {
+        enter_record(self.guard, self.ctx.view(), self.key(bytes), of)
+    }
+}
+
+/// The same, for who has no call.
+fn enter_record(
+    guard: &Guard<'_>,
+    view: View<'_>,
+    key: Key<'_>,
+    of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
+) -> Result<(), Fault> {
+    enter_item(guard, view, key, guard.peek(&key), of)
+}
+
+/// Enters a record that is on flash, as it was read; false if it is not there any more, or changed just now.
+fn enter_on_flash(
+    guard: &Guard<'_>,
+    view: View<'_>,
+    namespace: Namespace,
+    (item, place): (&Item<'_>, OnFlash),
+    of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
+) -> bool {
+    let key = guard.key(namespace, item.key);
+    let Some(_stripe) = view.indexes.stripe(key.hash()) else { return false };
+    // One that is damaged has no value to enter.
+    guard.is_still(&key, place) && enter_item(guard, view, key, Some(*item), of).is_ok()
+}
+
+/// Enters what an item is.
+fn enter_item(
+    guard: &Guard<'_>,
+    view: View<'_>,
+    key: Key<'_>,
+    item: Option<Item<'_>>,
+    of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
+) -> Result<(), Fault> {
+    let parts = KeyParts::new(guard, key);
+    let Some(set) = item.as_ref().and_then(|item| record_of_set(item, view)) else { return Ok(()) };
+    let Some(record) = typed::record(item.as_ref(), view, &parts)? else { return Ok(()) };
+    for index in of(set) {
+        let bin = record.find(&Name::new(&index.bin), view.now_ms)?;
+        if let Some(place) = bin.and_then(|bin| index.kind.place(&bin.value)) {
+            view.indexes.enter(&index, place, key.hash());
+        }
+    }
+    Ok(())
+}

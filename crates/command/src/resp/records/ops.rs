@@ -1,0 +1,330 @@
+//! What is done to the bins of a record: one operation after another, each on what the ones before it have left.
+
+use super::given::Given;
+use super::{Bad, Refusal, bin_name, put_value};
+use crate::resp::error::Fault;
+use crate::resp::number::integer;
+use crate::resp::table::lower;
+use protocol::resp::{Args, Version, reply};
+use record::{Damaged, Edit, List, Map, Name, Value, ValueType};
+
+/// One operation on one bin.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Op<'c> {
+    /// The bin is this.
+    Put(&'c [u8], Given<'c>),
+    /// A number is added to the bin; where there is none, to 0.
+    Add(&'c [u8], Value<'c>),
+    /// Text or bytes come behind what the bin holds.
+    Append(&'c [u8], Value<'c>),
+    /// Text or bytes come before what the bin holds.
+    Prepend(&'c [u8], Value<'c>),
+    /// The bin goes.
+    Delete(&'c [u8]),
+    /// The bin is told.
+    Get(&'c [u8]),
+    /// Something about the list in the bin.
+    List(&'c [u8], ListOp<'c>),
+    /// Something about the map in the bin.
+    Map(&'c [u8], MapOp<'c>),
+}
+
+/// An operation on a list; an index below 0 counts from the end.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum ListOp<'c> {
+    Append(Given<'c>),
+    Insert(i64, Given<'c>),
+    Set(i64, Given<'c>),
+    Get(i64),
+    Pop(i64),
+    /// So many values from the index on stay.
+    Trim(i64, usize),
+    Size,
+}
+
+/// An operation on a map.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum MapOp<'c> {
+    Put(&'c [u8], Given<'c>),
+    Add(&'c [u8], Value<'c>),
+    Get(&'c [u8]),
+    Delete(&'c [u8]),
+    Size,
+}
+
+impl<'c> Op<'c> {
+    /// Reads one operation: its word has been read.
+    fn read(word: &[u8], args: &mut Args<'c>) -> Result<Self, Bad<'c>> {
+        let word = lower(word);
+        let bin = bin_name(args.next().ok_or(Fault::Syntax)?)?;
+        Ok(match &word[..] {
+            b"put" => Self::Put(bin, Given::read(bin, args)?),
+            b"add" => Self::Add(bin, Given::read_number(bin, args)?),
+            b"append" => Self::Append(bin, Given::read_text(bin, args)?),
+            b"prepend" => Self::Prepend(bin, Given::read_text(bin, args)?),
+            b"del" => Self::Delete(bin),
+            b"get" => Self::Get(bin),
+            [b'l', word @ ..] => Self::List(bin, ListOp::read(word, bin, args)?),
+            [b'm', word @ ..] => Self::Map(bin, MapOp::read(word, bin, args)?),
+            _ => return Err(Fault::Syntax.into()),
+        })
+    }
+
+    /// All operations up to the end: with `word`, bins that are all treated so, without the word before each.
+    pub(super) fn read_all(word: Option<&[u8]>, mut args: Args<'c>) -> Result<Vec<Self>, Bad<'c>> {
+        let mut ops = Vec::with_capacity(args.len() / 2);
+        while args.len() > 0 {
+            let word = word.unwrap_or_else(|| args.next().unwrap_or_default());
+            ops.push(Self::read(word, &mut args)?);
+        }
+        if ops.is_empty() { Err(Fault::Syntax.into()) } else { Ok(ops) }
+    }
+
+    /// It changes the record, or may.
+    pub(super) fn writes(&self) -> bool {
+        use {ListOp as L, MapOp as M};
+        !matches!(self, Self::Get(_) | Self::List(_, L::Get(_) | L::Size) | Self::Map(_, M::Get(_) | M::Size))
+    }
+
+    /// Does it, and puts what is told of it. Gives whether the record is another one.
+    pub(super) fn apply(&self, edit: &mut Edit<'_>, told: &mut Vec<u8>, version: Version) -> Result<bool, Stopped<'c>> {
+        match self {
+            Self::Put(bin, given) => {
+                edit.set(&Name::new(bin), &given.value(), false)?;
+                told.extend_from_slice(reply::OK);
+            }
+            Self::Delete(bin) => {
+                let gone = edit.remove(&Name::new(bin))?;
+                reply::int(told, gone.into());
+                return Ok(gone);
+            }
+            Self::Get(bin) => {
+                put_or_null(told, version, edit.bin(&Name::new(bin))?.map(|bin| bin.value));
+                return Ok(false);
+            }
+            Self::Add(bin, delta) => {
+                let name = Name::new(bin);
+                let sum = sum(bin, edit.bin(&name)?.map(|bin| bin.value), *delta)?;
+                edit.set(&name, &sum, true)?;
+                put_value(told, version, &sum);
+            }
+            Self::Append(bin, value) | Self::Prepend(bin, value) => {
+                let name = Name::new(bin);
+                let behind = matches!(self, Self::Append(..));
+                let joined = match edit.bin(&name)?.map(|bin| bin.value) {
+                    None => Vec::new(),
+                    Some(there) => join(bin, there, *value, behind)?,
+                };
+                let joined = match (*value, joined.is_empty()) {
+                    (value, true) => value,
+                    (Value::Text(_), false) => Value::Text(&joined),
+                    _ => Value::Bytes(&joined),
+                };
+                edit.set(&name, &joined, true)?;
+                told.extend_from_slice(reply::OK);
+            }
+            Self::List(bin, op) => return op.apply(At { bin, edit, told, version }),
+            Self::Map(bin, op) => return op.apply(At { bin, edit, told, version }),
+        }
+        Ok(true)
+    }
+}
+
+/// A bin that an operation is done on, and where it is told of.
+struct At<'c, 'a, 'e> {
+    bin: &'c [u8],
+    edit: &'a mut Edit<'e>,
+    told: &'a mut Vec<u8>,
+    version: Version,
+}
+
+fn put_or_null(told: &mut Vec<u8>, version: Version, value: Option<Value<'_>>) {
+    match value {
+        Some(value) => put_value(told, version, &value),
+        None => reply::null(told, version),
+    }
+}
+
+fn index<'c>(args: &mut Args<'c>) -> Result<i64, Fault> {
+    integer(args.next().ok_or(Fault::Syntax)?)
+}
+
+impl<'c> ListOp<'c> {
+    fn read(word: &[u8], bin: &'c [u8], args: &mut Args<'c>) -> Result<Self, Bad<'c>> {
+        Ok(match word {
+            b"append" => Self::Append(Given::read(bin, args)?),
+            b"insert" => Self::Insert(index(args)?, Given::read(bin, args)?),
+            b"set" => Self::Set(index(args)?, Given::read(bin, args)?),
+            b"get" => Self::Get(index(args)?),
+            b"pop" => Self::Pop(index(args)?),
+            b"trim" => {
+                let from = index(args)?;
+                Self::Trim(from, usize::try_from(index(args)?).map_err(|_| Fault::OutOfRange)?)
+            }
+            b"size" => Self::Size,
+            _ => return Err(Fault::Syntax.into()),
+        })
+    }
+
+    fn apply(&self, at: At<'c, '_, '_>) -> Result<bool, Stopped<'c>> {
+        let At { bin, edit, told, version } = at;
+        let name = Name::new(bin);
+        let there = match edit.bin(&name)?.map(|bin| bin.value) {
+            None => None,
+            Some(Value::List(list)) => Some(list),
+            Some(other) => return Err(Refusal::BinType(bin, other.value_type(), ValueType::List).into()),
+        };
+        let (is_there, list) = (there.is_some(), there.unwrap_or(List::EMPTY));
+        let size = list.values().count();
+        // The place of an index, which may be the end.
+        let place = |index: i64| {
+            let place = if index < 0 { index.checked_add(size as i64) } else { Some(index) };
+            place.and_then(|place| usize::try_from(place).ok()).filter(|place| *place <= size)
+        };
+        let none = |index: i64| Refusal::BinIndex(bin, index, size);
+        let mut body = Vec::new();
+        match self {
+            Self::Size => {
+                reply::int(told, size as i64);
+                return Ok(false);
+            }
+            Self::Get(index) => {
+                put_or_null(told, version, place(*index).and_then(|at| list.values().nth(at)));
+                return Ok(false);
+            }
+            Self::Append(given) => {
+                list.splice(size, 0, Some(&given.value()), &mut body);
+                reply::int(told, size as i64 + 1);
+            }
+            Self::Insert(index, given) => {
+                let at = place(*index).ok_or_else(|| none(*index))?;
+                list.splice(at, 0, Some(&given.value()), &mut body);
+                reply::int(told, size as i64 + 1);
+            }
+            Self::Set(index, given) => {
+                let at = place(*index).filter(|at| *at < size).ok_or_else(|| none(*index))?;
+                list.splice(at, 1, Some(&given.value()), &mut body);
+                told.extend_from_slice(reply::OK);
+            }
+            Self::Pop(index) => {
+                let found = place(*index).and_then(|at| Some((at, list.values().nth(at)?)));
+                put_or_null(told, version, found.map(|(_, value)| value));
+                let Some((at, _)) = found else { return Ok(false) };
+                list.splice(at, 1, None, &mut body);
+            }
+            Self::Trim(index, count) => {
+                let from = place(*index).unwrap_or(if *index < 0 { 0 } else { size });
+                let kept = (*count).min(size - from);
+                reply::int(told, (size - kept) as i64);
+                if kept == size || !is_there {
+                    return Ok(false);
+                }
+                let mut front = Vec::new();
+                list.splice(from + kept, size, None, &mut front);
+                List::open(&front)?.splice(0, from, None, &mut body);
+            }
+        }
+        // Bytes that were good are too deep alone if what was put among them is.
+        let list = List::open(&body).map_err(|_| Refusal::BinDepth(bin))?;
+        edit.set(&name, &Value::List(list), true)?;
+        Ok(true)
+    }
+}
+
+impl<'c> MapOp<'c> {
+    fn read(word: &[u8], bin: &'c [u8], args: &mut Args<'c>) -> Result<Self, Bad<'c>> {
+        if word == b"size" {
+            return Ok(Self::Size);
+        }
+        let key = args.next().ok_or(Fault::Syntax)?;
+        Ok(match word {
+            b"put" => Self::Put(key, Given::read(bin, args)?),
+            b"add" => Self::Add(key, Given::read_number(bin, args)?),
+            b"get" => Self::Get(key),
+            b"del" => Self::Delete(key),
+            _ => return Err(Fault::Syntax.into()),
+        })
+    }
+
+    fn apply(&self, at: At<'c, '_, '_>) -> Result<bool, Stopped<'c>> {
+        let At { bin, edit, told, version } = at;
+        let name = Name::new(bin);
+        let map = match edit.bin(&name)?.map(|bin| bin.value) {
+            None => Map::EMPTY,
+            Some(Value::Map(map)) => map,
+            Some(other) => return Err(Refusal::BinType(bin, other.value_type(), ValueType::Map).into()),
+        };
+        let mut body = Vec::new();
+        match self {
+            Self::Size => {
+                reply::int(told, map.pairs().count() as i64);
+                return Ok(false);
+            }
+            Self::Get(key) => {
+                put_or_null(told, version, map.find(key));
+                return Ok(false);
+            }
+            Self::Delete(key) => {
+                let gone = map.put(key, None, &mut body);
+                reply::int(told, gone.into());
+                if !gone {
+                    return Ok(false);
+                }
+            }
+            Self::Put(key, given) => {
+                let was_there = map.put(key, Some(&given.value()), &mut body);
+                reply::int(told, (map.pairs().count() + usize::from(!was_there)) as i64);
+            }
+            Self::Add(key, delta) => {
+                let sum = sum(bin, map.find(key), *delta)?;
+                map.put(key, Some(&sum), &mut body);
+                put_value(told, version, &sum);
+            }
+        }
+        let map = Map::open(&body).map_err(|_| Refusal::BinDepth(bin))?;
+        edit.set(&name, &Value::Map(map), true)?;
+        Ok(true)
+    }
+}
+
+/// Why an operation was not done.
+pub(super) enum Stopped<'c> {
+    Refusal(Refusal<'c>),
+    Damaged,
+}
+
+impl<'c> From<Refusal<'c>> for Stopped<'c> {
+    fn from(refusal: Refusal<'c>) -> Self {
+        Self::Refusal(refusal)
+    }
+}
+
+impl From<Damaged> for Stopped<'_> {
+    fn from(_: Damaged) -> Self {
+        Self::Damaged
+    }
+}
+
+fn sum<'c>(bin: &'c [u8], there: Option<Value<'_>>, delta: Value<'c>) -> Result<Value<'c>, Refusal<'c>> {
+    let range = Refusal::BinRange(bin, delta.value_type());
+    match (there, delta) {
+        (None, delta) => Ok(delta),
+        (Some(Value::Integer(there)), Value::Integer(delta)) => {
+            there.checked_add(delta).map(Value::Integer).ok_or(range)
+        }
+        (Some(Value::Float(there)), Value::Float(delta)) => {
+            Some(there + delta).filter(|sum| sum.is_finite()).map(Value::Float).ok_or(range)
+        }
+        (Some(there), delta) => Err(Refusal::BinType(bin, there.value_type(), delta.value_type())),
+    }
+}
+
+/// Both texts or both bytes, end to end.
+fn join<'c>(bin: &'c [u8], there: Value<'_>, value: Value<'c>, behind: bool) -> Result<Vec<u8>, Refusal<'c>> {
+    match (there, value) {
+        (Value::Text(there), Value::Text(value)) | (Value::Bytes(there), Value::Bytes(value)) => {
+            Ok(if behind { [there, value].concat() } else { [value, there].concat() })
+        }
+        (there, value) => Err(Refusal::BinType(bin, there.value_type(), value.value_type())),
+    }
+}

@@ -1,0 +1,300 @@
+//! `REC.QUERY`: the records of a set by the value of an indexed bin, in memory and on flash.
+//!
+//! ```text
+//!   index ──entries from the cursor on──> each in order: its record is looked at, under its key's stripe if it is had
+//!                                           │ in memory, or read from flash: the request parks, others are read ahead
+//!                                           ├─ holds the entry's value ──filter──> told
+//!                                           ├─ holds another: it is changed now or was just now ──filter──> told
+//!                                           └─ does not, and nobody changes it ──> the entry is taken out
+//! ```
+//!
+//! - An entry is a hint: what is told is what the record held when it was looked at, and each record is told once a
+//!   call.
+//! - A record whose value is moved within the range while it is asked for is told at the place that it leaves, since
+//!   the other may be behind.
+//! - What is found is kept between visits ([`Going`]): entries as many as may be told, and bytes as many as an answer
+//!   has.
+
+use super::read::Telling;
+use super::walk::record_of_set;
+use super::{Bad, set_name};
+use crate::context::State;
+use crate::indexes::{IndexState, SetIndex};
+use crate::resp::error::Fault;
+use crate::resp::number::integer;
+use crate::resp::table::lower;
+use crate::resp::typed::{self, KeyParts};
+use crate::resp::{Call, Run, Stop};
+use protocol::resp::{Args, reply};
+use record::{Entry, IndexType, Name, Value};
+use segment::Item;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Records that a call tells if no limit is given.
+const LIMIT: i64 = 100;
+/// Records that a call tells at most.
+const LIMIT_MAX: i64 = 4096;
+/// Number of times that a call takes more entries for those that stood for nothing.
+const REFILLS_MAX: usize = 16;
+
+/// The range of values that is queried, both ends included.
+struct Range<'c> {
+    low: Value<'c>,
+    high: Value<'c>,
+}
+
+impl<'c> Range<'c> {
+    fn read(kind: IndexType, args: &mut Args<'c>) -> Result<Self, Fault> {
+        let value = |word: Option<&'c [u8]>| {
+            let word = word.ok_or(Fault::Syntax)?;
+            Ok::<_, Fault>(match kind {
+                IndexType::Integer => Value::Integer(integer(word)?),
+                IndexType::Text => Value::Text(word),
+            })
+        };
+        match &lower(args.next().ok_or(Fault::Syntax)?)[..] {
+            b"eq" => {
+                let value = value(args.next())?;
+                Ok(Self { low: value, high: value })
+            }
+            b"between" => Ok(Self { low: value(args.next())?, high: value(args.next())? }),
+            _ => Err(Fault::Syntax),
+        }
+    }
+
+    fn has(&self, value: &Value<'_>) -> bool {
+        match (&self.low, value, &self.high) {
+            (Value::Integer(low), Value::Integer(value), Value::Integer(high)) => (low..=high).contains(&value),
+            (Value::Text(low), Value::Text(value), Value::Text(high)) => (low..=high).contains(&value),
+            _ => false,
+        }
+    }
+}
+
+/// The entry behind which a query goes on: order, what tells texts apart and key, in hexadecimal digits.
+fn cursor(word: &[u8]) -> Option<Entry> {
+    let text = std::str::from_utf8(word).ok().filter(|text| text.len() == 48 && text.is_ascii())?;
+    let number = |at: usize| u64::from_str_radix(&text[at..at + 16], 16).ok();
+    Some(Entry { order: number(0)?, more: number(16)?, key: number(32)? })
+}
+
+/// One call of `REC.QUERY`.
+struct Query<'c> {
+    set: u16,
+    bin: &'c [u8],
+    range: Range<'c>,
+    limit: usize,
+    after: Option<Entry>,
+    telling: Telling<'c>,
+}
+
+/// The progress of a call.
+#[derive(Default)]
+pub(in super::super) struct Going {
+    /// Entries to be looked at, and how many of them were.
+    entries: Vec<Entry>,
+    at: usize,
+    /// Number of entries without a record.
+    swept: usize,
+    fills: usize,
+    /// The last one that was looked at.
+    last: Option<Entry>,
+    /// The hashes of the keys of what is told, and its bytes.
+    told: HashSet<u64>,
+    bytes: Vec<u8>,
+    is_whole: bool,
+}
+
+impl Going {
+    /// Returns what it keeps, in bytes.
+    pub(in super::super) fn held_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>()
+            + 2 * self.told.capacity() * size_of::<u64>()
+            + self.bytes.capacity()
+    }
+}
+
+/// The record of an index entry.
+enum Look {
+    Told,
+    /// Nobody asked for it, or it is told already.
+    Left,
+    /// Not where the entry says.
+    Elsewhere,
+}
+
+impl<'c> Query<'c> {
+    fn read(set: u16, bin: &'c [u8], kind: IndexType, mut args: Args<'c>) -> Result<Self, Bad<'c>> {
+        let range = Range::read(kind, &mut args)?;
+        let (mut limit, mut after) = (LIMIT, None);
+        let telling = Telling::read(args, |word, args| {
+            let value = args.next().ok_or(Fault::Syntax)?;
+            match word {
+                b"limit" => limit = integer(value).ok().filter(|limit| *limit > 0).ok_or(Fault::Syntax)?.min(LIMIT_MAX),
+                b"after" if value == b"0" => {}
+                b"after" => after = Some(cursor(value).ok_or(Fault::Cursor)?),
+                _ => return Err(Fault::Syntax),
+            }
+            Ok(())
+        })?;
+        Ok(Self { set, bin, range, limit: limit as usize, after, telling })
+    }
+
+    /// Has entries to look at; false: there are no more of those that the call looks at.
+    fn fill(&self, index: &SetIndex, going: &mut Going) -> bool {
+        let most = if going.fills == 0 { self.limit } else { going.swept };
+        if going.at < going.entries.len() {
+            return true;
+        }
+        if most == 0 || going.fills > REFILLS_MAX {
+            return false;
+        }
+        let behind = going.last.or(self.after);
+        let (from, to) = self.bounds(index);
+        going.entries = index.range(from.max(behind.unwrap_or_default()), to, most + 1);
+        going.entries.retain(|entry| Some(*entry) != behind);
+        (going.at, going.swept, going.fills) = (0, 0, going.fills + 1);
+        !going.entries.is_empty()
+    }
+
+    fn bounds(&self, index: &SetIndex) -> (Entry, Entry) {
+        index.kind.range(&self.range.low, &self.range.high).expect("values of its type")
+    }
+
+    /// Tells what its entries stand for; gives the entry to go on behind.
+    fn run(&self, index: &SetIndex, call: &mut Call<'_, '_>, going: &mut Going) -> Result<Option<Entry>, Stop> {
+        let bytes_max = call.ctx.request_bytes_max / 2;
+        while !going.is_whole {
+            let is_enough = going.told.len() >= self.limit || going.bytes.len() > bytes_max;
+            if is_enough || !self.fill(index, going) {
+                going.is_whole = true;
+                break;
+            }
+            self.look(index, call, going)?;
+            going.last = Some(going.entries[going.at]);
+            going.at += 1;
+            call.ops += 1;
+            if call.is_spent() {
+                return Err(State::Yield.into());
+            }
+        }
+        let (_, to) = self.bounds(index);
+        let is_more = |last: &Entry| index.range(*last, to, 2).iter().any(|entry| entry != last);
+        Ok(going.last.filter(is_more))
+    }
+
+    /// Looks at what the next entry stands for.
+    fn look(&self, index: &SetIndex, call: &mut Call<'_, '_>, going: &mut Going) -> Result<(), Stop> {
+        let shared = Arc::clone(&call.ctx.shared);
+        let Going { entries, at, swept, told, bytes, .. } = going;
+        let (entry, more) = (entries[*at], &entries[*at + 1..]);
+        // Of what a filter leaves out, it is not known how many have to be read.
+        let wanted = if self.telling.filter.is_some() { more.len() } else { self.limit - told.len() - 1 };
+        let ahead = more.iter().take(wanted).map(|entry| entry.key);
+        // While it is had nobody changes the record and its entries.
+        let stripe = shared.indexes.stripe(entry.key);
+        let is_moving = || stripe.is_none() || !index.has(&entry);
+        let (begun, mut looked, mut broken) = (bytes.len(), Ok(Look::Elsewhere), None);
+        let namespace = call.session.namespace;
+        call.guard.visit_hash(namespace, entry.key, ahead, &mut |item| {
+            looked = match told.contains(&entry.key) {
+                true => Ok(Look::Left),
+                false => self.tell(index, item, entry, &is_moving, call, bytes),
+            };
+            broken = looked.is_err().then(|| item.key.to_vec());
+        })?;
+        match looked {
+            Ok(Look::Told) => drop(told.insert(entry.key)),
+            Ok(Look::Left) => {}
+            Ok(Look::Elsewhere) if stripe.is_some() => {
+                index.remove(&entry);
+                *swept += 1;
+            }
+            Ok(Look::Elsewhere) => {}
+            Err(fault) => {
+                bytes.truncate(begun);
+                drop(stripe);
+                return Err(match broken.filter(|_| fault == Fault::Damaged && call.guard.takes_lost()) {
+                    Some(key) => call.look_again(std::iter::once(&key[..])).into(),
+                    None => fault.into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the record of an item, if it is one that is asked for.
+    fn tell(
+        &self,
+        index: &SetIndex,
+        item: &Item<'_>,
+        entry: Entry,
+        is_moving: &dyn Fn() -> bool,
+        call: &Call<'_, '_>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<Look, Fault> {
+        let view = call.ctx.view();
+        if record_of_set(item, view) != Some(self.set) {
+            return Ok(Look::Elsewhere);
+        }
+        let parts = KeyParts::new(call.guard, call.key(item.key));
+        let Some(record) = typed::record(Some(item), view, &parts)? else { return Ok(Look::Elsewhere) };
+        let value = record.find(&Name::new(self.bin), view.now_ms)?.map(|bin| bin.value);
+        let place = value.as_ref().and_then(|value| index.kind.place(value));
+        if place != Some((entry.order, entry.more)) && !is_moving() {
+            return Ok(Look::Elsewhere);
+        }
+        if value.is_none_or(|value| !self.range.has(&value)) || !self.telling.takes(&record, view.now_ms)? {
+            return Ok(Look::Left);
+        }
+        self.telling.put_with_key(bytes, call.session.version, &record, item, view.now_ms)?;
+        Ok(Look::Told)
+    }
+}
+
+/// `REC.QUERY set bin EQ value|BETWEEN low high [LIMIT n] [AFTER cursor] [TYPED] [FILTER filter] [BINS name ...]`
+pub(in super::super) fn query<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (name, bin) = (set_name(args.next())?, args.next().unwrap_or_default());
+    let shared = Arc::clone(&call.ctx.shared);
+    let set = shared.sets.find(call.session.namespace.0, name).map(record::Set::number);
+    let Some((set, index)) = set.and_then(|set| Some((set, shared.indexes.find(set, bin)?))) else {
+        reply::error(call.out, b"NOINDEX there is no such index: make it with REC.INDEX CREATE");
+        return Ok(());
+    };
+    let query = match Query::read(set, bin, index.kind, args) {
+        Ok(query) => query,
+        Err(bad) => return call.bad(b"", bad),
+    };
+    match index.state() {
+        IndexState::Ready => {}
+        IndexState::Building => {
+            reply::error(call.out, b"BUILDING the index is not there yet: ask again");
+            return Ok(());
+        }
+        IndexState::Full => {
+            reply::error(call.out, b"INDEXFULL the index has no room: drop it, and create it with more MEMORY");
+            return Ok(());
+        }
+    }
+    let walk = call.session.walk.take();
+    let mut walk = walk.unwrap_or_default();
+    let ran = query.run(&index, call, &mut walk.query).and_then(|next| {
+        let bytes = walk.query.bytes.len() + 128;
+        typed::answer_room(call.out, call.ctx.request_bytes_max, bytes).map(|()| next)
+    });
+    let next = match ran {
+        Ok(next) => next,
+        Err(stop) => return call.put_off(walk, stop),
+    };
+    reply::array(call.out, 2);
+    match next {
+        Some(Entry { order, more, key }) => {
+            reply::bulk(call.out, format!("{order:016x}{more:016x}{key:016x}").as_bytes());
+        }
+        None => reply::bulk(call.out, b"0"),
+    }
+    reply::array(call.out, walk.query.told.len() as u64);
+    call.out.push(&walk.query.bytes);
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! What reads records: where they lie, without a copy.
+
+use super::{Bad, bin_name, put_value};
+use crate::out::OutBuffer;
+use crate::resp::error::Fault;
+use crate::resp::table::lower;
+use crate::resp::typed::{self, KeyParts, record, told_bytes};
+use crate::resp::{Call, Run};
+use protocol::resp::{Args, Version, reply};
+use protocol::sink::Sink;
+use record::{Filter, Name, Record, Value};
+use segment::{Expire, Item};
+
+/// The line of a type's name, and what stands around it and a value.
+const TYPE_BYTES: usize = 32;
+
+/// The names of chosen bins.
+#[derive(Clone, Copy)]
+pub(super) enum Names<'c> {
+    /// Words of the request.
+    Words(Args<'c>),
+    /// One word, with commas between them.
+    Commas(&'c [u8]),
+}
+
+impl<'c> Names<'c> {
+    pub(super) fn each(self) -> impl Iterator<Item = &'c [u8]> + Clone {
+        let (words, commas) = match self {
+            Self::Words(args) => (Some(args), None),
+            Self::Commas(word) => (None, Some(word.split(|byte| *byte == b','))),
+        };
+        words.into_iter().flatten().chain(commas.into_iter().flatten())
+    }
+}
+
+/// Which records are told, and what of them.
+#[derive(Default)]
+pub(super) struct Telling<'c> {
+    pub(super) with_types: bool,
+    /// These bins alone.
+    pub(super) names: Option<Names<'c>>,
+    pub(super) filter: Option<Filter<'c>>,
+}
+
+impl<'c> Telling<'c> {
+    /// Reads `[TYPED] [FILTER filter] [BINS name ...]`, with words between them that `other` takes.
+    pub(super) fn read(
+        mut args: Args<'c>,
+        mut other: impl FnMut(&[u8], &mut Args<'c>) -> Result<(), Fault>,
+    ) -> Result<Self, Bad<'c>> {
+        let mut telling = Self::default();
+        while let Some(word) = args.next() {
+            match &lower(word)[..] {
+                b"typed" => telling.with_types = true,
+                b"filter" if telling.filter.is_none() => {
+                    telling.filter = Some(Filter::read(args.next().ok_or(Fault::Syntax)?)?);
+                }
+                b"bins" if args.len() > 0 => {
+                    telling.names = Some(Names::Words(args));
+                    break;
+                }
+                word => other(word, &mut args)?,
+            }
+        }
+        telling.check()
+    }
+
+    /// The same, if no name of a bin is too long.
+    pub(super) fn check(self) -> Result<Self, Bad<'c>> {
+        if let Some(names) = self.names {
+            names.each().try_for_each(|name| bin_name(name).map(|_| ()))?;
+        }
+        Ok(self)
+    }
+
+    /// Returns whether the record is told.
+    pub(super) fn takes(&self, record: &Record<'_>, now_ms: u64) -> Result<bool, Fault> {
+        Ok(match &self.filter {
+            Some(filter) => filter.holds(record, now_ms)?,
+            None => true,
+        })
+    }
+
+    /// The most bytes that [`Telling::put`] puts.
+    pub(super) fn bytes(&self, record: &Record<'_>, now_ms: u64) -> Result<usize, Fault> {
+        let told = |value: &Value<'_>| TYPE_BYTES + told_bytes(value);
+        let mut bytes = 4 * reply::NUMBER_LINE_BYTES_MAX;
+        match self.names {
+            None => {
+                for bin in record.bins(now_ms) {
+                    let bin = bin?;
+                    bytes += told_bytes(&bin.name) + told(&bin.value);
+                }
+            }
+            Some(names) => {
+                let mut at = 0;
+                for name in names.each() {
+                    let bin = record.find_behind(&mut at, &Name::new(name), now_ms)?;
+                    bytes += 2 * TYPE_BYTES + name.len() + bin.map_or(0, |bin| told(&bin.value));
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Puts the key of an item and what its record is: one of several.
+    pub(super) fn put_with_key(
+        &self,
+        out: &mut impl Sink,
+        version: Version,
+        record: &Record<'_>,
+        item: &Item<'_>,
+        now_ms: u64,
+    ) -> Result<(), Fault> {
+        reply::array(out, 4);
+        reply::bulk(out, item.key);
+        self.put(out, version, record, item.expire, now_ms)
+    }
+
+    /// Puts revision, end and bins.
+    pub(super) fn put(
+        &self,
+        out: &mut impl Sink,
+        version: Version,
+        record: &Record<'_>,
+        expire: Expire,
+        now_ms: u64,
+    ) -> Result<(), Fault> {
+        reply::int(out, record.revision().into());
+        reply::int(out, if let Expire::At(at) = expire { at.0 as i64 } else { -1 });
+        match self.names {
+            None => {
+                reply::map(out, version, record.count(now_ms)? as u64);
+                for bin in record.bins(now_ms) {
+                    let bin = bin?;
+                    typed::put_text(out, &bin.name);
+                    self.put_bin(out, version, Some(&bin.value));
+                }
+            }
+            Some(names) => {
+                reply::map(out, version, names.each().count() as u64);
+                let mut at = 0;
+                for name in names.each() {
+                    reply::bulk(out, name);
+                    let bin = record.find_behind(&mut at, &Name::new(name), now_ms)?;
+                    self.put_bin(out, version, bin.map(|bin| bin.value).as_ref());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn put_bin(&self, out: &mut impl Sink, version: Version, value: Option<&Value<'_>>) {
+        let Some(value) = value else {
+            reply::null(out, version);
+            return;
+        };
+        if self.with_types {
+            reply::array(out, 2);
+            reply::bulk(out, value.value_type().name().as_bytes());
+        }
+        put_value(out, version, value);
+    }
+}
+
+/// Puts the record of an item, or null where there is none that is to be told; says whether it was put.
+pub(super) fn tell(
+    out: &mut OutBuffer,
+    version: Version,
+    bytes_max: usize,
+    item: Option<&Item<'_>>,
+    view: typed::View<'_>,
+    parts: &KeyParts<'_>,
+    telling: &Telling<'_>,
+) -> Result<bool, crate::resp::Stop> {
+    let found = match record(item, view, parts)? {
+        Some(record) if telling.takes(&record, view.now_ms)? => item.map(|item| (record, item.expire)),
+        _ => None,
+    };
+    let Some((record, expire)) = found else {
+        reply::null_array(out, version);
+        return Ok(false);
+    };
+    if telling.names.is_some() || !typed::has_room_for_all(out, &record) {
+        typed::answer_room(out, bytes_max, telling.bytes(&record, view.now_ms)?)?;
+    }
+    reply::array(out, 3);
+    telling.put(out, version, &record, expire, view.now_ms)?;
+    Ok(true)
+}
+
+pub(in super::super) fn get<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.at_any_length("rec.get", args, one)
+}
+
+fn one<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let bytes = args.next().unwrap_or_default();
+    let telling = match Telling::read(args, |_, _| Err(Fault::Syntax)) {
+        Ok(telling) => telling,
+        Err(bad) => return call.bad(bytes, bad),
+    };
+    let (key, version, bytes_max) = (call.key(bytes), call.session.version, call.answer_bytes_max());
+    let item = call.guard.get(&key);
+    let parts = KeyParts::new(call.guard, key);
+    let hit = tell(call.out, version, bytes_max, item.as_ref(), call.ctx.view(), &parts, &telling)?;
+    call.note_read(hit);
+    Ok(())
+}
+
+pub(in super::super) fn exists<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    call.number_of(args.next().unwrap_or_default(), |record| Ok(record.revision().into()))
+}

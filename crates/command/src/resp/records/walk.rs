@@ -1,0 +1,282 @@
+//! Walks over the records of a set: `REC.SCAN`, `REC.TRUNCATE`; and what sets there are.
+//!
+//! A cursor is a place in the order of the keys' hashes, as with `SCAN`: a record that stays from the first call to the
+//! last is told at least once, and may be told twice.
+
+use super::read::Telling;
+use super::set_name;
+use crate::context::State;
+use crate::resp::error::Fault;
+use crate::resp::number::integer;
+use crate::resp::table::entry;
+use crate::resp::typed::{self, KeyParts, View};
+use crate::resp::walk::{Walk, walk_step_ops};
+use crate::resp::{Call, Run, Stop};
+use protocol::number::{Decimal, parse_u64};
+use protocol::resp::{Args, Version, reply};
+use record::{Kind, NoParts, Record};
+use segment::{Change, Item, Stride, Value};
+
+/// Records that a call tells if no count is given.
+const COUNT: i64 = 10;
+/// Records that a call tells at most.
+const COUNT_MAX: i64 = 4096;
+/// Steps of the walk in one call at most.
+const STEPS_MAX: usize = 1024;
+
+/// One call of `REC.SCAN`.
+struct Scan<'c> {
+    set: u16,
+    telling: Telling<'c>,
+    count: usize,
+}
+
+/// The results of a walk: encoded records, each with its place in the walk's order.
+#[derive(Default)]
+pub(in super::super) struct Found {
+    bytes: Vec<u8>,
+    /// Place, and where it ends in the bytes.
+    records: Vec<(u64, std::ops::Range<usize>)>,
+    /// Keys looked at.
+    looked: usize,
+    /// Records of the set looked at.
+    of_set: usize,
+    fault: Option<Fault>,
+    /// The key of a large record of which a part was not found.
+    broken: Option<Vec<u8>>,
+    /// Records of the steps before the one at hand.
+    before: usize,
+}
+
+impl Found {
+    /// Returns what it keeps, in bytes.
+    pub(in super::super) fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.records.capacity() * size_of::<(u32, std::ops::Range<usize>)>()
+    }
+}
+
+/// The number of the set that an item's record is of, which need not be there any more.
+pub(super) fn record_of_set(item: &Item<'_>, view: View<'_>) -> Option<u16> {
+    let Value::Typed { kind, bytes } = item.value else { return None };
+    Some(Record::of(Kind::of(kind)?, bytes, view.sets, &NoParts).ok()??.set()?.set().number())
+}
+
+impl Scan<'_> {
+    fn look(&self, item: &Item<'_>, parts: &KeyParts<'_>, view: View<'_>, version: Version, found: &mut Found) {
+        found.looked += 1;
+        if record_of_set(item, view) != Some(self.set) {
+            return;
+        }
+        found.of_set += 1;
+        let from = found.bytes.len();
+        let mut tell = || {
+            let Some(record) = typed::record(Some(item), view, parts)? else { return Ok(false) };
+            if !self.telling.takes(&record, view.now_ms)? {
+                return Ok(false);
+            }
+            self.telling.put_with_key(&mut found.bytes, version, &record, item, view.now_ms)?;
+            Ok(true)
+        };
+        match tell() {
+            Ok(true) => found.records.push((parts.place(), from..found.bytes.len())),
+            Ok(false) => {}
+            Err(fault) => {
+                found.fault = Some(fault);
+                found.broken = Some(item.key.to_vec());
+            }
+        }
+    }
+}
+
+/// `REC.SCAN set cursor [COUNT n] [RATE n] [TYPED] [FILTER filter] [BINS name ...]`
+pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let name = set_name(args.next())?;
+    let cursor = parse_u64(args.next().unwrap_or_default()).ok_or(Fault::Cursor)?;
+    let (mut count, mut rate) = (COUNT, None);
+    let telling = Telling::read(args, |word, args| {
+        let number = integer(args.next().ok_or(Fault::Syntax)?)?;
+        match word {
+            b"count" if number > 0 => count = number.min(COUNT_MAX),
+            b"rate" if number > 0 => rate = Some(number as u64),
+            _ => return Err(Fault::Syntax),
+        }
+        Ok(())
+    });
+    let telling = match telling {
+        Ok(telling) => telling,
+        Err(bad) => return call.bad(b"", bad),
+    };
+    let now_ms = call.ctx.now.0;
+    if rate.is_some() && now_ms < call.session.paced_until_ms {
+        return Err(State::Parked.into());
+    }
+    let (version, view) = (call.session.version, call.ctx.view());
+    let going = call.session.walk.take();
+    let mut going = going.unwrap_or_else(|| Walk::from(cursor));
+    if let Some(set) = view.sets.find(call.session.namespace.0, name).filter(|_| going.ended.is_none()) {
+        let scan = Scan { set: set.number(), telling, count: count as usize };
+        match walk(call, &scan, &mut going, version) {
+            Ok(next) => going.ended = Some(next.unwrap_or(0)),
+            Err(stop) => return call.put_off(going, stop),
+        }
+    }
+    let told = &mut going.records;
+    if let Some(fault) = told.fault {
+        return Err(match told.broken.take().filter(|_| call.guard.takes_lost()) {
+            Some(key) => call.look_again(std::iter::once(&key[..])).into(),
+            None => fault.into(),
+        });
+    }
+    let bytes = told.bytes.len() + 3 * reply::NUMBER_LINE_BYTES_MAX;
+    if let Err(stop) = typed::answer_room(call.out, call.ctx.request_bytes_max, bytes) {
+        return call.put_off(going, stop);
+    }
+    reply::array(call.out, 2);
+    reply::bulk(call.out, Decimal::new(going.ended.unwrap_or(0)).as_slice());
+    reply::array(call.out, told.records.len() as u64);
+    for (_, range) in &told.records {
+        call.out.push(&told.bytes[range.clone()]);
+    }
+    if let Some(rate) = rate {
+        // As many as were looked at take as long as the rate says.
+        call.session.paced_until_ms = now_ms + (told.of_set as u64 * 1000).div_ceil(rate);
+    }
+    Ok(())
+}
+
+/// Steps until enough was found; gives the next cursor.
+fn walk(call: &mut Call<'_, '_>, scan: &Scan<'_>, going: &mut Walk, version: Version) -> Result<Option<u64>, Stop> {
+    let bytes_max = call.ctx.request_bytes_max / 2;
+    let Walk { cursor, stride, steps, records: found, .. } = going;
+    let mut next = None;
+    while *steps < STEPS_MAX {
+        let (view, before) = (call.ctx.view(), found.looked);
+        next = call.guard.walk(call.session.namespace, *cursor, stride, &mut |item| {
+            let parts = KeyParts::new(call.guard, call.key(item.key));
+            scan.look(item, &parts, view, version, found);
+        })?;
+        call.ops += walk_step_ops(4 * (found.looked - before));
+        let before = found.before;
+        // In the order of the walk, so that the call can end between any two places.
+        found.records[before..].sort_unstable_by_key(|(place, _)| *place);
+        let (mut bytes, mut kept) = (0, 0);
+        for (at, (place, range)) in found.records.iter().enumerate() {
+            let is_new = at == 0 || found.records[at - 1].0 != *place;
+            if is_new && (kept >= scan.count || kept > 0 && bytes + range.len() > bytes_max) {
+                next = Some(*place);
+                break;
+            }
+            (bytes, kept) = (bytes + range.len(), at + 1);
+        }
+        if kept < found.records.len() {
+            found.records.truncate(kept);
+            let of_kept: Vec<u8> =
+                found.records.iter().flat_map(|(_, range)| &found.bytes[range.clone()]).copied().collect();
+            let mut end = 0;
+            for (_, range) in &mut found.records {
+                *range = end..end + range.len();
+                end = range.end;
+            }
+            found.bytes = of_kept;
+            break;
+        }
+        let Some(at) = next else { break };
+        (*cursor, *steps, found.before) = (at, *steps + 1, found.records.len());
+        if kept >= scan.count || bytes >= bytes_max {
+            break;
+        }
+        if call.is_spent() {
+            return Err(State::Yield.into());
+        }
+    }
+    Ok(next)
+}
+
+/// `REC.TRUNCATE set`: its records are gone at once. The answer comes when their memory is free, with their number.
+pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if !call.beside {
+        return call.run_beside(entry("rec.truncate"), args);
+    }
+    let name = set_name(args.into_iter().next())?;
+    let walk = call.session.walk.take();
+    let shared = std::sync::Arc::clone(&call.ctx.shared);
+    let Some(set) = shared.sets.find(call.session.namespace.0, name) else {
+        call.int(0);
+        return Ok(());
+    };
+    if walk.is_none() && !shared.sets.truncate(set) {
+        return Err(Fault::OutOfMemory.into());
+    }
+    let mut walk = walk.unwrap_or_default();
+    loop {
+        let (mut gone, mut on_flash) = (Vec::new(), Vec::new());
+        let mut looked = 0;
+        let is_gone = |item: &Item<'_>| match item.value {
+            Value::Typed { kind, bytes } => {
+                Kind::of(kind).is_some_and(|kind| matches!(Record::of(kind, bytes, &shared.sets, &NoParts), Ok(None)))
+            }
+            _ => false,
+        };
+        let stepped =
+            call.guard.walk_tiers(call.session.namespace, walk.cursor, &mut walk.stride, &mut |item, place| {
+                looked += 1;
+                match place.filter(|_| is_gone(item)) {
+                    Some(place) => on_flash.push((item.key.to_vec(), place)),
+                    None if is_gone(item) => gone.push(item.key.to_vec()),
+                    None => {}
+                }
+            });
+        for (bytes, place) in on_flash {
+            // What is elsewhere by now is looked for as any other.
+            if call.guard.remove_from_flash(call.session.namespace, place) {
+                call.session.sum += 1;
+            } else {
+                gone.push(bytes);
+            }
+        }
+        for bytes in gone {
+            let key = call.key(&bytes);
+            let removed = call.guard.change(&key, &mut |_, item, _| match item {
+                Some(item) if is_gone(item) => Change::Remove(1),
+                _ => Change::Keep(0),
+            });
+            match removed {
+                Ok(removed) => call.session.sum += removed,
+                Err(error) => {
+                    // What is left of the step is met once more.
+                    walk.stride = Stride::default();
+                    return call.put_off(walk, error.into());
+                }
+            }
+        }
+        call.ops += walk_step_ops(looked);
+        let next = match stepped {
+            Ok(next) => next,
+            Err(error) => return call.put_off(walk, error.into()),
+        };
+        let Some(at) = next else { break };
+        walk.cursor = at;
+        if call.is_spent() {
+            return call.put_off(walk, State::Yield.into());
+        }
+    }
+    call.int(call.session.sum);
+    Ok(())
+}
+
+/// `REC.SETS`: each set with the bins that any of its records had.
+pub(in super::super) fn sets<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    let (mut told, mut count, namespace) = (Vec::new(), 0, call.session.namespace);
+    for set in call.ctx.shared.sets.all().filter(|set| set.namespace() == namespace.0) {
+        count += 1;
+        reply::array(&mut told, 2);
+        reply::bulk(&mut told, set.name());
+        let bins: Vec<_> = set.bins().collect();
+        reply::array(&mut told, bins.len() as u64);
+        bins.iter().for_each(|bin| reply::bulk(&mut told, bin));
+    }
+    call.answer_room(told.len() + reply::NUMBER_LINE_BYTES_MAX)?;
+    reply::array(call.out, count);
+    call.out.push(&told);
+    Ok(())
+}

@@ -1,0 +1,561 @@
+//! Strings: `GET`, `SET` with all its options, and what changes a part of one.
+
+use super::error::Fault;
+use super::expire::{Deadline, Unit};
+use super::number::{float, integer, put_float};
+use super::told::copy_on;
+use super::typed::string;
+use super::{Answers, Call, Identity, LINE_ROOM, Run, Stop};
+use crate::clock::Moment;
+use crate::context::State;
+use crate::large::LargeSet;
+use crate::notify::Event;
+use crate::out::PINNED_BYTES_MIN;
+use protocol::resp::{Args, reply};
+use segment::{AddOutcome, Change, Expire, Guard, Item, Key, LargeRef, Put, PutMode, PutOutcome, Value};
+
+/// Options of `SET`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SetOptions<'c> {
+    /// Only if nothing is there, or only if something is.
+    condition: Option<Condition<'c>>,
+    deadline: Option<(Unit, &'c [u8])>,
+    keep_ttl: bool,
+    /// Answers with the value that was there.
+    get: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Condition<'c> {
+    Absent,
+    Present,
+    /// Only if the value is this one.
+    Equal(&'c [u8]),
+}
+
+impl<'c> SetOptions<'c> {
+    pub(super) fn read(mut args: impl Iterator<Item = &'c [u8]>) -> Result<Self, Stop> {
+        let mut options = Self::default();
+        while let Some(word) = args.next() {
+            let lower = super::table::lower(word);
+            // An option may be there twice, but not with one that excludes it.
+            let mut condition = |condition| match options.condition.replace(condition) {
+                Some(before) if before != condition => Err(Fault::Syntax),
+                _ => Ok(()),
+            };
+            match &lower[..] {
+                b"nx" => condition(Condition::Absent)?,
+                b"xx" => condition(Condition::Present)?,
+                b"ifeq" => condition(Condition::Equal(args.next().ok_or(Fault::Syntax)?))?,
+                b"get" => options.get = true,
+                b"keepttl" if options.deadline.is_none() => options.keep_ttl = true,
+                unit => {
+                    let unit = Unit::of(unit).filter(|_| !options.keep_ttl).ok_or(Fault::Syntax)?;
+                    if options.deadline.is_some_and(|(before, _)| before != unit) {
+                        return Err(Fault::Syntax.into());
+                    }
+                    options.deadline = Some((unit, args.next().ok_or(Fault::Syntax)?));
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    /// Those of `GETSET`.
+    pub(super) fn swap() -> Self {
+        Self { get: true, ..Self::default() }
+    }
+
+    /// The mode of a store that does just this; `None` if there is none.
+    pub(super) fn put_mode(&self) -> Option<PutMode> {
+        match self.condition {
+            _ if self.keep_ttl || self.get => None,
+            None => Some(PutMode::Set),
+            Some(Condition::Absent) => Some(PutMode::Add),
+            Some(Condition::Present) => Some(PutMode::Replace),
+            Some(Condition::Equal(_)) => None,
+        }
+    }
+
+    /// Returns the end of the new item.
+    pub(super) fn expire(&self, moment: Moment) -> Result<Expire, Fault> {
+        let Some((unit, text)) = self.deadline else { return Ok(Expire::Never) };
+        Deadline::positive(text, unit, moment, "set").map(Deadline::expire)
+    }
+
+    /// Returns whether the value may be stored over this item of `key`.
+    fn allow(&self, guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>) -> bool {
+        match (self.condition, item) {
+            (None, _) | (Some(Condition::Absent), None) | (Some(Condition::Present), Some(_)) => true,
+            (Some(Condition::Equal(wanted)), Some(item)) => equals(guard, key, item.value, wanted),
+            _ => false,
+        }
+    }
+
+    /// Returns the change to `item`: none if the value may not be stored over it.
+    fn change(&self, guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, expire: Expire) -> Change<bool> {
+        if !self.allow(guard, key, item) {
+            return Change::Keep(false);
+        }
+        let kept = item.filter(|_| self.keep_ttl).map(|item| item.expire);
+        Change::Store { client_flags: 0, expire: kept.unwrap_or(expire), answer: true }
+    }
+}
+
+/// Returns whether the value of `key`, as a client sees it, is `bytes`.
+fn equals(guard: &Guard<'_>, key: &Key<'_>, value: Value<'_>, mut bytes: &[u8]) -> bool {
+    if value.client_bytes() != bytes.len() as u64 || matches!(value, Value::Typed { .. }) {
+        return false;
+    }
+    let mut same = true;
+    let whole = guard.copy_range(key, value, 0..bytes.len() as u64, &mut |part| {
+        let (here, behind) = bytes.split_at(part.len());
+        same &= here == part;
+        bytes = behind;
+    });
+    whole && same
+}
+
+pub(super) fn get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    read_one(call, args.next().unwrap_or_default())
+}
+
+fn read_one(call: &mut Call<'_, '_>, key: &[u8]) -> Run {
+    let hit = call.value_of(key)?;
+    call.note_read(hit);
+    Ok(())
+}
+
+pub(super) fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (key, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    if args.len() == 0 {
+        return call.store_plain(key, value, PutMode::Set, Expire::Never).map(|_| call.out.push(reply::OK));
+    }
+    let options = SetOptions::read(args)?;
+    let expire = options.expire(call.moment())?;
+    let Some(mode) = options.put_mode() else { return call.set_by(key, value, &options, expire) };
+    let stored = match mode {
+        PutMode::Add => call.store_absent(key, value, expire)?,
+        mode => call.store_plain(key, value, mode, expire)?,
+    };
+    call.ok_or_null(stored);
+    Ok(())
+}
+
+pub(super) fn setnx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (key, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let stored = call.store_absent(key, value, Expire::Never)?;
+    call.int(stored.into());
+    Ok(())
+}
+
+pub(super) fn setex<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.set_until(args, Unit::Seconds, "setex")
+}
+
+pub(super) fn psetex<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.set_until(args, Unit::Millis, "psetex")
+}
+
+pub(super) fn getset<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (key, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    call.set_by(key, value, &SetOptions::swap(), Expire::Never)
+}
+
+pub(super) fn getdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let bytes = args.next().unwrap_or_default();
+    let (hit, ()) = call.tell_and_change(bytes, |_, _, _| Change::Remove(()))?;
+    call.note_read(hit);
+    if hit {
+        call.changed(Event::DEL, bytes);
+    }
+    Ok(())
+}
+
+pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let bytes = args.next().unwrap_or_default();
+    let moment = call.moment();
+    let deadline = match args.next() {
+        None => return read_one(call, bytes),
+        Some(word) => match &super::table::lower(word)[..] {
+            b"persist" if args.len() == 0 => None,
+            unit => {
+                let unit = Unit::of(unit).filter(|_| args.len() == 1).ok_or(Fault::Syntax)?;
+                Some((unit, args.next().unwrap_or_default()))
+            }
+        },
+    };
+    let key = call.key(bytes);
+    let found = call.guard.peek(&key);
+    let is_missed = found.is_none();
+    if string(found.as_ref())?.is_none() {
+        if is_missed && call.guard.is_elsewhere(&key) {
+            return Err(State::Parked.into());
+        }
+        // The time is not looked at. Nor is the key again: a value that is there by now would be shown without its end.
+        copy_on(call.out, call.session, None)?;
+        call.note_read(false);
+        call.null();
+        return Ok(());
+    }
+    let expire = match deadline {
+        None => Expire::Never,
+        Some((unit, text)) => Deadline::positive(text, unit, moment, "getex")?.expire(),
+    };
+    let (hit, ()) = call.tell_and_change(bytes, |_, _, _| Change::Expire(expire, ()))?;
+    call.note_read(hit);
+    if hit {
+        call.changed(if expire == Expire::Never { Event::PERSIST } else { Event::EXPIRE }, bytes);
+    }
+    Ok(())
+}
+
+pub(super) fn append<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (bytes, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let put = Put { mode: PutMode::Append, vivify: Some(Expire::Never), ..Put::set(value) };
+    let PutOutcome::Stored { bytes: len, .. } = call.guard.put(&call.key(bytes), &put)? else {
+        return Err(Fault::WrongType.into());
+    };
+    call.note_store();
+    call.changed(Event::APPEND, bytes);
+    call.int(len as i64);
+    Ok(())
+}
+
+pub(super) fn strlen<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let key = call.key(args.next().unwrap_or_default());
+    let item = call.guard.get(&key);
+    let len = string(item.as_ref())?.map(|item| item.value_len());
+    call.note_read(len.is_some());
+    call.int(len.unwrap_or(0) as i64);
+    Ok(())
+}
+
+pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let bytes = args.next().unwrap_or_default();
+    let (from, to) = (integer(args.next().unwrap_or_default())?, integer(args.next().unwrap_or_default())?);
+    let key = call.key(bytes);
+    let Some(item) = call.guard.get(&key) else {
+        copy_on(call.out, call.session, None)?;
+        call.note_read(false);
+        reply::bulk(call.out, b"");
+        return Ok(());
+    };
+    string(Some(&item))?;
+    copy_on(call.out, call.session, Some(&item.value))?;
+    let range = range(item.value_len(), from, to).unwrap_or(0..0);
+    let (bytes, value) = (range.end - range.start, item.value);
+    if let Value::Large(large) = value
+        && bytes >= PINNED_BYTES_MIN as u64
+    {
+        if !call.beside {
+            return call.range_of_large(&key, large, range);
+        }
+        let is_whole = call.put_pieces(&key, large, range)?;
+        if is_whole {
+            call.session.copying = None;
+            call.out.push(b"\r\n");
+        } else {
+            reply::bulk(call.out, b"");
+        }
+        call.note_read(is_whole);
+        return Ok(());
+    }
+    call.room(bytes as usize)?;
+    let out = &mut *call.out;
+    let mark = out.mark();
+    reply::bulk_head(out, bytes);
+    let whole = call.guard.copy_range(&key, value, range, &mut |part| out.push(part));
+    if whole {
+        out.push(b"\r\n");
+    } else {
+        // It has lost a piece, and counts as missing.
+        out.truncate(mark);
+        reply::bulk(out, b"");
+    }
+    call.note_read(whole);
+    Ok(())
+}
+
+/// Returns the range that `GETRANGE` takes of so many bytes: offsets below 0 count from the end.
+fn range(len: u64, from: i64, to: i64) -> Option<std::ops::Range<u64>> {
+    let bytes = i64::try_from(len).ok()?;
+    if (from < 0 && to < 0 && from > to) || bytes == 0 {
+        return None;
+    }
+    let place = |offset: i64| if offset < 0 { (bytes + offset.max(-bytes)).max(0) } else { offset };
+    let (from, to) = (place(from), place(to).min(bytes - 1));
+    (from <= to).then(|| from as u64..to as u64 + 1)
+}
+
+pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let bytes = args.next().unwrap_or_default();
+    let offset = integer(args.next().unwrap_or_default())?;
+    let part = args.next().unwrap_or_default();
+    let offset = u64::try_from(offset).map_err(|_| Fault::Offset)?;
+    let key = call.key(bytes);
+    if part.is_empty() {
+        let item = call.guard.peek(&key);
+        let len = string(item.as_ref())?.map_or(0, |item| item.value_len());
+        call.int(len as i64);
+        return Ok(());
+    }
+    string(call.guard.peek(&key).as_ref())?;
+    let len = call.guard.splice(&key, offset, part)?.ok_or(Fault::WrongType)?;
+    call.note_store();
+    call.changed(Event::SETRANGE, bytes);
+    call.int(len as i64);
+    Ok(())
+}
+
+/// Copies the value of an item, or of none. One that has lost a piece is none.
+fn copy_value(guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, to: &mut Vec<u8>) {
+    if let Some(item) = item
+        && !guard.copy_range(key, item.value, 0..item.value_len(), &mut |bytes| to.extend_from_slice(bytes))
+    {
+        to.clear();
+    }
+}
+
+/// A value in an item's place that ends when that did.
+fn stored_over<T>(item: Option<&Item<'_>>, answer: T) -> Change<T> {
+    let (client_flags, expire) = item.map_or((0, Expire::Never), |item| (item.client_flags, item.expire));
+    Change::Store { client_flags, expire, answer }
+}
+
+pub(super) fn incr<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.add(args, |_| Ok(1))
+}
+
+pub(super) fn decr<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.add(args, |_| Ok(-1))
+}
+
+pub(super) fn incrby<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.add(args, integer)
+}
+
+pub(super) fn decrby<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.add(args, |text| integer(text)?.checked_neg().ok_or(Fault::NoOpposite))
+}
+
+pub(super) fn incrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let bytes = args.next().unwrap_or_default();
+    let key = call.key(bytes);
+    string(call.guard.peek(&key).as_ref())?;
+    let delta = float(args.next().unwrap_or_default())?;
+    let sum = call.guard.change(&key, &mut |guard, item, text| {
+        if let Err(fault) = string(item) {
+            return Change::Keep(Err(fault));
+        }
+        if item.is_some_and(|item| item.value_len() > FLOAT_BYTES_MAX as u64) {
+            return Change::Keep(Err(Fault::NotFloat));
+        }
+        copy_value(guard, &key, item, text);
+        let present = if text.is_empty() && item.is_none() { Ok(0.0) } else { float(text) };
+        match present.map(|present| present + delta) {
+            Err(fault) => Change::Keep(Err(fault)),
+            Ok(sum) if !sum.is_finite() => Change::Keep(Err(Fault::NotFinite)),
+            Ok(sum) => {
+                text.clear();
+                put_float(text, sum);
+                stored_over(item, Ok(sum))
+            }
+        }
+    })??;
+    call.note_store();
+    call.changed(Event::INCRBYFLOAT, bytes);
+    let mut room = [0; FLOAT_BYTES_MAX];
+    let mut left = &mut room[..];
+    std::io::Write::write_fmt(&mut left, format_args!("{}", if sum == 0.0 { 0.0 } else { sum }))
+        .expect("there is room");
+    let len = FLOAT_BYTES_MAX - left.len();
+    reply::bulk(call.out, &room[..len]);
+    Ok(())
+}
+
+/// A number without an exponent has at most so many characters: 309 digits, or 17 behind 324 zeros.
+const FLOAT_BYTES_MAX: usize = 352;
+
+impl<'c> Call<'c, '_> {
+    /// Stores a value; false if the mode's condition did not hold.
+    pub(super) fn store_plain(
+        &mut self,
+        bytes: &[u8],
+        value: &[u8],
+        mode: PutMode,
+        expire: Expire,
+    ) -> Result<bool, Stop> {
+        let key = self.key(bytes);
+        self.store_key(&key, value, mode, expire)
+    }
+
+    /// Stores where nothing is.
+    fn store_absent(&mut self, bytes: &[u8], value: &[u8], expire: Expire) -> Result<bool, Stop> {
+        let stored = self.store_plain(bytes, value, PutMode::Add, expire)?;
+        Ok(stored || !self.is_there(&self.key(bytes))? && self.store_plain(bytes, value, PutMode::Add, expire)?)
+    }
+
+    /// Stores a value as [`Call::store_plain`] does, under a key that was hashed.
+    #[inline]
+    pub(super) fn store_key(
+        &mut self,
+        key: &Key<'_>,
+        value: &[u8],
+        mode: PutMode,
+        expire: Expire,
+    ) -> Result<bool, Stop> {
+        self.room_to_store(value.len() as u64)?;
+        let outcome = self.guard.put(key, &Put { mode, expire, ..Put::set(value) })?;
+        let stored = matches!(outcome, PutOutcome::Stored { .. });
+        if stored {
+            self.note_store();
+            self.ctx.note_length(key.bytes(), value.len() as u64);
+            self.tell_set(key.bytes(), expire);
+        }
+        Ok(stored)
+    }
+
+    /// Notifies subscribers that a value was stored, and that it ends if it does.
+    #[inline]
+    pub(super) fn tell_set(&mut self, bytes: &[u8], expire: Expire) {
+        self.changed(Event::SET, bytes);
+        if expire != Expire::Never {
+            self.changed(Event::EXPIRE, bytes);
+        }
+    }
+
+    /// Counts a value that was stored.
+    pub(super) fn note_store(&self) {
+        let counters = self.counters();
+        counters.cmd_set.add(1);
+        counters.items_stored.add(1);
+    }
+
+    fn set_until(&mut self, mut args: Args<'c>, unit: Unit, name: &'static str) -> Run {
+        let key = args.next().unwrap_or_default();
+        let deadline = Deadline::positive(args.next().unwrap_or_default(), unit, self.moment(), name)?;
+        let value = args.next().unwrap_or_default();
+        self.store_plain(key, value, PutMode::Set, deadline.expire())?;
+        self.out.push(reply::OK);
+        Ok(())
+    }
+
+    /// `SET` that depends on what is there, or answers with it.
+    fn set_by(&mut self, bytes: &'c [u8], value: &[u8], options: &SetOptions<'_>, expire: Expire) -> Run {
+        let key = self.key(bytes);
+        let mut decide = |guard: &Guard<'_>, item: Option<&Item<'_>>, scratch: &mut Vec<u8>| {
+            scratch.extend_from_slice(value);
+            options.change(guard, &key, item, expire)
+        };
+        let stored = if options.get {
+            let (hit, stored) = self.tell_and_change(bytes, decide)?;
+            self.note_read(hit);
+            stored
+        } else {
+            let stored = self.guard.change(&key, &mut decide)?;
+            self.ok_or_null(stored);
+            stored
+        };
+        if stored {
+            self.note_store();
+            self.ctx.note_length(bytes, value.len() as u64);
+            self.tell_set(bytes, expire);
+        }
+        Ok(())
+    }
+
+    /// Answers with a range of a large value, from where it lies.
+    fn range_of_large(&mut self, key: &Key<'_>, large: LargeRef, range: std::ops::Range<u64>) -> Run {
+        if self.session.answers != Answers::All {
+            self.note_read(true);
+            return Ok(());
+        }
+        let bytes = range.end - range.start;
+        if !self.out.has_pin_room() || !self.ctx.pin_budget(bytes) {
+            return Err(State::OutputFull { want: LINE_ROOM }.into());
+        }
+        let pinned = self.guard.pin_large_range(key, large, range);
+        if !matches!(pinned, Ok(Some(_))) {
+            self.ctx.pin_refund(bytes);
+        }
+        let pinned = pinned?;
+        self.note_read(pinned.is_some());
+        reply::bulk_head(self.out, if pinned.is_some() { bytes } else { 0 });
+        if let Some(pinned) = pinned {
+            self.out.push_pinned(pinned);
+        }
+        self.out.push(b"\r\n");
+        Ok(())
+    }
+
+    fn ok_or_null(&mut self, stored: bool) {
+        if stored {
+            self.out.push(reply::OK);
+        } else {
+            self.null();
+        }
+    }
+
+    /// Sets a key to a value that was written in pieces.
+    pub(super) fn set_large_by(&mut self, large: &mut LargeSet, options: &SetOptions<'_>, expire: Expire) -> Run {
+        let bytes = large.bytes();
+        if !options.get {
+            let stored = large.store_by(self.guard, |guard, key, writer| {
+                guard.change_to_large(key, writer, &mut |guard, item| Some(options.change(guard, key, item, expire)))
+            })?;
+            self.ok_or_null(stored);
+            if stored {
+                self.note_store();
+                self.ctx.note_length(large.key(), bytes);
+                self.tell_set(large.key(), expire);
+            }
+            return Ok(());
+        }
+        let (key, mark) = (self.guard.key(self.session.namespace, large.key()), self.out.mark());
+        let told = self.tell(&key)?;
+        let identity = told.as_ref().map(|told| told.identity);
+        // The value that was sent is the one that is replaced, or the whole request runs again.
+        let changed = large.store_by(self.guard, |guard, key, writer| {
+            guard.change_to_large(key, writer, &mut |guard, item| {
+                (item.map(Identity::of) == identity).then(|| options.change(guard, key, item, expire))
+            })
+        });
+        match changed {
+            Ok(stored) => {
+                self.note_read(told.is_some());
+                if let Some(told) = told {
+                    self.finish(told);
+                }
+                if stored {
+                    self.note_store();
+                    self.ctx.note_length(large.key(), bytes);
+                    self.tell_set(large.key(), expire);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.take_back(told, mark);
+                Err(error.into())
+            }
+        }
+    }
+
+    fn add(&mut self, mut args: Args<'c>, delta: impl Fn(&[u8]) -> Result<i64, Fault>) -> Run {
+        let bytes = args.next().unwrap_or_default();
+        let delta = delta(args.next().unwrap_or_default())?;
+        let key = self.key(bytes);
+        match self.guard.add(&key, delta)? {
+            AddOutcome::Number(sum) => {
+                self.note_store();
+                // As Redis has it, also for a number that is taken away.
+                self.changed(Event::INCRBY, bytes);
+                self.int(sum);
+                Ok(())
+            }
+            AddOutcome::WrongType => Err(Fault::WrongType.into()),
+            AddOutcome::NotInteger => Err(Fault::NotInteger.into()),
+            AddOutcome::Overflow => Err(Fault::Overflow.into()),
+        }
+    }
+}

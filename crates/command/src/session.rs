@@ -1,0 +1,278 @@
+//! A connection's protocol, endpoint and state between two calls of its protocol's `serve`.
+
+use crate::carried::Carried;
+use crate::clock::Ticks;
+use crate::context::WorkerContext;
+use crate::large::LargeSet;
+use crate::mail::Subscriber;
+use crate::shared::Shared;
+use crate::{memcache, resp};
+use segment::{Guard, Namespace, Store};
+
+pub use crate::ahead::{Head, ReadHead};
+
+/// The protocol that a listener's clients speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// memcached's, text and meta.
+    Memcache,
+    /// That of Redis, in its versions 2 and 3.
+    Resp,
+}
+
+impl Protocol {
+    /// Its name in logs and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Memcache => "memcached",
+            Self::Resp => "Redis",
+        }
+    }
+
+    /// The error line sent to a client that connects when the limit on connections is reached.
+    pub const fn refusal(self) -> &'static [u8] {
+        match self {
+            Self::Memcache => b"ERROR Too many open connections\r\n",
+            Self::Resp => b"-ERR max number of clients reached\r\n",
+        }
+    }
+}
+
+/// The endpoint that a connection came in at: its client's protocol, and the namespace that its keys are in at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Door {
+    /// The protocol that its client speaks.
+    pub protocol: Protocol,
+    /// The namespace of its listener.
+    pub namespace: Namespace,
+    /// True if the connection was counted in that namespace when it came in.
+    pub is_counted: bool,
+}
+
+impl Door {
+    /// The door of a listener.
+    pub const fn new(protocol: Protocol, namespace: Namespace) -> Self {
+        Self { protocol, namespace, is_counted: false }
+    }
+}
+
+/// The door to the default namespace.
+impl From<Protocol> for Door {
+    fn from(protocol: Protocol) -> Self {
+        Self::new(protocol, Namespace::DEFAULT)
+    }
+}
+
+/// The state that a protocol retains of a connection between calls.
+pub enum SessionState {
+    /// A memcached client.
+    Memcache(memcache::SessionState),
+    /// A Redis client.
+    Resp(resp::SessionState),
+}
+
+impl SessionState {
+    /// Creates the state of a new connection that came in at `door`.
+    pub fn new(door: Door) -> Self {
+        match door.protocol {
+            Protocol::Memcache => Self::Memcache(memcache::SessionState::of(door.namespace)),
+            Protocol::Resp => Self::Resp(resp::SessionState::of(door.namespace)),
+        }
+    }
+
+    /// The protocol that its client speaks.
+    pub fn protocol(&self) -> Protocol {
+        match self {
+            Self::Memcache(_) => Protocol::Memcache,
+            Self::Resp(_) => Protocol::Resp,
+        }
+    }
+
+    /// The namespace that it counts as a connection of.
+    #[inline]
+    pub fn namespace(&self) -> Namespace {
+        match self {
+            Self::Memcache(state) => state.home(),
+            Self::Resp(state) => state.namespace,
+        }
+    }
+
+    /// Releases what the connection holds in the store and among the watchers. The caller calls it when the connection
+    /// ends, until it returns true: false asks for another iteration.
+    pub fn release(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
+        ctx.turn_to(self.namespace());
+        match self {
+            Self::Memcache(state) => {
+                state.release(guard, ctx);
+                true
+            }
+            Self::Resp(state) => state.release(guard, ctx),
+        }
+    }
+
+    /// Returns the state that moves to another process, with `input`. Returns `None` if a request is half done.
+    pub fn carried(&self, input: &[u8]) -> Option<Carried> {
+        match self {
+            Self::Memcache(state) => state.carried(input),
+            Self::Resp(state) => state.carried(input),
+        }
+    }
+
+    /// Removes and returns its subscriptions.
+    pub fn take_subscriber(&mut self) -> Option<Subscriber> {
+        match self {
+            Self::Memcache(_) => None,
+            Self::Resp(state) => state.take_subscriber(),
+        }
+    }
+
+    /// Restores subscriptions and the transaction after a move. Returns false if client memory is used up.
+    pub fn take_up(&mut self, carried: &Carried, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
+        match self {
+            Self::Memcache(state) => state.take_up(carried, ctx),
+            Self::Resp(state) => state.take_up(carried, guard, ctx),
+        }
+    }
+
+    /// Goes on as what was carried over.
+    pub fn go_on_as(&mut self, carried: &Carried, shared: &Shared) {
+        match self {
+            Self::Memcache(state) => state.go_on_as(carried),
+            Self::Resp(state) => state.go_on_as(carried, shared),
+        }
+    }
+
+    /// The value that is arriving.
+    #[inline]
+    fn large(&self) -> Option<&LargeSet> {
+        match self {
+            Self::Memcache(state) => state.large(),
+            Self::Resp(state) => state.large(),
+        }
+    }
+
+    fn large_mut(&mut self) -> Option<&mut LargeSet> {
+        match self {
+            Self::Memcache(state) => state.large_mut(),
+            Self::Resp(state) => state.large_mut(),
+        }
+    }
+
+    /// Returns true if the current request takes many visits.
+    pub fn is_long(&self) -> bool {
+        match self {
+            Self::Memcache(state) => state.is_long(),
+            Self::Resp(state) => state.is_long(),
+        }
+    }
+
+    /// Returns true if a value is being received into its place in the store.
+    #[inline]
+    pub fn is_arriving(&self) -> bool {
+        self.large().is_some_and(LargeSet::is_arriving)
+    }
+
+    /// Returns when the worker began to receive the current part of a value into its place; `None` if no part is
+    /// incomplete.
+    pub fn arriving_since(&self) -> Option<Ticks> {
+        self.large().and_then(LargeSet::arriving_since)
+    }
+
+    /// Returns the memory in the store that the arriving value is to be received into.
+    pub fn arrival_room<'a>(&'a mut self, store: &'a Store) -> Option<&'a mut [u8]> {
+        self.large_mut().and_then(|large| large.room(store))
+    }
+
+    /// Records that `bytes` bytes were received there.
+    pub fn arrived(&mut self, bytes: usize) {
+        if let Some(large) = self.large_mut() {
+            large.receive(bytes);
+        }
+    }
+
+    /// Returns the length of the arriving part in bytes, its line end included.
+    pub fn arrival_bytes(&self) -> usize {
+        self.large().map_or(0, LargeSet::part_bytes)
+    }
+
+    /// Moves the received bytes of the arriving value into `buffer`, where the rest is to follow. Returns how many
+    /// bytes that is.
+    pub fn move_arrival(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
+        self.large_mut().map_or(0, |large| large.move_out(guard, ctx, buffer))
+    }
+
+    /// Returns true if a part of a request is consumed and the rest is still to be received.
+    pub fn is_taking_in(&self) -> bool {
+        match self {
+            Self::Memcache(state) => state.large().is_some(),
+            Self::Resp(state) => state.is_taking_in(),
+        }
+    }
+
+    /// Returns true if a request is half done: some of it is consumed, or it is under way.
+    pub fn is_receiving(&self) -> bool {
+        match self {
+            Self::Memcache(state) => state.large().is_some(),
+            Self::Resp(state) => state.is_receiving(),
+        }
+    }
+
+    /// Returns true if the connection is a watcher.
+    pub fn watches(&self) -> bool {
+        matches!(self, Self::Memcache(state) if state.watches())
+    }
+
+    /// Returns true if messages that it did not request wait to be sent to it.
+    pub fn has_mail(&self) -> bool {
+        match self {
+            Self::Memcache(state) => state.has_mail(),
+            Self::Resp(state) => state.has_mail(),
+        }
+    }
+
+    /// Returns true if more messages waited than may: the connection is to be closed.
+    pub fn is_mail_broken(&self) -> bool {
+        matches!(self, Self::Resp(state) if state.is_mail_broken())
+    }
+
+    /// Moves the next of these messages to the front of `into`; returns how many bytes that was.
+    pub fn take_mail(&mut self, into: &mut [u8]) -> usize {
+        match self {
+            Self::Memcache(state) => state.take_mail(into),
+            Self::Resp(state) => state.take_mail(into),
+        }
+    }
+
+    /// Returns true if a reply was put in part: nothing may come between it and the rest.
+    pub fn is_answering(&self) -> bool {
+        matches!(self, Self::Resp(state) if state.is_answering())
+    }
+
+    /// Returns since when a reply is held for its client outside the store, and its bytes; `None` if none is.
+    pub fn reply_held(&self) -> Option<(Ticks, u64)> {
+        match self {
+            Self::Memcache(_) => None,
+            Self::Resp(state) => state.reply_held(),
+        }
+    }
+
+    /// Returns true if the connection is subscribed to something: it may be silent as long as it likes.
+    pub fn listens(&self) -> bool {
+        matches!(self, Self::Resp(state) if state.listens())
+    }
+
+    /// Returns the last command that a Redis client called.
+    pub fn last_command(&self) -> Option<&'static str> {
+        match self {
+            Self::Memcache(_) => None,
+            Self::Resp(state) => state.last_command(),
+        }
+    }
+
+    /// Restricts its client to next to nothing, since the client is on another host and could be anyone.
+    pub fn hold_off(&mut self) {
+        if let Self::Resp(state) = self {
+            state.hold_off();
+        }
+    }
+}

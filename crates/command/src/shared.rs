@@ -1,0 +1,336 @@
+//! The state that commands share, and that other threads of the server read.
+
+use crate::auth::Auth;
+use crate::background::BackgroundCounters;
+use crate::budget::{Budget, SetAside};
+use crate::clock::{Clock, Origin};
+use crate::command_counters::{CommandCounters, CommandShared, CommandTotals};
+use crate::config::Config;
+use crate::connection_table::ConnectionTable;
+use crate::counters::{Counter, WorkerCounters};
+use crate::delayed_flush::DelayedFlush;
+use crate::host::Host;
+use crate::hot_keys::{HotKeys, Minutes, Told};
+use crate::mail::{Channels, Post};
+use crate::metrics::Recorder;
+use crate::namespaces::Namespaces;
+use crate::notify::KeyEvents;
+use crate::pins::PinBudget;
+use crate::prefixes::Prefixes;
+use crate::resp::acl::Users;
+use crate::survey::Survey;
+use crate::watch::Hub;
+use base::clock::UnixMillis;
+use segment::{Namespace, ResizeError, Store, StoreStats};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// The state that the commands of all workers share. Commands reach it through their context.
+pub struct Shared {
+    /// The item store.
+    pub store: Arc<Store>,
+    /// Configuration of the commands.
+    pub config: Config,
+    /// The server around the commands.
+    pub host: Arc<dyn Host>,
+    /// Settings that a reload may change.
+    pub live: Live,
+    /// The shared state of each worker, in their order.
+    pub workers: Vec<WorkerShared>,
+    /// State that the commands of all workers share.
+    pub commands: CommandShared,
+    /// The source of client numbers.
+    pub clients: Clients,
+    /// The acceptor's counters.
+    pub acceptor: AcceptorCounters,
+    /// The background thread's counters.
+    pub background: BackgroundCounters,
+    /// Findings that are slow to obtain, as of the last survey.
+    pub survey: Survey,
+    /// Bytes of the store that readers may pin.
+    pub pins: PinBudget,
+    /// Bytes that connections hold outside the store.
+    pub budget: Arc<Budget>,
+    /// Names, terms and figures of namespaces.
+    pub namespaces: Namespaces,
+    /// Delayed flushes that are not due yet.
+    pub delayed_flush: DelayedFlush,
+    /// Users of the server; without it, every client may use it.
+    pub auth: Option<Arc<Auth>>,
+    /// Rights of Redis clients.
+    pub users: Users,
+    /// Counters by key prefix, while they are on.
+    pub prefixes: Prefixes,
+    /// Facts that the records of each set share.
+    pub sets: record::Sets,
+    /// Hot, big and missed keys, minute by minute.
+    pub minutes: Minutes,
+    /// Secondary indexes of sets.
+    pub indexes: crate::indexes::Indexes,
+    /// Watchers, by kind of event.
+    pub watch: Arc<Hub>,
+    /// Subscribers, by channel.
+    pub channels: Arc<Channels>,
+    /// Start of the server, by the store's clock.
+    pub started: UnixMillis,
+    /// Origin of the store's clock.
+    pub origin: Origin,
+    /// The lead of the wall clock over the store's clock, in ms: see `Moment`.
+    pub wall_ahead_ms: AtomicI64,
+}
+
+impl Shared {
+    /// Returns the machine's clocks, with the store's clock.
+    pub fn clock(&self) -> Clock {
+        Clock::machine().from(self.origin)
+    }
+
+    /// Returns the time of the store's clock, for threads that have no clock of their own.
+    pub fn now(&self) -> UnixMillis {
+        self.origin.now()
+    }
+
+    /// Returns the lead of the wall clock over the store's clock, in ms.
+    pub fn wall_ahead_ms(&self) -> i64 {
+        self.wall_ahead_ms.load(Relaxed)
+    }
+
+    /// Sets the lead of the wall clock over the store's clock, also for the next process.
+    pub fn set_wall_ahead_ms(&self, ahead_ms: i64) {
+        self.wall_ahead_ms.store(ahead_ms, Relaxed);
+        self.store.keep_wall_ahead(ahead_ms);
+    }
+
+    /// Detects a step of the wall clock and records it.
+    pub fn follow_wall(&self) {
+        let (before, wall, after) = (self.now(), UnixMillis::now(), self.now());
+        // A thread that was delayed between two readings has not seen a step.
+        if after.ms_since(before) > 100 {
+            return;
+        }
+        if let Some(ahead_ms) = crate::clock::stepped(before, wall, self.wall_ahead_ms()) {
+            tracing::warn!(
+                "the wall clock was stepped by {} ms: times to live go on as they were",
+                ahead_ms.saturating_sub(self.wall_ahead_ms())
+            );
+            self.set_wall_ahead_ms(ahead_ms);
+        }
+    }
+
+    /// Returns the number of open connections of all workers.
+    pub fn connections_open(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.counters.connections_open()).sum()
+    }
+
+    /// Returns the store's figures, for a worker. Counters are current; the states of segments and their dead bytes are
+    /// those of the last census.
+    pub fn store_stats(&self) -> StoreStats {
+        self.store.stats_by(&self.survey.latest().census)
+    }
+
+    /// Changes the memory of heap and index, in bytes. The background thread completes it.
+    ///
+    /// # Errors
+    /// If the store cannot continue with so little memory, or no address space was reserved for so much.
+    pub fn resize_memory(&self, memory_bytes: u64) -> Result<(), ResizeError> {
+        self.resize_store(memory_bytes.saturating_sub(self.indexes.bytes()))
+    }
+
+    /// Changes the store's memory to `memory_bytes`, which is what secondary indexes leave.
+    pub(crate) fn resize_store(&self, memory_bytes: u64) -> Result<(), ResizeError> {
+        self.store.resize(memory_bytes)?;
+        self.pins.follow(memory_bytes);
+        self.budget.follow(memory_bytes);
+        self.host.wake_background();
+        Ok(())
+    }
+
+    /// Sets which key events are published.
+    pub fn set_key_events(&self, events: KeyEvents) {
+        self.live.key_events.store(events.0, Relaxed);
+        self.watch.tell_changes(events.any());
+    }
+
+    /// Returns which key events are published.
+    pub fn key_events(&self) -> KeyEvents {
+        KeyEvents(self.live.key_events.load(Relaxed))
+    }
+
+    /// Makes the reported command counts start from here. The counters themselves belong to their workers.
+    pub fn reset_stats(&self) {
+        let totals = crate::memcache::command_totals(self);
+        *self.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = totals;
+        self.prefixes.clear();
+    }
+
+    /// Returns the command counts since the last reset.
+    pub fn stats_since_reset(&self) -> CommandTotals {
+        let baseline = *self.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        crate::memcache::command_totals(self).since(&baseline)
+    }
+
+    /// Collects the workers' hot keys of a minute that is over.
+    pub fn roll_minutes(&self, now: UnixMillis) {
+        self.minutes.roll(now, self.workers.iter().map(|worker| &worker.hot_keys));
+    }
+
+    /// Returns hot, big and missed keys of the last `minutes` whole minutes and of the current one, at most `count` of
+    /// each.
+    pub fn hot_keys(&self, minutes: usize, count: usize) -> Told {
+        self.minutes.read(minutes, count, self.workers.iter().map(|worker| &worker.hot_keys))
+    }
+
+    /// Records that a worker's connection has queued messages, and wakes the worker. For any thread that is not a
+    /// worker.
+    pub(crate) fn note_mail(&self, worker: usize, connection: u32) {
+        if self.workers[worker].post.note(connection) {
+            self.host.wake_worker(worker);
+        }
+    }
+
+    /// Returns true if a Redis client that has not authenticated may do nothing.
+    pub fn asks_who(&self) -> bool {
+        self.auth.is_some() || self.users.asks()
+    }
+
+    /// Reloads the files of users, if there are any. If a file cannot be loaded, its current users remain.
+    pub fn reload_users(&self) {
+        if let Some(path) = &self.config.acl_file {
+            match self.users.load() {
+                Ok(()) => tracing::info!("users were read from {}", path.display()),
+                Err(error) => tracing::error!("users stay as they were: {}: {error}", path.display()),
+            }
+        }
+        let Some(auth) = &self.auth else { return };
+        match auth.reload() {
+            Ok(()) => tracing::info!("users were read from {}", auth.path().display()),
+            Err(error) => tracing::error!("users stay as they were: {}: {error}", auth.path().display()),
+        }
+    }
+}
+
+/// The state of one worker that other threads see.
+pub struct WorkerShared {
+    /// Its counters.
+    pub counters: WorkerCounters,
+    /// Counters of its commands, by namespace.
+    pub commands: [CommandCounters; Namespace::MAX],
+    /// The latencies of its operations.
+    pub recorder: Recorder,
+    /// Bytes of requests and replies that it has set aside, beside its pools of buffers.
+    pub aside: Arc<SetAside>,
+    /// Its connections.
+    pub connection_table: ConnectionTable,
+    /// The hot keys that the worker has sampled.
+    pub hot_keys: HotKeys,
+    /// Its connections with queued messages.
+    pub post: Post,
+}
+
+/// Settings that a reload may change. A worker reads them once an iteration.
+#[derive(Debug)]
+pub struct Live {
+    /// The maximum number of connections at once.
+    pub connections_max: AtomicU64,
+    /// The instant until which clients wait.
+    pub pause: PauseSwitch,
+    /// Unix time in ms before which `SLOWLOG` reports no slow request.
+    pub slow_reset_ms: AtomicU64,
+    /// Unix time in ms before which `LATENCY` reports no slow request.
+    pub latency_reset_ms: AtomicU64,
+    /// The key events that are published: the bits of [`KeyEvents`].
+    pub key_events: AtomicU32,
+    /// The time without received bytes after which a connection is closed, in ms. 0: never.
+    pub idle_timeout_ms: AtomicU64,
+    /// The time after which a stalled connection is closed, in ms: one that takes nothing of its output, or that holds
+    /// an incomplete request while others wait for its buffer.
+    pub stall_timeout_ms: AtomicU64,
+}
+
+/// The clients that wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pause {
+    /// No clients.
+    #[default]
+    None,
+    /// Clients whose requests change something.
+    Writes,
+    /// All clients.
+    All,
+}
+
+/// The instant until which clients wait, and which of them: one word, `ms << 1 | all`.
+#[derive(Debug, Default)]
+pub struct PauseSwitch(AtomicU64);
+
+impl PauseSwitch {
+    /// Makes clients wait until an instant. An earlier call with a later instant, or for all clients, remains in force.
+    pub fn set(&self, until: UnixMillis, all: bool) {
+        let longer = |word: u64| Some(until.0.max(word >> 1) << 1 | word & 1 | u64::from(all));
+        let _ = self.0.fetch_update(Relaxed, Relaxed, longer);
+    }
+
+    /// Ends the wait of all clients.
+    pub fn end(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    /// Returns the clients that wait at `now`.
+    #[inline]
+    pub fn now(&self, now: UnixMillis) -> Pause {
+        match self.0.load(Relaxed) {
+            0 => Pause::None,
+            word => self.look(word, now),
+        }
+    }
+
+    #[cold]
+    fn look(&self, word: u64, now: UnixMillis) -> Pause {
+        if now.0 >= word >> 1 {
+            let _ = self.0.compare_exchange(word, 0, Relaxed, Relaxed);
+            return Pause::None;
+        }
+        if word & 1 == 1 { Pause::All } else { Pause::Writes }
+    }
+}
+
+/// A source of numbers, from 1.
+#[derive(Debug, Default)]
+pub struct Clients(AtomicU64);
+
+impl Clients {
+    /// Returns a number that was not used before.
+    pub fn next(&self) -> u64 {
+        self.0.fetch_add(1, Relaxed) + 1
+    }
+}
+
+/// Counters of the acceptor.
+#[derive(Debug, Default)]
+pub struct AcceptorCounters {
+    /// Connections accepted and handed to a worker.
+    pub accepted: Counter,
+    /// Connections refused because the limit was reached.
+    pub rejected: Counter,
+    /// The number of times that no file descriptor was left.
+    pub descriptors_exhausted: Counter,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_ends_at_its_time_or_when_it_is_ended_and_a_shorter_one_shortens_it_not() {
+        let pause = PauseSwitch::default();
+        assert_eq!(pause.now(UnixMillis(5)), Pause::None);
+        pause.set(UnixMillis(100), false);
+        pause.set(UnixMillis(50), false);
+        assert_eq!((pause.now(UnixMillis(99)), pause.now(UnixMillis(100))), (Pause::Writes, Pause::None));
+        pause.set(UnixMillis(100), true);
+        pause.set(UnixMillis(50), false);
+        assert_eq!(pause.now(UnixMillis(60)), Pause::All);
+        pause.end();
+        assert_eq!(pause.now(UnixMillis(60)), Pause::None);
+    }
+}

@@ -1,0 +1,121 @@
+//! Evictions and expiries of the background thread, for watchers and subscribers.
+
+use super::{Head, Hub, Kind, Lines};
+use crate::clock::Clock;
+use crate::notify::{self, Event};
+use crate::shared::Shared;
+use segment::{Evicted, EvictionObserver, Expire, Namespace};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The bytes of expired or evicted keys that one slice retains. The events of further keys are lost.
+const ENDED_BYTES_MAX: usize = 128 << 10;
+
+/// Evictions that are not published yet. The store's observer and the background thread share them. Both run on the
+/// same thread, so the lock is always free.
+#[derive(Clone, Debug)]
+pub struct Evictions {
+    hub: Arc<Hub>,
+    clock: Clock,
+    lines: Arc<Mutex<Lines>>,
+    /// Keys that were evicted or expired, for their subscribers.
+    ended: Arc<Mutex<Ended>>,
+    /// True if the last slice was watched, so that there may be memory to free.
+    was_watched: bool,
+}
+
+/// Keys that were evicted or expired, one behind the other.
+#[derive(Debug, Default)]
+struct Ended {
+    bytes: Vec<u8>,
+    keys: Vec<(Event, Namespace, usize)>,
+}
+
+impl Ended {
+    fn add(&mut self, event: Event, namespace: Namespace, key: &[u8]) {
+        let held = self.bytes.len() + self.keys.len() * size_of::<(Event, Namespace, usize)>();
+        if held + key.len() < ENDED_BYTES_MAX {
+            self.bytes.extend_from_slice(key);
+            self.keys.push((event, namespace, self.bytes.len()));
+        }
+    }
+}
+
+impl Evictions {
+    /// Creates the observer of evictions for the watchers of `hub`.
+    pub fn new(hub: &Arc<Hub>, clock: &Clock) -> Self {
+        Self {
+            hub: Arc::clone(hub),
+            clock: clock.clone(),
+            lines: Arc::default(),
+            ended: Arc::default(),
+            was_watched: false,
+        }
+    }
+
+    /// Ends a slice: publishes what was evicted in it.
+    pub fn publish(&mut self, shared: &Shared) {
+        let mut note = |worker, connection| shared.note_mail(worker, connection);
+        if self.hub.watched().tells_changes() || self.was_watched {
+            let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+            let Ended { bytes, keys } = std::mem::take(&mut *ended);
+            let mut from = 0;
+            for (event, namespace, to) in keys {
+                let (events, key) = (shared.key_events(), &bytes[from..to]);
+                notify::tell(&shared.channels, events, namespace, event, key, |name, text| {
+                    shared.channels.publish(crate::mail::Kind::Channel, name, text, &mut note);
+                });
+                from = to;
+            }
+        }
+        let watched = self.hub.watched().any();
+        if watched || self.was_watched {
+            let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+            if watched {
+                self.hub.publish(&mut lines, &mut note);
+            } else {
+                lines.free();
+            }
+        }
+        self.was_watched = watched;
+    }
+}
+
+impl Evictions {
+    fn keep(&self, event: Event, ended: &Evicted<'_>) {
+        let mut keys = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.add(event, ended.namespace, ended.item.key);
+    }
+}
+
+impl EvictionObserver for Evictions {
+    fn wanted(&self) -> bool {
+        let watched = self.hub.watched();
+        watched.has(Kind::Evictions) || watched.tells_changes()
+    }
+
+    fn wants_expired(&self) -> bool {
+        self.hub.watched().tells_changes()
+    }
+
+    fn expired(&mut self, expired: &Evicted<'_>) {
+        self.keep(Event::EXPIRED, expired);
+    }
+
+    fn evicted(&mut self, evicted: &Evicted<'_>) {
+        if self.hub.watched().tells_changes() {
+            self.keep(Event::EVICTED, evicted);
+        }
+        if !self.hub.watched().has(Kind::Evictions) {
+            return;
+        }
+        let now = self.clock.unix();
+        let ttl = match evicted.item.expire {
+            Expire::Never => -1,
+            Expire::At(at) => i64::try_from(at.ms_since(now).div_ceil(1000)).unwrap_or(i64::MAX),
+        };
+        let idle = now.ms_since(evicted.item.last_access) / 1000;
+        let head = Head { now, gid: self.hub.number() };
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.tell(Kind::Evictions, |line| head.eviction(line, evicted.item, ttl, idle));
+    }
+}

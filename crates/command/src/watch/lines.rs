@@ -1,0 +1,264 @@
+//! Events as lines, retained until they are published.
+//!
+//! ```text
+//!   ts=1700000000.123000 gid=7 type=item_get key=a%20b status=found clsid=12 cfd=3 size=5\n
+//!   ts=... gid=8 type=item_store key=a status=stored cmd=set ttl=60 clsid=12 cfd=3 size=5\n
+//!   ts=... gid=9 type=eviction key=a fetch=yes ttl=12 la=3 clsid=12 size=5\n
+//!   ts=... gid=10 type=deleted key=a cmd=delete clsid=12 size=5\n
+//! ```
+//!
+//! Fields, their order, their words and the lone `\n` are memcached's. If no memcached client could use a key, the line
+//! has its first [`KEY_BYTES_MAX`] bytes.
+
+use super::Kind;
+use base::clock::UnixMillis;
+use protocol::memcache::KEY_BYTES_MAX;
+use protocol::memcache::reply::uri_encoded;
+use protocol::number::{Decimal, U64_DIGITS_MAX, put_i64, put_u64};
+use protocol::sink::{Fixed, Sink};
+
+/// The longest line in bytes: a key of which every byte is written as `%XX`, and the fields around it.
+pub(super) const LINE_BYTES_MAX: usize = 3 * KEY_BYTES_MAX + 6 * U64_DIGITS_MAX + 160;
+
+/// The bytes of lines that are retained until they are published: those of an ordinary batch with keys of 50 bytes.
+pub(super) const LINES_BYTES: usize = 128 << 10;
+
+/// A line that is being written.
+pub(crate) type Line = Fixed<LINE_BYTES_MAX>;
+
+/// The byte of the kind and the two of the length before each line.
+const PREFIX_BYTES: usize = 3;
+
+const _: () = assert!(LINE_BYTES_MAX <= u16::MAX as usize && LINES_BYTES >= 64 * LINE_BYTES_MAX);
+
+/// Lines in one block that is allocated with the first and never grows.
+///
+/// ```text
+///   [ kind u8 | length u16 | line ][ kind u8 | length u16 | line ] ... room
+/// ```
+#[derive(Debug, Default)]
+pub struct Lines {
+    bytes: Vec<u8>,
+    count: u64,
+    dropped: [u64; 4],
+}
+
+impl Lines {
+    /// Appends the line that `write` writes, or counts it as dropped if there is no room.
+    pub(crate) fn tell(&mut self, kind: Kind, write: impl FnOnce(&mut Line)) {
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve_exact(LINES_BYTES);
+        }
+        if self.bytes.len() + PREFIX_BYTES + LINE_BYTES_MAX > LINES_BYTES {
+            self.dropped[kind as usize] += 1;
+            return;
+        }
+        let mut line = Line::new();
+        write(&mut line);
+        let text = line.as_slice();
+        self.bytes.push(kind as u8);
+        self.bytes.extend_from_slice(&(text.len() as u16).to_le_bytes());
+        self.bytes.extend_from_slice(text);
+        self.count += 1;
+    }
+
+    /// Returns true if no line was appended or dropped.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0 && self.dropped == [0; 4]
+    }
+
+    /// Returns the number of lines.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns the number of dropped lines of `kind`.
+    pub(super) fn dropped(&self, kind: Kind) -> u64 {
+        self.dropped[kind as usize]
+    }
+
+    /// Returns the lines, in order.
+    pub(super) fn each(&self) -> impl Iterator<Item = (Kind, &[u8])> {
+        let mut rest = self.bytes.as_slice();
+        std::iter::from_fn(move || {
+            let (&kind, behind) = rest.split_first()?;
+            let (len, behind) = behind.split_first_chunk::<2>()?;
+            let (line, behind) = behind.split_at(usize::from(u16::from_le_bytes(*len)));
+            rest = behind;
+            Some((Kind::ALL[usize::from(kind)], line))
+        })
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.count = 0;
+        self.dropped = [0; 4];
+    }
+
+    /// Releases the memory, if there is any.
+    pub fn free(&mut self) {
+        if self.bytes.capacity() > 0 {
+            *self = Self::default();
+        }
+    }
+}
+
+/// The beginning of every line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    /// Time of the event.
+    pub(crate) now: UnixMillis,
+    /// The line's number.
+    pub(crate) gid: u64,
+}
+
+impl Head {
+    fn put(self, line: &mut Line, kind: &str, key: &[u8]) {
+        let Self { now, gid } = self;
+        line.put(b"ts=");
+        put_u64(line, now.secs());
+        line.put(b".");
+        line.put(&Decimal::new(1000 + now.0 % 1000).as_slice()[1..]);
+        // The format has microseconds, the clock only milliseconds.
+        line.put(b"000 gid=");
+        put_u64(line, gid);
+        line.put(b" type=");
+        line.put(kind.as_bytes());
+        line.put(b" key=");
+        // The background thread reports items that Redis clients stored too: their keys have up to 64 KiB.
+        uri_encoded(line, &key[..key.len().min(KEY_BYTES_MAX)]);
+    }
+
+    /// Writes the line of a key lookup.
+    pub(crate) fn item_get(self, line: &mut Line, key: &[u8], found: bool, class: u8, cfd: u64, size: u64) {
+        self.put(line, "item_get", key);
+        text(line, " status=", if found { "found" } else { "not_found" });
+        number(line, " clsid=", class.into());
+        number(line, " cfd=", cfd);
+        number(line, " size=", size);
+        line.put(b"\n");
+    }
+
+    /// Writes the line of a store.
+    pub(crate) fn item_store(self, line: &mut Line, key: &[u8], event: &StoreEvent) {
+        self.put(line, "item_store", key);
+        text(line, " status=", event.status);
+        text(line, " cmd=", event.cmd);
+        number(line, " ttl=", event.ttl);
+        number(line, " clsid=", event.class.into());
+        number(line, " cfd=", event.cfd);
+        number(line, " size=", event.size);
+        line.put(b"\n");
+    }
+
+    /// Writes the line of an eviction. `ttl` is -1 if the item had no expiry; `idle` is the number of seconds since its
+    /// last access.
+    pub(crate) fn eviction(self, line: &mut Line, item: &segment::Item<'_>, ttl: i64, idle: u64) {
+        self.put(line, "eviction", item.key);
+        text(line, " fetch=", if item.fetched { "yes" } else { "no" });
+        line.put(b" ttl=");
+        put_i64(line, ttl);
+        number(line, " la=", idle);
+        number(line, " clsid=", item.ttl_class.into());
+        number(line, " size=", item.value_len());
+        line.put(b"\n");
+    }
+
+    /// Writes the line of an item that a client's `cmd` removed.
+    pub(crate) fn deleted(self, line: &mut Line, key: &[u8], cmd: &str, class: u8, size: u64) {
+        self.put(line, "deleted", key);
+        text(line, " cmd=", cmd);
+        number(line, " clsid=", class.into());
+        number(line, " size=", size);
+        line.put(b"\n");
+    }
+}
+
+/// The result of a store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoreEvent {
+    pub(crate) status: &'static str,
+    pub(crate) cmd: &'static str,
+    /// Seconds until the item expires; 0: never.
+    pub(crate) ttl: u64,
+    pub(crate) class: u8,
+    pub(crate) cfd: u64,
+    /// Bytes of the value.
+    pub(crate) size: u64,
+}
+
+fn text(line: &mut Line, name: &str, value: &str) {
+    line.put(name.as_bytes());
+    line.put(value.as_bytes());
+}
+
+fn number(line: &mut Line, name: &str, value: u64) {
+    line.put(name.as_bytes());
+    put_u64(line, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An item whose line is as long as that of such a key and value gets.
+    fn evicted<'i>(key: &'i [u8], value: segment::Value<'i>) -> segment::Item<'i> {
+        segment::Item {
+            key,
+            value,
+            client_flags: 0,
+            expire: segment::Expire::Never,
+            token: 0,
+            fetched: true,
+            last_access: UnixMillis(0),
+            stale: false,
+            stored_bytes: 0,
+            ttl_class: u8::MAX,
+        }
+    }
+
+    #[test]
+    fn the_line_of_an_eviction_fits_for_a_key_that_a_client_of_redis_stored() {
+        let key = vec![0xff; 64 << 10];
+        let item = evicted(&key, segment::Value::Bytes(b"v"));
+        let mut lines = Lines::default();
+        let head = Head { now: UnixMillis(1), gid: 1 };
+        lines.tell(Kind::Evictions, |line| head.eviction(line, &item, -1, 0));
+        let (_, line) = lines.each().next().expect("a line");
+        let text = String::from_utf8_lossy(line);
+        assert_eq!(text.matches("%FF").count(), KEY_BYTES_MAX, "{text}");
+    }
+
+    #[test]
+    fn the_longest_line_of_each_kind_fits() {
+        let head = Head { now: UnixMillis(u64::MAX), gid: u64::MAX };
+        let key = [0xff; KEY_BYTES_MAX];
+        let item = evicted(&key, segment::Value::Large(segment::LargeRef { object: 0, bytes: u64::MAX }));
+        let event = StoreEvent {
+            status: "not_stored",
+            cmd: "prepend",
+            ttl: u64::MAX,
+            class: u8::MAX,
+            cfd: u64::MAX,
+            size: u64::MAX,
+        };
+        let mut lines = Lines::default();
+        lines.tell(Kind::Fetchers, |line| head.item_get(line, &key, false, u8::MAX, u64::MAX, u64::MAX));
+        lines.tell(Kind::Mutations, |line| head.item_store(line, &key, &event));
+        lines.tell(Kind::Evictions, |line| head.eviction(line, &item, i64::MIN, u64::MAX));
+        lines.tell(Kind::Deletions, |line| head.deleted(line, &key, "delete", u8::MAX, u64::MAX));
+        let kinds: Vec<Kind> = lines.each().map(|(kind, _)| kind).collect();
+        assert_eq!(kinds, Kind::ALL);
+        assert!(lines.each().all(|(_, line)| line.len() <= LINE_BYTES_MAX && line.ends_with(b"\n")));
+    }
+
+    #[test]
+    fn milliseconds_are_padded_so_that_a_time_reads_as_a_number() {
+        let mut line = Line::new();
+        Head { now: UnixMillis(1_700_000_000_007), gid: 2 }.item_get(&mut line, b"a b", true, 3, 4, 5);
+        assert_eq!(
+            line.as_slice(),
+            b"ts=1700000000.007000 gid=2 type=item_get key=a%20b status=found clsid=3 cfd=4 size=5\n"
+        );
+    }
+}

@@ -1,0 +1,398 @@
+//! `watch`: connections that receive item events, in the lines of memcached's log stream.
+//!
+//! ```text
+//!   worker 0 ── a batch's events ──> Lines ──┐  publish, after the batch         take, by the watcher's own worker
+//!   worker 1 ── a batch's events ──> Lines ──┼──────────────────────> Queue ────────────────────> output, socket
+//!   background ── evictions ───────> Lines ──┘   (one for each watcher, which its worker is woken for)
+//! ```
+//!
+//! A watcher is an ordinary session whose input is discarded from its `watch` on. One word, [`Hub::watched`], counts
+//! the watchers of each kind. A worker reads it once a batch and once an iteration. While it is 0, watching costs
+//! nothing more.
+//!
+//! Bounds:
+//!
+//! | what | at most | beyond it |
+//! |---|---|---|
+//! | watchers | [`WATCHERS_MAX`] | `WATCHER_TOO_MANY` |
+//! | lines of one batch of a worker or one slice of the background | 128 KiB | a line is dropped |
+//! | lines that a watcher has not read yet | [`QUEUE_BYTES`] | a line is dropped |
+//! | one line | about 1 KiB | cannot be: keys have a maximum |
+//!
+//! A thread's 128 KiB are allocated with its first line and freed when the last watcher has gone. A queue lives as long
+//! as its watcher. A watcher receives the number of lines that it has lost, where they would have been: `skipped=N`. No
+//! thread waits for a watcher. A watcher that does not read is not closed: it holds one output buffer and its queue.
+//!
+//! Invariants: while there is no watcher, no lock is taken and nothing is allocated for watching. A lock is held for
+//! copying bytes and never during a system call. A queue holds whole lines until its first byte is taken.
+
+mod evictions;
+mod lines;
+mod queue;
+
+pub use evictions::Evictions;
+use lines::LINE_BYTES_MAX;
+pub use lines::Lines;
+pub(crate) use lines::{Head, StoreEvent};
+pub use queue::QUEUE_BYTES;
+
+use queue::Queue;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The maximum number of watchers at once.
+pub const WATCHERS_MAX: usize = 20;
+
+/// The events that can be watched: the byte of [`Watched`] that counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Lookups of keys.
+    Fetchers,
+    /// Stores.
+    Mutations,
+    /// Evictions.
+    Evictions,
+    /// Items removed by a client.
+    Deletions,
+}
+
+impl Kind {
+    /// All kinds, in the order of their bytes.
+    const ALL: [Self; 4] = [Self::Fetchers, Self::Mutations, Self::Evictions, Self::Deletions];
+
+    const fn shift(self) -> u32 {
+        8 * self as u32
+    }
+}
+
+/// The number of watchers of each kind: one byte each, so that one addition adds or removes a watcher.
+///
+/// ```text
+///    31       24 23       16 15        8 7         0
+///   [ deletions | evictions | mutations | fetchers  ]     each at most WATCHERS_MAX
+/// ```
+/// The counts do not need the highest bit of each byte. These bits are other reasons to inspect a request. Bit 31:
+/// requests are counted by key prefix. Bit 23: a client monitors. Bit 15: key events are published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watched(u32);
+
+const _: () = assert!(WATCHERS_MAX < 0x80);
+
+/// The bit that is set while requests are counted by key prefix.
+const PREFIXES: u32 = 1 << 31;
+/// The bit that is set while a client monitors.
+const COMMANDS: u32 = 1 << 23;
+/// The bit that is set while key events are published.
+const CHANGES: u32 = 1 << 15;
+
+impl Watched {
+    /// Returns this with one more watcher of `kind`.
+    pub(crate) const fn and(self, kind: Kind) -> Self {
+        Self(self.0 + (1 << kind.shift()))
+    }
+
+    /// Returns true if there is any watcher, or any other reason to inspect requests.
+    #[inline]
+    pub fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Returns true if `kind` has a watcher.
+    #[inline]
+    pub(crate) const fn has(self, kind: Kind) -> bool {
+        (self.0 >> kind.shift()) & 0x7f != 0
+    }
+
+    /// Returns true if requests are counted by key prefix.
+    #[inline]
+    pub(crate) const fn counts_prefixes(self) -> bool {
+        self.0 & PREFIXES != 0
+    }
+
+    /// Returns true if a client monitors.
+    #[inline]
+    pub(crate) const fn tells_commands(self) -> bool {
+        self.0 & COMMANDS != 0
+    }
+
+    /// Returns true if key events are published.
+    #[inline]
+    pub(crate) const fn tells_changes(self) -> bool {
+        self.0 & CHANGES != 0
+    }
+}
+
+/// State that watched workers and watchers share.
+#[derive(Debug, Default)]
+pub struct Hub {
+    watched: AtomicU32,
+    /// The number of lines numbered so far.
+    numbered: AtomicU64,
+    slots: [Slot; WATCHERS_MAX],
+    /// The number of lines that workers and the background thread have put into queues or dropped.
+    pub written: AtomicU64,
+    /// The number of lines that those had no room for.
+    pub dropped: AtomicU64,
+    /// The number of lines put into queues, once for each watcher.
+    pub sent: AtomicU64,
+    /// The number of lines that watchers lost, once for each watcher.
+    pub skipped: AtomicU64,
+}
+
+/// The slot of one watcher.
+#[derive(Debug, Default)]
+struct Slot {
+    /// The kinds of events that it watches. 0: the slot is free.
+    kinds: AtomicU32,
+    /// Its worker in the upper half and its connection in the lower.
+    owner: AtomicU64,
+    /// True if there is something to take. Written under the lock.
+    waiting: AtomicBool,
+    queue: Mutex<Option<Queue>>,
+}
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, Option<Queue>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A watcher's slot, which is released when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Watching {
+    hub: Arc<Hub>,
+    slot: usize,
+}
+
+impl Watching {
+    fn slot(&self) -> &Slot {
+        &self.hub.slots[self.slot]
+    }
+
+    /// Returns the event kinds that are watched, for [`Hub::watch_again`].
+    pub(crate) fn kinds(&self) -> u32 {
+        self.slot().kinds.load(Relaxed)
+    }
+
+    /// Returns true if there is something to take.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.slot().waiting.load(Acquire)
+    }
+
+    /// Moves the next bytes to the front of `into`. Returns their number.
+    pub(crate) fn take(&self, into: &mut [u8]) -> usize {
+        let slot = self.slot();
+        let mut locked = slot.lock();
+        let Some(queue) = &mut *locked else { return 0 };
+        let taken = queue.take(into);
+        if queue.is_empty() {
+            slot.waiting.store(false, Relaxed);
+        }
+        taken
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let slot = &self.hub.slots[self.slot];
+        let mut queue = slot.lock();
+        let kinds = slot.kinds.swap(0, Relaxed);
+        slot.waiting.store(false, Relaxed);
+        *queue = None;
+        self.hub.watched.fetch_sub(kinds, Release);
+    }
+}
+
+impl Hub {
+    /// Returns what is watched now.
+    #[inline]
+    pub fn watched(&self) -> Watched {
+        Watched(self.watched.load(Relaxed))
+    }
+
+    /// Switches the counting of requests by key prefix, from each worker's next batch on.
+    pub fn count_prefixes(&self, on: bool) {
+        self.switch(PREFIXES, on);
+    }
+
+    /// Switches the publication of commands to monitoring clients, from each worker's next batch on.
+    pub(crate) fn tell_commands(&self, on: bool) {
+        self.switch(COMMANDS, on);
+    }
+
+    /// Returns true if a client monitors.
+    pub fn tells_commands(&self) -> bool {
+        self.watched().tells_commands()
+    }
+
+    /// Switches the publication of key events, from each worker's next batch on.
+    pub(crate) fn tell_changes(&self, on: bool) {
+        self.switch(CHANGES, on);
+    }
+
+    fn switch(&self, bit: u32, on: bool) {
+        if on {
+            self.watched.fetch_or(bit, Relaxed);
+        } else {
+            self.watched.fetch_and(!bit, Relaxed);
+        }
+    }
+
+    /// Returns the number of connections that watch.
+    pub fn watchers(&self) -> u64 {
+        self.slots.iter().filter(|slot| slot.kinds.load(Relaxed) != 0).count() as u64
+    }
+
+    /// Returns the number of the next line. Lines of several threads, sorted by these numbers, are in the order of
+    /// their events.
+    pub(crate) fn number(&self) -> u64 {
+        self.numbered.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Restores a watcher of another server, for which [`Watching::kinds`] returned `kinds` there.
+    pub(crate) fn watch_again(hub: &Arc<Self>, kinds: u32, worker: usize, connection: u32) -> Option<Watching> {
+        let kinds = Watched(kinds & 0x0101_0101);
+        if kinds.any() { Self::watch(hub, kinds, worker, connection) } else { None }
+    }
+
+    /// Makes connection `connection` of worker `worker` a watcher of `kinds`, which counts each kind once at most.
+    /// Returns `None` if there are [`WATCHERS_MAX`] already.
+    pub(crate) fn watch(hub: &Arc<Self>, kinds: Watched, worker: usize, connection: u32) -> Option<Watching> {
+        debug_assert!(kinds.any() && kinds.0 & !0x0101_0101 == 0, "a watcher of nothing, or more than one");
+        for (number, slot) in hub.slots.iter().enumerate() {
+            let mut queue = slot.lock();
+            if queue.is_none() {
+                *queue = Some(Queue::new());
+                slot.owner.store((worker as u64) << 32 | u64::from(connection), Relaxed);
+                slot.kinds.store(kinds.0, Relaxed);
+                hub.watched.fetch_add(kinds.0, Release);
+                return Some(Watching { hub: Arc::clone(hub), slot: number });
+            }
+        }
+        None
+    }
+
+    /// Puts `lines` into the queues of their watchers, and empties `lines`. Calls `note` with the worker and the
+    /// connection of every watcher whose queue was empty.
+    pub fn publish(&self, lines: &mut Lines, mut note: impl FnMut(usize, u32)) {
+        if lines.is_empty() {
+            return;
+        }
+        let (mut sent, mut skipped) = (0, 0);
+        for slot in &self.slots {
+            if slot.kinds.load(Relaxed) == 0 {
+                continue;
+            }
+            let mut locked = slot.lock();
+            let Some(queue) = &mut *locked else { continue };
+            let kinds = Watched(slot.kinds.load(Relaxed));
+            let was_empty = queue.is_empty();
+            for (kind, line) in lines.each() {
+                if kinds.has(kind) {
+                    if queue.push(line) {
+                        sent += 1;
+                    } else {
+                        skipped += 1;
+                    }
+                }
+            }
+            let dropped = Kind::ALL.into_iter().filter(|kind| kinds.has(*kind)).map(|kind| lines.dropped(kind)).sum();
+            queue.skip(dropped);
+            skipped += dropped;
+            if was_empty && !queue.is_empty() {
+                slot.waiting.store(true, Release);
+                drop(locked);
+                let owner = slot.owner.load(Relaxed);
+                note((owner >> 32) as usize, owner as u32);
+            }
+        }
+        self.written.fetch_add(lines.count(), Relaxed);
+        self.dropped.fetch_add(Kind::ALL.into_iter().map(|kind| lines.dropped(kind)).sum(), Relaxed);
+        self.sent.fetch_add(sent, Relaxed);
+        self.skipped.fetch_add(skipped, Relaxed);
+        lines.clear();
+    }
+}
+
+/// The watch state of a worker.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Events that are watched in this batch.
+    pub watched: Watched,
+    /// The connection that is served.
+    pub connection: u32,
+    /// The events of this batch.
+    pub lines: Lines,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lines::LINES_BYTES;
+    use super::*;
+
+    fn tell(lines: &mut Lines, kind: Kind, text: &'static [u8]) {
+        lines.tell(kind, |line| protocol::sink::Sink::put(line, text));
+    }
+
+    fn taken(watching: &Watching) -> Vec<u8> {
+        let mut bytes = vec![0; QUEUE_BYTES];
+        let len = watching.take(&mut bytes);
+        bytes.truncate(len);
+        bytes
+    }
+
+    #[test]
+    fn each_watcher_gets_the_kinds_that_it_asked_for_and_its_worker_is_woken_once() {
+        let hub = Arc::new(Hub::default());
+        let first = Hub::watch(&hub, Watched::default().and(Kind::Fetchers), 3, 7).unwrap();
+        let second = Hub::watch(&hub, Watched::default().and(Kind::Fetchers).and(Kind::Mutations), 5, 8).unwrap();
+        let mut lines = Lines::default();
+        let mut woken = Vec::new();
+        for _ in 0..2 {
+            tell(&mut lines, Kind::Fetchers, b"get\n");
+            tell(&mut lines, Kind::Mutations, b"set\n");
+            tell(&mut lines, Kind::Evictions, b"out\n");
+            hub.publish(&mut lines, |worker, connection| woken.push((worker, connection)));
+            assert!(lines.is_empty());
+        }
+        assert_eq!(woken, [(3, 7), (5, 8)]);
+        assert!(first.is_waiting() && second.is_waiting());
+        assert_eq!((taken(&first), taken(&second)), (b"get\nget\n".to_vec(), b"get\nset\nget\nset\n".to_vec()));
+        assert_eq!((first.is_waiting(), hub.sent.load(Relaxed)), (false, 6));
+        drop(first);
+        assert!(hub.watched().has(Kind::Fetchers) && hub.watched().has(Kind::Mutations));
+        drop(second);
+        assert!(!hub.watched().any() && hub.watchers() == 0);
+    }
+
+    #[test]
+    fn a_place_that_was_given_up_is_free_for_the_next_watcher_and_not_before() {
+        let hub = Arc::new(Hub::default());
+        let all = Kind::ALL.into_iter().fold(Watched::default(), Watched::and);
+        let mut held: Vec<_> = (0..WATCHERS_MAX).map(|n| Hub::watch(&hub, all, 0, n as u32).unwrap()).collect();
+        assert!(Hub::watch(&hub, all, 0, 99).is_none());
+        drop(held.remove(4));
+        let again = Hub::watch(&hub, all, 1, 99).unwrap();
+        assert_eq!((again.slot, hub.watchers()), (4, WATCHERS_MAX as u64));
+        drop((again, held));
+        assert!(!hub.watched().any());
+    }
+
+    #[test]
+    fn lines_that_found_no_room_at_their_origin_are_told_as_skipped_to_those_that_watch_them() {
+        let hub = Arc::new(Hub::default());
+        let gets = Hub::watch(&hub, Watched::default().and(Kind::Fetchers), 0, 0).unwrap();
+        let sets = Hub::watch(&hub, Watched::default().and(Kind::Mutations), 0, 1).unwrap();
+        let mut lines = Lines::default();
+        let long = Box::leak(vec![b'x'; LINE_BYTES_MAX].into_boxed_slice());
+        let total = LINES_BYTES as u64 / LINE_BYTES_MAX as u64 + 10;
+        (0..total).for_each(|_| tell(&mut lines, Kind::Fetchers, long));
+        hub.publish(&mut lines, |_, _| {});
+        let dropped = hub.dropped.load(Relaxed);
+        assert!(dropped >= 10 && dropped + hub.written.load(Relaxed) == total, "{dropped}");
+        let told = taken(&gets);
+        assert!(told.ends_with(format!("skipped={}\n", hub.skipped.load(Relaxed)).as_bytes()));
+        assert_eq!(hub.sent.load(Relaxed) + hub.skipped.load(Relaxed), total);
+        assert_eq!(taken(&sets), b"");
+    }
+}

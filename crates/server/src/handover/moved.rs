@@ -1,0 +1,83 @@
+//! Connections between their workers: on the way to one, and after they have left one.
+
+use command::carried::Carried;
+use command::mail::Subscriber;
+use command::session::Door;
+use std::sync::Arc;
+
+/// A connection on its way to a worker.
+#[derive(Debug)]
+pub struct Arrival<S> {
+    /// Its socket.
+    pub stream: S,
+    /// The listener that accepted it.
+    pub door: Door,
+    /// State that another worker or process left of it.
+    pub carried: Option<Arc<Carried>>,
+}
+
+impl<S> From<(S, Door)> for Arrival<S> {
+    fn from((stream, door): (S, Door)) -> Self {
+        Self { stream, door, carried: None }
+    }
+}
+
+/// A connection that has left its worker.
+#[derive(Debug)]
+pub struct Moved<S> {
+    /// Its socket, open, and in no reactor.
+    pub stream: S,
+    /// State that its worker left of it.
+    pub carried: Arc<Carried>,
+    /// Its subscriptions. They collect published messages until the last worker has ended.
+    pub(crate) subscriber: Option<Subscriber>,
+}
+
+impl<S> Moved<S> {
+    /// Creates a connection that was received from another process.
+    pub(super) fn received(stream: S, carried: Carried) -> Self {
+        Self { stream, carried: Arc::new(carried), subscriber: None }
+    }
+}
+
+/// Bytes that came before a connection moved, to be received before those of its socket.
+#[derive(Debug)]
+pub(crate) struct Early {
+    carried: Arc<Carried>,
+    taken: usize,
+}
+
+impl Early {
+    /// Returns the unexecuted input of a carried connection, if there is any.
+    pub(crate) fn of(carried: &Arc<Carried>) -> Option<Box<Self>> {
+        (!carried.input.is_empty()).then(|| Box::new(Self { carried: Arc::clone(carried), taken: 0 }))
+    }
+
+    /// Returns the bytes that are not taken yet.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.carried.input[self.taken..]
+    }
+
+    /// Moves what fits into `into`. Returns the number of bytes.
+    pub(crate) fn take(&mut self, into: &mut [u8]) -> usize {
+        let count = self.rest().len().min(into.len());
+        into[..count].copy_from_slice(&self.rest()[..count]);
+        self.taken += count;
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use command::session::Protocol;
+
+    #[test]
+    fn early_bytes_are_taken_once_and_in_order() {
+        let carried = Carried { input: b"abcde".to_vec(), ..Carried::new(Protocol::Resp.into()) };
+        let mut early = Early::of(&Arc::new(carried)).expect("there are some");
+        let mut room = [0; 3];
+        assert_eq!((early.take(&mut room), room), (3, *b"abc"));
+        assert_eq!((early.take(&mut room), &room[..2], early.rest().len()), (2, &b"de"[..], 0));
+    }
+}

@@ -1,0 +1,235 @@
+//! The switches of a server's threads: how they are woken, stopped, and asked to prepare a hand-over.
+//!
+//! Commands reach them as a [`command::host::Host`]. The threads themselves are in [`crate::start::Running`].
+
+use command::host::{FlashFigures, Host};
+use io::waker::Waker;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// The switches of all threads of one server.
+#[derive(Debug)]
+pub struct Threads {
+    /// The stop switch.
+    pub stop: StopSwitch,
+    /// The state of a hand-over in preparation.
+    pub(crate) drain: Drain,
+    /// The workers, in their order.
+    pub workers: Vec<WorkerThread>,
+    /// Ends the acceptor's wait.
+    pub(crate) acceptor: Waker,
+    /// The background thread, once it runs.
+    pub(crate) background: OnceLock<Thread>,
+    /// The tier that evicted items go to.
+    pub flash: Option<Arc<flash::Flash>>,
+}
+
+/// One worker, as other threads reach it.
+#[derive(Debug)]
+pub struct WorkerThread {
+    /// Ends its wait.
+    pub waker: Waker,
+    /// Its answer to [`Drain`].
+    pub(crate) arriving: AtomicU64,
+}
+
+impl Threads {
+    /// Creates the switches of a server with so many workers.
+    ///
+    /// # Errors
+    /// If no file descriptor is left.
+    pub(crate) fn new(workers: usize, flash: Option<Arc<flash::Flash>>) -> std::io::Result<Self> {
+        let worker = || Ok(WorkerThread { waker: Waker::new()?, arriving: AtomicU64::new(0) });
+        Ok(Self {
+            stop: StopSwitch::default(),
+            drain: Drain::default(),
+            workers: (0..workers).map(|_| worker()).collect::<std::io::Result<_>>()?,
+            acceptor: Waker::new()?,
+            background: OnceLock::new(),
+            flash,
+        })
+    }
+
+    /// Requests a hand-over: no client is accepted any more, and [`crate::start::Running::join`] continues it. Returns
+    /// at once. If a stop is requested before or meanwhile, the server stops instead.
+    pub fn request_hand_over(&self) {
+        self.stop.closed.store(true, Release);
+        self.acceptor.wake();
+    }
+
+    /// Prepares a hand-over while clients are served as usual. From now on no worker begins an in-place receive,
+    /// because such a connection could not move. Values that are being received have `patience` to complete.
+    pub(crate) fn drain(&self, patience: Duration) {
+        let end = Instant::now() + patience;
+        while !self.stop.is_shut() {
+            self.drain.round.fetch_add(1, AcqRel);
+            self.workers.iter().for_each(|worker| worker.waker.wake());
+            std::thread::sleep(DRAIN_ROUND);
+            let is_drained = |worker: &WorkerThread| Drain::is_drained(worker.arriving.load(Acquire));
+            if self.workers.iter().all(is_drained) || Instant::now() >= end {
+                return;
+            }
+        }
+    }
+
+    /// Lets connections leave, once no client is accepted any more.
+    pub(crate) fn hand_over(&self) {
+        self.stop.hands_over.store(true, Release);
+        self.switch_off();
+    }
+
+    /// Records that the acceptor begins, or has no listeners any more.
+    pub(crate) fn accepts(&self, accepts: bool) {
+        self.stop.accepts.store(accepts, Release);
+        if !accepts {
+            self.workers.iter().for_each(|worker| worker.waker.wake());
+        }
+    }
+
+    /// Ends the threads, for a stop and for a hand-over.
+    pub(crate) fn switch_off(&self) {
+        self.stop.switch_off();
+        for worker in &self.workers {
+            worker.waker.wake();
+        }
+        self.acceptor.wake();
+        self.wake_background();
+    }
+}
+
+impl Host for Threads {
+    fn wake_worker(&self, worker: usize) {
+        self.workers[worker].waker.wake();
+    }
+
+    fn wake_background(&self) {
+        if let Some(thread) = self.background.get() {
+            thread.unpark();
+        }
+    }
+
+    fn request_stop(&self) {
+        self.stop.asked.store(true, Release);
+        self.switch_off();
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stop.is_off()
+    }
+
+    fn is_draining(&self) -> bool {
+        self.drain.is_on()
+    }
+
+    fn flash(&self) -> Option<FlashFigures> {
+        self.flash.as_ref().map(|tier| {
+            let counts = tier.counts();
+            FlashFigures {
+                regions_unread: tier.regions_unread() as u64,
+                items_refused: counts.refused(),
+                reads: counts.reads,
+                item_bytes: counts.item_bytes,
+                written_bytes: counts.written_bytes,
+                devices_lost: counts.devices_lost,
+            }
+        })
+    }
+}
+
+/// The time between two rounds of [`Drain`].
+const DRAIN_ROUND: Duration = Duration::from_millis(5);
+
+/// The question to all workers before a hand-over, repeated in rounds: how many in-place receives are there?
+#[derive(Debug, Default)]
+pub(crate) struct Drain {
+    /// The number of the current round. 0: no hand-over is being prepared.
+    round: AtomicU64,
+}
+
+impl Drain {
+    /// Returns the number of the current round. 0: no hand-over is being prepared.
+    #[inline]
+    pub(crate) fn round(&self) -> u64 {
+        self.round.load(Relaxed)
+    }
+
+    /// Returns true if workers must not begin an in-place receive.
+    pub(crate) fn is_on(&self) -> bool {
+        self.round() != 0
+    }
+
+    /// Encodes a worker's answer: `[ round 32 | in-place receives 32 ]`.
+    pub(crate) fn report(round: u64, arriving: u32) -> u64 {
+        round << 32 | u64::from(arriving)
+    }
+
+    /// Returns true if the worker has answered that it has no in-place receive. It begins none from then on.
+    fn is_drained(report: u64) -> bool {
+        report != 0 && report as u32 == 0
+    }
+}
+
+/// The switch that stops the server, in two steps: it finishes what is in flight, then its workers are gone.
+///
+/// ```text
+///   stop        off ──> shut ──> workers gone
+///   hand-over   closed ──> shut ──> hands over, off ──> workers gone      connections leave instead of being finished
+/// ```
+///
+/// Shut: no listener is open. Connections are closed only then, so that a client that reconnects at once finds no open
+/// port.
+#[derive(Debug, Default)]
+pub struct StopSwitch {
+    asked: AtomicBool,
+    closed: AtomicBool,
+    /// True while the acceptor has listeners.
+    accepts: AtomicBool,
+    hands_over: AtomicBool,
+    off: AtomicBool,
+    workers_gone: AtomicBool,
+}
+
+impl StopSwitch {
+    /// Returns true if a stop was requested.
+    pub fn is_off(&self) -> bool {
+        self.off.load(Acquire)
+    }
+
+    /// Returns true if a stop was requested, not a hand-over.
+    pub fn was_asked(&self) -> bool {
+        self.asked.load(Acquire)
+    }
+
+    /// Returns true if no client is accepted any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Acquire) || self.is_off()
+    }
+
+    /// Returns true if a stop was requested and no listener is open any more, so that workers may close their
+    /// connections.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.is_off() && !self.accepts.load(Acquire)
+    }
+
+    /// Returns true if connections are to leave as they are.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.hands_over.load(Acquire)
+    }
+
+    /// Returns true if no worker runs any more.
+    pub(crate) fn workers_gone(&self) -> bool {
+        self.workers_gone.load(Acquire)
+    }
+
+    pub(crate) fn say_workers_gone(&self) {
+        self.workers_gone.store(true, Release);
+    }
+
+    fn switch_off(&self) {
+        self.off.store(true, Release);
+    }
+}
