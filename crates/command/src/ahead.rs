@@ -37,7 +37,7 @@ impl NextSet {
     #[inline]
     pub(super) fn ask(guard: &Guard<'_>, namespace: Namespace, at: usize, key: &[u8]) -> Self {
         let hashed = guard.key(namespace, key);
-        guard.prefetch_change(&hashed);
+        guard.items().prefetch_change(&hashed);
         Self { at, key: hashed.key_hash(), key_len: key.len() }
     }
 
@@ -48,7 +48,7 @@ impl NextSet {
         if self.at != at || self.key_len != key.len() {
             return None;
         }
-        let _ = guard.look_ahead(self.key);
+        let _ = guard.items().prefetch_item(self.key);
         Some(self.key.key(key))
     }
 }
@@ -79,7 +79,7 @@ impl<'l> Head<'l> {
             SessionState::Resp(state) => (resp::head_key(buf, state)?, state.namespace),
         };
         let key = guard.key(namespace, bytes);
-        guard.prefetch(&key);
+        guard.items().prefetch(&key);
         Some(Self::Read(ReadHead { key: key.key_hash(), key_len: bytes.len(), consumed, ahead: Ahead::default() }))
     }
 
@@ -87,8 +87,8 @@ impl<'l> Head<'l> {
     #[inline]
     pub fn look(&mut self, guard: &Guard<'l>) {
         match self {
-            Self::Read(head) => head.ahead = guard.look_ahead(head.key),
-            Self::Set(set) => drop(guard.look_ahead(set.key)),
+            Self::Read(head) => head.ahead = guard.items().prefetch_item(head.key),
+            Self::Set(set) => drop(guard.items().prefetch_item(set.key)),
         }
     }
 }

@@ -246,8 +246,8 @@ impl WorkerContext {
     #[inline(never)]
     pub(crate) fn sample(&mut self, guard: &Guard<'_>, key: &Key<'_>, is_read: bool) {
         // A value that may be on flash is not a miss yet, and its length is unknown.
-        let on_flash = || guard.hash_may_be_on_flash(key.hash()).then_some(0);
-        let bytes = guard.peek(key).map(|item| item.value.client_bytes()).or_else(on_flash);
+        let on_flash = || guard.walks().hash_may_be_on_flash(key.hash()).then_some(0);
+        let bytes = guard.items().peek(key).map(|item| item.value.client_bytes()).or_else(on_flash);
         let hot_keys = &self.shared.workers[self.worker].hot_keys;
         let named = (key.namespace(), key.bytes());
         self.shared.minutes.note(hot_keys, named, Look { bytes, is_read }, &mut self.sampler.big_above);

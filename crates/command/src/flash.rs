@@ -18,7 +18,7 @@ pub(super) fn tell(
     key: &Key<'_>,
     tell: impl FnOnce(Value<'_>, u32) -> Result<(), State>,
 ) -> Result<bool, State> {
-    let hit = match guard.from_flash(key) {
+    let hit = match guard.tier().read(key) {
         FromFlash::Nowhere => return Ok(false),
         FromFlash::Coming => return Err(State::Parked),
         FromFlash::Here(hit) => hit,
@@ -29,16 +29,16 @@ pub(super) fn tell(
         Value::Large(_) | Value::Typed { .. } => false,
     };
     if !is_short {
-        guard.flash_kept(hit, true);
+        guard.tier().put_back(hit, true);
         return Err(State::Parked);
     }
     match tell(hit.value(), hit.client_flags()) {
         Ok(()) => {
-            guard.flash_served(key, hit);
+            guard.tier_mut().served(key, hit);
             Ok(true)
         }
         Err(state) => {
-            guard.flash_kept(hit, false);
+            guard.tier().put_back(hit, false);
             Err(state)
         }
     }

@@ -182,7 +182,7 @@ impl LargeSet {
         match &self.body {
             Body::Whole(bytes) => (*bytes, self.line_end_left),
             Body::Pieces(_) => {
-                let part = self.left().min(guard.large_piece_max() as u64);
+                let part = self.left().min(guard.sizes().piece_bytes_max() as u64);
                 // The last piece is looked at together with its line end, so that a value without one is not stored.
                 (part as usize, if part == self.left() { self.line_end_left } else { 0 })
             }
@@ -195,14 +195,14 @@ impl LargeSet {
         self.abandon(guard, ctx);
         self.key.let_go(ctx);
         if let Body::Pieces(writer) = self.body {
-            guard.large_abort(writer);
+            guard.large().abort(writer);
         }
     }
 
     /// Gives up the part that is being received, if one is.
     fn abandon(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
         if let Some(arrival) = self.arrival.take() {
-            guard.abandon(arrival.arriving);
+            guard.receiver().abort(arrival.arriving);
             ctx.end_arrival(arrival.charge);
         }
     }
@@ -259,8 +259,11 @@ impl LargeSet {
             return None;
         }
         let arriving = match &self.body {
-            Body::Pieces(writer) => guard.piece_arrives(writer, line_end),
-            Body::Whole(_) => guard.arrive(&guard.key(self.namespace, self.key.bytes()), put, part, line_end),
+            Body::Pieces(writer) => guard.receiver().begin_piece(writer, line_end),
+            Body::Whole(_) => {
+                let key = guard.key(self.namespace, self.key.bytes());
+                guard.receiver().begin(&key, put, part, line_end)
+            }
             Body::Gone => unreachable!("it was stored"),
         };
         let Ok(mut arriving) = arriving else {
@@ -302,7 +305,7 @@ impl LargeSet {
             return Advance::Unended { consumed: want };
         }
         match &mut self.body {
-            Body::Pieces(writer) if part > 0 => match guard.large_piece(writer, &rest[..part]) {
+            Body::Pieces(writer) if part > 0 => match guard.large().write_piece(writer, &rest[..part]) {
                 Ok(()) => Advance::Part { consumed: part },
                 Err(error) => Advance::Failed(error),
             },
@@ -316,7 +319,7 @@ impl LargeSet {
         let Some(Arrival { arriving, charge, since }) = self.arrival.take() else {
             return Advance::Part { consumed: 0 };
         };
-        match guard.piece_arrived(arriving, writer) {
+        match guard.receiver().commit_piece(arriving, writer) {
             Ok(()) => {
                 ctx.end_arrival(charge);
                 self.line_end_left -= line_end;
@@ -343,8 +346,8 @@ impl LargeSet {
         if let Body::Whole(bytes) = self.body {
             let key = guard.key(self.namespace, self.key.bytes());
             let outcome = match self.arrival.take() {
-                None => guard.put(&key, &Put { value: &rest[..bytes], ..*put })?,
-                Some(Arrival { arriving, charge, since }) => match guard.arrived(arriving, &key, put) {
+                None => guard.items_mut().put(&key, &Put { value: &rest[..bytes], ..*put })?,
+                Some(Arrival { arriving, charge, since }) => match guard.receiver().commit(arriving, &key, put) {
                     Ok(outcome) => {
                         ctx.end_arrival(charge);
                         outcome
@@ -358,7 +361,7 @@ impl LargeSet {
             self.body = Body::Gone;
             return Ok(outcome);
         }
-        self.store_by(guard, |guard, key, writer| guard.large_commit(writer, key, put))
+        self.store_by(guard, |guard, key, writer| guard.large().commit(writer, key, put))
     }
 
     /// Stores a value that was written in pieces as `by` does.

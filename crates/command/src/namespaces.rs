@@ -229,7 +229,7 @@ impl Namespaces {
         self.route_changes.load(Acquire)
     }
 
-    /// Removes the name and the terms of a namespace. [`segment::Guard::flush`] ends its items.
+    /// Removes the name and the terms of a namespace. [`segment::ItemsMut::flush`] ends its items.
     pub fn unset(&self, store: &Store, namespace: Namespace, evict: bool) {
         let plain = NamespaceConfig::plain(namespace.0, evict);
         self.set(store, &plain).expect("who gives everything back is refused nothing");

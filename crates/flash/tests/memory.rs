@@ -84,7 +84,7 @@ fn fill(device_bytes: u64) -> Taken {
         loop {
             let mut guard = handle.guard(NOW);
             let key = guard.key(Namespace::DEFAULT, key.as_bytes());
-            let stored = guard.put(&key, &put).is_ok();
+            let stored = guard.items_mut().put(&key, &put).is_ok();
             drop(guard);
             if stored && number % 64 != 0 {
                 break;

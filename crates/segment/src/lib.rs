@@ -55,8 +55,8 @@
 //! {
 //!     let mut guard = handle.guard(now);
 //!     let key = guard.key(Namespace::DEFAULT, b"greeting");
-//!     guard.put(&key, &Put::set(b"hello")).expect("an empty store has room");
-//!     assert_eq!(guard.get(&key).map(|item| item.value), Some(Value::Bytes(b"hello")));
+//!     guard.items_mut().put(&key, &Put::set(b"hello")).expect("an empty store has room");
+//!     assert_eq!(guard.items().get(&key).map(|item| item.value), Some(Value::Bytes(b"hello")));
 //! }
 //! // A thread of its own calls this all the time. The closure says when the slice's time is over.
 //! background.slice(now, &mut || false);
@@ -86,6 +86,10 @@ pub use crate::core::store::Store;
 pub use background::populator::Populator;
 pub use background::stats::{Census, DRAIN_REASONS, NamespaceStats, SEGMENT_STATES, StoreStats};
 pub use background::{Background, Evicted, EvictionObserver, SliceKind, SliceReport};
+pub use core::facets::{
+    Items, ItemsMut, LargeValues, LockChecks, LockHolds, Numbers, PartReads, PartWrites, Pieces, Receiver, Renames,
+    Sizes, TierMoves, TierReads, Versions, Walks,
+};
 pub use core::handle::{Guard, HandleError, ThreadHandle};
 pub use core::op::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Item, LargeRef, Lease, OpError, Put, PutMode,
@@ -106,8 +110,9 @@ pub use durable::tier_ground::TierGround;
 pub use heap::config::{StartError, StoreConfig};
 pub use heap::memory::ResizeError;
 pub use heap::namespaces::{Terms, TermsError};
-pub use items::read::{Ahead, Hit, Version};
+pub use items::read::{Ahead, Hit};
 pub use items::receive::{Arriving, TAIL_BYTES_MAX};
+pub use items::versions::Version;
 pub use items::walk::{OnFlash, Stride, WalkVisit};
 pub use items::write::change::{AddOutcome, Change, Decide, DecideAlone, Parts};
 pub use layout::key::{Key, KeyHash, Namespace};

@@ -1,7 +1,5 @@
 //! Assembly: a store is created, opened, and closed from the parts that the floors below provide.
 
-use crate::core::store::BackgroundGauges;
-use crate::core::store::Store;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
@@ -14,6 +12,7 @@ use crate::background::Background;
 use crate::core::counters::Counters;
 use crate::core::epoch::Epochs;
 use crate::core::handle::{HandleError, ThreadHandle};
+use crate::core::store::{BackgroundGauges, Store};
 use crate::durable::checkpoint::Checkpoints;
 use crate::durable::file::notes::{NoteFault, Notes};
 use crate::durable::file::{FileFault, Ground, Held, IndexPlace, StoreFile};

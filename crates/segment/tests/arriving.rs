@@ -41,7 +41,7 @@ fn bytes(prng: &mut Prng, len: usize) -> Vec<u8> {
 fn read(handle: &mut ThreadHandle, name: &[u8]) -> Option<Vec<u8>> {
     let guard = handle.guard(NOW);
     let key = guard.key(Namespace::DEFAULT, name);
-    guard.get(&key).map(|item| match item.value {
+    guard.items().get(&key).map(|item| match item.value {
         Value::Bytes(bytes) | Value::Typed { bytes, .. } => bytes.to_vec(),
         other => panic!("{other:?}"),
     })
@@ -50,7 +50,7 @@ fn read(handle: &mut ThreadHandle, name: &[u8]) -> Option<Vec<u8>> {
 fn begin(handle: &mut ThreadHandle, name: &[u8], len: usize) -> Result<Arriving, OpError> {
     let mut guard = handle.guard(NOW);
     let key = guard.key(Namespace::DEFAULT, name);
-    guard.arrive(&key, &Put::set(b""), len, TAIL.len())
+    guard.receiver().begin(&key, &Put::set(b""), len, TAIL.len())
 }
 
 /// Receives the next `most` bytes of `whole`, which is the value and the tail.
@@ -66,7 +66,7 @@ fn commit(handle: &mut ThreadHandle, name: &[u8], mut arriving: Arriving, len: u
     loop {
         let mut guard = handle.guard(NOW);
         let key = guard.key(Namespace::DEFAULT, name);
-        match guard.arrived(arriving, &key, &Put::set(b"")) {
+        match guard.receiver().commit(arriving, &key, &Put::set(b"")) {
             Ok(outcome) => return assert_eq!(outcome, PutOutcome::Stored { token: 0, bytes: len }),
             Err((back, error)) => {
                 assert_eq!(error, OpError::Parked);
@@ -113,24 +113,24 @@ fn values_that_arrive_in_parts_between_other_operations_are_what_is_read() {
             }
             70..=71 if !coming.is_empty() => {
                 let at = prng.below(coming.len() as u64) as usize;
-                handle.guard(NOW).abandon(coming.swap_remove(at).arriving);
+                handle.guard(NOW).receiver().abort(coming.swap_remove(at).arriving);
                 abandoned += 1;
             }
             72..=84 => {
                 let value = bytes(&mut prng, prng_len(&key_name));
                 let mut guard = handle.guard(NOW);
                 let key = guard.key(Namespace::DEFAULT, &key_name);
-                guard.put(&key, &Put::set(&value)).expect("memory is enough");
+                guard.items_mut().put(&key, &Put::set(&value)).expect("memory is enough");
                 model.insert(key_name, value);
             }
             85..=88 => {
                 let mut guard = handle.guard(NOW);
                 let key = guard.key(Namespace::DEFAULT, &key_name);
-                guard.delete(&key, &Delete::default()).expect("nobody else locks");
+                guard.items_mut().delete(&key, &Delete::default()).expect("nobody else locks");
                 model.remove(&key_name);
             }
             89 if prng.chance(1, 20) => {
-                handle.guard(NOW).flush(Namespace::DEFAULT).expect("no slice runs");
+                handle.guard(NOW).items_mut().flush(Namespace::DEFAULT).expect("no slice runs");
                 model.clear();
             }
             90..=93 => {
@@ -140,7 +140,7 @@ fn values_that_arrive_in_parts_between_other_operations_are_what_is_read() {
         }
     }
     for one in coming {
-        handle.guard(NOW).abandon(one.arriving);
+        handle.guard(NOW).receiver().abort(one.arriving);
     }
     for _ in 0..2000 {
         background.slice(NOW, &mut || false);
@@ -170,7 +170,7 @@ fn what_is_on_its_way_outlasts_any_eviction_and_is_then_evicted_like_the_rest() 
             let mut guard = handle.guard(NOW);
             let name = name(next);
             let key = guard.key(Namespace::DEFAULT, &name);
-            let _ = guard.put(&key, &Put::set(&[7; 1000]));
+            let _ = guard.items_mut().put(&key, &Put::set(&[7; 1000]));
             drop(guard);
             background.slice(NOW, &mut || false);
         }
@@ -185,7 +185,7 @@ fn what_is_on_its_way_outlasts_any_eviction_and_is_then_evicted_like_the_rest() 
     // Looked at, not read: what was read stays as long as nothing else is.
     let peek = |handle: &mut ThreadHandle| {
         let guard = handle.guard(NOW);
-        match guard.peek(&guard.key(Namespace::DEFAULT, b"slow")).map(|item| item.value) {
+        match guard.items().peek(&guard.key(Namespace::DEFAULT, b"slow")).map(|item| item.value) {
             Some(Value::Bytes(bytes)) => Some(bytes.to_vec()),
             None => None,
             other => panic!("{other:?}"),
@@ -205,7 +205,7 @@ fn space_that_is_given_up_is_used_again() {
     // The latest reservation is handed back, however often.
     for _ in 0..10_000 {
         let arriving = begin(&mut handle, b"k", 1900).expect("memory is there");
-        handle.guard(NOW).abandon(arriving);
+        handle.guard(NOW).receiver().abort(arriving);
     }
     assert_eq!(used(&store), 1);
     // One that something came behind is dead, and the background makes room of it.
@@ -213,8 +213,8 @@ fn space_that_is_given_up_is_used_again() {
         let first = begin(&mut handle, b"k", 1900).expect("memory is there");
         let mut guard = handle.guard(NOW);
         let key = guard.key(Namespace::DEFAULT, b"behind");
-        guard.put(&key, &Put::set(&round.to_le_bytes())).expect("memory is there");
-        guard.abandon(first);
+        guard.items_mut().put(&key, &Put::set(&round.to_le_bytes())).expect("memory is there");
+        guard.receiver().abort(first);
         drop(guard);
         background.slice(NOW, &mut || false);
     }
@@ -231,14 +231,14 @@ fn pieces_of_a_large_value_arrive_in_parts_too() {
     let mut writer: LargeWriter = {
         let mut guard = handle.guard(NOW);
         let key = guard.key(Namespace::DEFAULT, b"large");
-        guard.large_begin(&key, value.len() as u64, gannet_segment::Expire::Never).expect("it fits")
+        guard.large().begin(&key, value.len() as u64, gannet_segment::Expire::Never).expect("it fits")
     };
     let mut at = 0;
     while writer.written() < writer.bytes() {
         let mut guard = handle.guard(NOW);
-        let last = writer.bytes() - writer.written() <= guard.large_piece_max() as u64;
+        let last = writer.bytes() - writer.written() <= guard.sizes().piece_bytes_max() as u64;
         let tail = if last { TAIL.len() } else { 0 };
-        let mut arriving = guard.piece_arrives(&writer, tail).expect("memory is there");
+        let mut arriving = guard.receiver().begin_piece(&writer, tail).expect("memory is there");
         drop(guard);
         while arriving.left() > 0 {
             let take = arriving.left().min(1000);
@@ -247,13 +247,13 @@ fn pieces_of_a_large_value_arrive_in_parts_too() {
             at += take;
             background.slice(NOW, &mut || false);
         }
-        handle.guard(NOW).piece_arrived(arriving, &mut writer).expect("nobody else locks");
+        handle.guard(NOW).receiver().commit_piece(arriving, &mut writer).expect("nobody else locks");
     }
     let mut guard = handle.guard(NOW);
     let key = guard.key(Namespace::DEFAULT, b"large");
-    guard.large_commit(writer, &key, &Put::set(b"")).expect("nobody else locks");
-    let Some(Value::Large(large)) = guard.get(&key).map(|item| item.value) else { panic!("a large value") };
-    let pin = guard.pin_large(&key, large).expect("nobody else locks").expect("all its pieces");
+    guard.large().commit(writer, &key, &Put::set(b"")).expect("nobody else locks");
+    let Some(Value::Large(large)) = guard.items().get(&key).map(|item| item.value) else { panic!("a large value") };
+    let pin = guard.large().pin(&key, large).expect("nobody else locks").expect("all its pieces");
     let got: Vec<u8> = (0..pin.pieces()).flat_map(|piece| store.pinned_bytes(&pin, piece).to_vec()).collect();
     store.unpin(pin);
     assert!(got == value);

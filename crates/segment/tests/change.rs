@@ -50,7 +50,7 @@ fn until_done<T>(
 
 fn read(handle: &mut ThreadHandle, name: &[u8]) -> Option<(Vec<u8>, Expire, u32)> {
     let guard = handle.guard(NOW);
-    let item = guard.get(&guard.key(Namespace::DEFAULT, name))?;
+    let item = guard.items().get(&guard.key(Namespace::DEFAULT, name))?;
     let value = match item.value {
         Value::Bytes(bytes) => bytes.to_vec(),
         Value::Integer(number) => number.to_string().into_bytes(),
@@ -71,7 +71,7 @@ fn what_is_decided_is_done_and_only_that() {
     let mut change = |handle: &mut ThreadHandle, decide: &mut ByValue<'_>| {
         until_done(handle, &mut background, |guard| {
             let key = guard.key(Namespace::DEFAULT, b"k");
-            guard.change(&key, &mut |_, item, scratch| {
+            guard.items_mut().change(&key, &mut |_, item, scratch| {
                 let value = item.map(|item| match item.value {
                     Value::Bytes(bytes) => bytes,
                     _ => b"?",
@@ -105,10 +105,10 @@ fn what_is_decided_is_done_and_only_that() {
     });
     let guard = handle.guard(NOW);
     let key = guard.key(Namespace::DEFAULT, b"k");
-    let value = guard.get(&key).unwrap().value;
+    let value = guard.items().get(&key).unwrap().value;
     for range in [0..300_000, 0..1, 299_999..300_000, 5..5, 31_000..70_001] {
         let mut part = Vec::new();
-        assert!(guard.copy_range(&key, value, range.clone(), &mut |bytes| part.extend_from_slice(bytes)));
+        assert!(guard.pieces().copy_range(&key, value, range.clone(), &mut |bytes| part.extend_from_slice(bytes)));
         assert!(part.into_iter().eq(range.map(|at| (at / 7) as u8)));
     }
     drop(guard);
@@ -122,11 +122,11 @@ fn a_value_above_the_item_maximum_is_refused_and_the_old_one_stays() {
     let mut handle = store.handle().unwrap();
     until_done(&mut handle, &mut background, |guard| {
         let key = guard.key(Namespace::DEFAULT, b"k");
-        guard.put(&key, &Put::set(b"old"))
+        guard.items_mut().put(&key, &Put::set(b"old"))
     });
     let mut guard = handle.guard(NOW);
     let key = guard.key(Namespace::DEFAULT, b"k");
-    let refused = guard.change(&key, &mut |_, _, scratch| {
+    let refused = guard.items_mut().change(&key, &mut |_, _, scratch| {
         scratch.resize(2 << 20, 0);
         Change::Store { client_flags: 0, expire: Expire::Never, answer: () }
     });
@@ -143,7 +143,7 @@ fn a_typed_value_keeps_its_type_and_is_not_taken_for_a_string() {
     let bytes = vec![7; 5000];
     until_done(&mut handle, &mut background, |guard| {
         let key = guard.key(Namespace::DEFAULT, b"k");
-        guard.change(&key, &mut |_, _, scratch| {
+        guard.items_mut().change(&key, &mut |_, _, scratch| {
             scratch.extend_from_slice(&bytes);
             Change::StoreTyped { kind: 9, expire: end(10), answer: () }
         })
@@ -154,7 +154,7 @@ fn a_typed_value_keeps_its_type_and_is_not_taken_for_a_string() {
     for expire in [end(10), end(5), end(1000), Expire::Never] {
         until_done(&mut handle, &mut background, |guard| {
             let key = guard.key(Namespace::DEFAULT, b"k");
-            guard.touch(&key, expire).map(|item| assert!(item.is_some()))
+            guard.items_mut().touch(&key, expire).map(|item| assert!(item.is_some()))
         });
         assert_eq!(read(&mut handle, b"k"), Some((told.clone(), expire, 0)));
     }
@@ -162,17 +162,20 @@ fn a_typed_value_keeps_its_type_and_is_not_taken_for_a_string() {
     let key = guard.key(Namespace::DEFAULT, b"k");
     for mode in [PutMode::Append, PutMode::Prepend] {
         let put = Put { mode, vivify: Some(Expire::Never), ..Put::set(b"x") };
-        assert_eq!(guard.put(&key, &put), Ok(PutOutcome::WrongType));
+        assert_eq!(guard.items_mut().put(&key, &put), Ok(PutOutcome::WrongType));
     }
-    assert_eq!(guard.add(&key, 1), Ok(AddOutcome::WrongType));
-    let refused = guard.change(&key, &mut |_, _, scratch| {
+    assert_eq!(guard.numbers().add(&key, 1), Ok(AddOutcome::WrongType));
+    let refused = guard.items_mut().change(&key, &mut |_, _, scratch| {
         scratch.resize(200_000, 0);
         Change::StoreTyped { kind: 9, expire: Expire::Never, answer: () }
     });
     assert_eq!(refused, Err(OpError::TooLarge));
-    assert_eq!(guard.get(&key).map(|item| item.value), Some(Value::Typed { kind: 9, bytes: &bytes }));
-    assert_eq!(guard.delete(&key, &Delete { drop_value: true, ..Delete::default() }), Ok(DeleteOutcome::Deleted));
-    assert_eq!(guard.get(&key).map(|item| item.value), Some(Value::Bytes(b"")));
+    assert_eq!(guard.items().get(&key).map(|item| item.value), Some(Value::Typed { kind: 9, bytes: &bytes }));
+    assert_eq!(
+        guard.items_mut().delete(&key, &Delete { drop_value: true, ..Delete::default() }),
+        Ok(DeleteOutcome::Deleted)
+    );
+    assert_eq!(guard.items().get(&key).map(|item| item.value), Some(Value::Bytes(b"")));
 }
 
 #[test]
@@ -182,7 +185,7 @@ fn a_counter_goes_below_zero_and_back_and_never_past_its_ends() {
     let mut add = |handle: &mut ThreadHandle, name: &[u8], delta: i64| {
         until_done(handle, &mut background, |guard| {
             let key = guard.key(Namespace::DEFAULT, name);
-            guard.add(&key, delta)
+            guard.numbers().add(&key, delta)
         })
     };
     for (delta, sum) in [(5, 5), (-7, -2), (1, -1), (1, 0), (i64::MAX, i64::MAX)] {
@@ -196,8 +199,8 @@ fn a_counter_goes_below_zero_and_back_and_never_past_its_ends() {
     for text in ["abc", "", "1.5", " 1", "18446744073709551615"] {
         let mut guard = handle.guard(NOW);
         let key = guard.key(Namespace::DEFAULT, b"text");
-        guard.put(&key, &Put::set(text.as_bytes())).unwrap();
-        assert_eq!(guard.add(&key, 1), Ok(AddOutcome::NotInteger), "{text}");
+        guard.items_mut().put(&key, &Put::set(text.as_bytes())).unwrap();
+        assert_eq!(guard.numbers().add(&key, 1), Ok(AddOutcome::NotInteger), "{text}");
     }
 }
 
@@ -215,7 +218,7 @@ fn counters_of_two_threads_lose_no_addition_whatever_their_sign() {
                     loop {
                         let mut guard = handle.guard(NOW);
                         let key = guard.key(Namespace::DEFAULT, b"n");
-                        match guard.add(&key, delta) {
+                        match guard.numbers().add(&key, delta) {
                             Ok(AddOutcome::Number(_)) => break,
                             Err(OpError::Parked) => {}
                             other => panic!("{other:?}"),
@@ -244,7 +247,7 @@ fn a_walk_misses_no_item_that_stays_while_the_index_grows_and_shrinks() {
     let put = |handle: &mut ThreadHandle, background: &mut Background, name: String| {
         until_done(handle, background, |guard| {
             let key = guard.key(Namespace::DEFAULT, name.as_bytes());
-            guard.put(&key, &Put::set(&[b'v'; 400]))
+            guard.items_mut().put(&key, &Put::set(&[b'v'; 400]))
         });
     };
     for number in 0..STAYS {
@@ -255,7 +258,7 @@ fn a_walk_misses_no_item_that_stays_while_the_index_grows_and_shrinks() {
         let mut seen = HashSet::new();
         let mut cursor = Some(0);
         while let Some(from) = cursor {
-            cursor = handle.guard(NOW).scan(Namespace::DEFAULT, from, &mut |item| {
+            cursor = handle.guard(NOW).walks().scan(Namespace::DEFAULT, from, &mut |item| {
                 seen.insert(item.key.to_vec());
             });
             // Items come while it walks, so that the index grows under it; then the memory goes, and it shrinks.
@@ -284,14 +287,17 @@ fn a_walk_misses_no_item_that_stays_while_the_index_grows_and_shrinks() {
 fn read_whole(handle: &mut ThreadHandle, name: &[u8]) -> Option<(Vec<u8>, Expire)> {
     let guard = handle.guard(NOW);
     let key = guard.key(Namespace::DEFAULT, name);
-    let item = guard.get(&key)?;
+    let item = guard.items().get(&key)?;
     let bytes = match item.value {
         Value::Bytes(bytes) => bytes.len() as u64,
         Value::Large(large) => large.bytes,
         _ => unreachable!("bytes were stored"),
     };
     let mut whole = Vec::new();
-    assert!(guard.copy_range(&key, item.value, 0..bytes, &mut |part| whole.extend_from_slice(part)), "a piece is lost");
+    assert!(
+        guard.pieces().copy_range(&key, item.value, 0..bytes, &mut |part| whole.extend_from_slice(part)),
+        "a piece is lost"
+    );
     Some((whole, item.expire))
 }
 
@@ -323,12 +329,16 @@ fn a_large_value_that_is_changed_over_many_guards_is_changed_once_and_whole() {
     let (store, mut background) = store(64, 1);
     let mut handle = store.handle().unwrap();
     let mut value: Vec<u8> = (0..700_000_u32).map(|at| (at % 251) as u8).collect();
-    in_shares(&mut handle, &mut background, |guard| guard.put(&guard.key(Namespace::DEFAULT, b"k"), &Put::set(&value)));
+    in_shares(&mut handle, &mut background, |guard| {
+        let key = guard.key(Namespace::DEFAULT, b"k");
+        guard.items_mut().put(&key, &Put::set(&value))
+    });
     for round in 0..3_u8 {
         let part = vec![round; 1000];
         let mode = if round == 1 { PutMode::Prepend } else { PutMode::Append };
         let (stored, paused) = in_shares(&mut handle, &mut background, |guard| {
-            guard.put(&guard.key(Namespace::DEFAULT, b"k"), &Put { mode, ..Put::set(&part) })
+            let key = guard.key(Namespace::DEFAULT, b"k");
+            guard.items_mut().put(&key, &Put { mode, ..Put::set(&part) })
         });
         assert!(matches!(stored, PutOutcome::Stored { .. }) && paused > 1, "{stored:?} after {paused} pauses");
         value = if round == 1 { [part, value].concat() } else { [value, part].concat() };
@@ -337,14 +347,14 @@ fn a_large_value_that_is_changed_over_many_guards_is_changed_once_and_whole() {
     for expire in [60_000, 1000, 90_000].map(|after| Expire::At(UnixMillis(NOW.0 + after))) {
         let (touched, _) = in_shares(&mut handle, &mut background, |guard| {
             let key = guard.key(Namespace::DEFAULT, b"k");
-            Ok(guard.touch(&key, expire)?.map(|item| item.expire))
+            Ok(guard.items_mut().touch(&key, expire)?.map(|item| item.expire))
         });
         assert_eq!(touched, Some(expire));
         assert_eq!(read_whole(&mut handle, b"k"), Some((value.clone(), expire)));
     }
     let (copied, paused) = in_shares(&mut handle, &mut background, |guard| {
         let (from, to) = (guard.key(Namespace::DEFAULT, b"k"), guard.key(Namespace::DEFAULT, b"copy"));
-        guard.copy_large(&from, &to)
+        guard.large().copy(&from, &to)
     });
     assert!(copied.is_some() && paused > 1, "{paused} pauses");
     assert_eq!(read_whole(&mut handle, b"copy").map(|(copy, _)| copy == value), Some(true));
@@ -361,17 +371,18 @@ fn a_time_to_live_that_is_given_over_many_guards_is_given() {
     for (from, ms) in [(Expire::Never, 100_000), (Expire::At(NOW.plus_ms(60_000)), 2_592_000_001), (Expire::Never, 900)]
     {
         in_shares(&mut handle, &mut background, |guard| {
-            guard.put(&guard.key(Namespace::DEFAULT, b"k"), &Put { expire: from, ..Put::set(&value) })
+            let key = guard.key(Namespace::DEFAULT, b"k");
+            guard.items_mut().put(&key, &Put { expire: from, ..Put::set(&value) })
         });
         let (until, paused) = in_shares(&mut handle, &mut background, |guard| {
             let (key, until) = (guard.key(Namespace::DEFAULT, b"k"), Expire::At(guard.now().plus_ms(ms)));
-            Ok(guard.touch(&key, until)?.map(|item| item.expire))
+            Ok(guard.items_mut().touch(&key, until)?.map(|item| item.expire))
         });
         let Some(Expire::At(until)) = until else { panic!("it is there, and ends: {until:?}") };
         assert!(until.ms_since(NOW) >= ms && (6..=120).contains(&paused), "{until:?} after {paused} pauses");
         assert_eq!(read_whole(&mut handle, b"k").map(|(whole, _)| whole == value), Some(true));
         let guard = handle.guard(until.plus_ms(2000));
-        assert!(guard.peek(&guard.key(Namespace::DEFAULT, b"k")).is_none(), "it ends");
+        assert!(guard.items().peek(&guard.key(Namespace::DEFAULT, b"k")).is_none(), "it ends");
     }
     assert_eq!(store.stats().large_broken, 0);
 }
@@ -386,7 +397,8 @@ fn more_values_than_are_kept_unfinished_are_all_put_together() {
     let names: Vec<Vec<u8>> = (0..REQUESTERS).map(|number| format!("k{number}").into_bytes()).collect();
     for name in &names {
         until_done(&mut handle, &mut background, |guard| {
-            guard.put(&guard.key(Namespace::DEFAULT, name), &Put::set(&value))
+            let key = guard.key(Namespace::DEFAULT, name);
+            guard.items_mut().put(&key, &Put::set(&value))
         });
     }
     let (mut left, mut rounds): (Vec<usize>, _) = ((0..REQUESTERS).collect(), 0);
@@ -395,7 +407,7 @@ fn more_values_than_are_kept_unfinished_are_all_put_together() {
             let mut guard = handle.guard(NOW);
             guard.serve(*number as u64, 1);
             let key = guard.key(Namespace::DEFAULT, &names[*number]);
-            guard.put(&key, &Put { mode: PutMode::Append, ..Put::set(b"more") }).is_err()
+            guard.items_mut().put(&key, &Put { mode: PutMode::Append, ..Put::set(b"more") }).is_err()
         });
         slice(&mut background);
         rounds += 1;
@@ -413,17 +425,22 @@ fn a_value_that_is_put_together_has_only_bytes_of_its_own_request() {
     let mut handle = store.handle().unwrap();
     let value = vec![b'v'; 700_000];
     until_done(&mut handle, &mut background, |guard| {
-        guard.put(&guard.key(Namespace::DEFAULT, b"k"), &Put::set(&value))
+        let key = guard.key(Namespace::DEFAULT, b"k");
+        guard.items_mut().put(&key, &Put::set(&value))
     });
     {
         let mut guard = handle.guard(NOW);
         guard.serve(7, 1);
         let key = guard.key(Namespace::DEFAULT, b"k");
         let put = Put { mode: PutMode::Prepend, ..Put::set(b"AAAA") };
-        assert!(guard.put(&key, &put).is_err() && guard.is_paused(), "it is given up when some of it is written");
+        assert!(
+            guard.items_mut().put(&key, &put).is_err() && guard.is_paused(),
+            "it is given up when some of it is written"
+        );
     }
     in_shares(&mut handle, &mut background, |guard| {
-        guard.put(&guard.key(Namespace::DEFAULT, b"k"), &Put { mode: PutMode::Prepend, ..Put::set(b"BBBB") })
+        let key = guard.key(Namespace::DEFAULT, b"k");
+        guard.items_mut().put(&key, &Put { mode: PutMode::Prepend, ..Put::set(b"BBBB") })
     });
     let (whole, _) = read_whole(&mut handle, b"k").expect("it is there");
     assert_eq!((&whole[..5], whole.len()), (&b"BBBBv"[..], value.len() + 4));
@@ -437,12 +454,13 @@ fn a_time_in_the_past_ends_a_large_value_in_one_guard() {
     let value = vec![b'v'; 700_000];
     for soon in [Expire::Never, Expire::At(UnixMillis(NOW.0 + 60_000))] {
         in_shares(&mut handle, &mut background, |guard| {
-            guard.put(&guard.key(Namespace::DEFAULT, b"k"), &Put { expire: soon, ..Put::set(&value) })
+            let key = guard.key(Namespace::DEFAULT, b"k");
+            guard.items_mut().put(&key, &Put { expire: soon, ..Put::set(&value) })
         });
         let past = Expire::At(UnixMillis(NOW.0 - 1));
         let (touched, paused) = in_shares(&mut handle, &mut background, |guard| {
             let key = guard.key(Namespace::DEFAULT, b"k");
-            Ok(guard.touch(&key, past)?.is_some())
+            Ok(guard.items_mut().touch(&key, past)?.is_some())
         });
         assert_eq!((touched, paused), (true, 0));
         assert_eq!(read_whole(&mut handle, b"k"), None);

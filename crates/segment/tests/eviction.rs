@@ -43,7 +43,7 @@ impl Bench {
     fn get(&mut self, name: &str) -> bool {
         let guard = self.handle.guard(self.now);
         let key = guard.key(Namespace::DEFAULT, name.as_bytes());
-        guard.get(&key).is_some()
+        guard.items().get(&key).is_some()
     }
 
     fn put(&mut self, name: &str, bytes: usize, expire: Expire) {
@@ -51,7 +51,7 @@ impl Bench {
         loop {
             let mut guard = self.handle.guard(self.now);
             let key = guard.key(Namespace::DEFAULT, name.as_bytes());
-            match guard.put(&key, &Put { expire, ..Put::set(&value) }) {
+            match guard.items_mut().put(&key, &Put { expire, ..Put::set(&value) }) {
                 Ok(_) => return,
                 Err(OpError::Parked) => {}
                 Err(error) => panic!("{error:?}"),
@@ -127,7 +127,7 @@ fn a_key_whose_item_was_read_and_expired_is_known_again_and_an_unread_or_flushed
 
     // All of those that are there now are read, and flushed.
     assert_eq!((bench.count("read"), bench.count("unread")), (EACH, EACH));
-    bench.handle.guard(bench.now).flush(Namespace::DEFAULT).expect("flushed");
+    bench.handle.guard(bench.now).items_mut().flush(Namespace::DEFAULT).expect("flushed");
     bench.empty();
     for number in 0..EACH {
         bench.put(&format!("read-{number}"), SHORT_BYTES, Expire::Never);

@@ -45,7 +45,7 @@ fn put_as(
     for _ in 0..SLICES_MAX {
         let mut guard = handle.guard(now);
         let k = guard.key(Namespace::DEFAULT, key);
-        match guard.put(&k, put) {
+        match guard.items_mut().put(&k, put) {
             Err(OpError::Parked) => {
                 drop(guard);
                 slice(background, now);
@@ -180,7 +180,7 @@ fn writers_do_not_wait_for_evicted_segments_that_are_pinned() {
     let mut pins = Vec::new();
     for n in (0..1200).step_by(50) {
         let key = name(n);
-        let item = guard.get(&guard.key(Namespace::DEFAULT, key.as_bytes())).expect("nothing was evicted yet");
+        let item = guard.items().get(&guard.key(Namespace::DEFAULT, key.as_bytes())).expect("nothing was evicted yet");
         let Value::Bytes(bytes) = item.value else { panic!("it is stored whole") };
         pins.push((n, store.pin(bytes)));
     }
@@ -260,7 +260,7 @@ fn an_observer_is_told_of_every_eviction_and_the_counts_agree() {
             if number % 4 == 0 {
                 let guard = handle.guard(NOW);
                 let key = guard.key(Namespace::DEFAULT, key.as_bytes());
-                assert!(guard.get(&key).is_some());
+                assert!(guard.items().get(&key).is_some());
             }
         }
     };
@@ -304,7 +304,7 @@ fn dead_bytes_stay_under_a_fifth_whatever_is_deleted_and_overwritten() {
             if prng.below(delete_one_in) == 0 {
                 let mut guard = handle.guard(NOW);
                 let key = guard.key(Namespace::DEFAULT, key.as_bytes());
-                while guard.delete(&key, &Delete::default()) == Err(OpError::Parked) {}
+                while guard.items_mut().delete(&key, &Delete::default()) == Err(OpError::Parked) {}
             } else {
                 put(&mut handle, &mut background, NOW, key.as_bytes(), &[b'v'; 300], Expire::Never);
             }
@@ -357,7 +357,7 @@ fn a_store_that_keeps_everything_evicts_nothing_and_takes_more_when_items_went()
     assert_eq!((stats.evicted, stats.items), (0, u64::from(stored)));
     {
         let guard = handle.guard(NOW);
-        let there = |number: &u32| guard.peek(&guard.key(Namespace::DEFAULT, &number.to_le_bytes())).is_some();
+        let there = |number: &u32| guard.items().peek(&guard.key(Namespace::DEFAULT, &number.to_le_bytes())).is_some();
         assert!((0..stored).all(|number| there(&number)), "every item is still there");
     }
     // A tenth goes, evenly: too little for a store that may evict to copy segments for.
@@ -365,7 +365,7 @@ fn a_store_that_keeps_everything_evicts_nothing_and_takes_more_when_items_went()
         let mut guard = handle.guard(NOW);
         let name = number.to_le_bytes();
         let key = guard.key(Namespace::DEFAULT, &name);
-        while guard.delete(&key, &Delete::default()).is_err() {}
+        while guard.items_mut().delete(&key, &Delete::default()).is_err() {}
     }
     for _ in 0..SLICES_MAX {
         slice(&mut background, NOW);

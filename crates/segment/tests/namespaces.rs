@@ -64,7 +64,7 @@ impl Bench {
     fn try_put(&mut self, namespace: Namespace, name: &str, value: &[u8], expire: Expire) -> Result<(), OpError> {
         let mut guard = self.handle.guard(self.now);
         let key = guard.key(namespace, name.as_bytes());
-        let outcome = guard.put(&key, &Put { expire, ..Put::set(value) })?;
+        let outcome = guard.items_mut().put(&key, &Put { expire, ..Put::set(value) })?;
         assert_eq!(outcome, PutOutcome::Stored { token: 0, bytes: value.len() as u64 });
         Ok(())
     }
@@ -94,7 +94,7 @@ impl Bench {
 
     fn holds(&mut self, namespace: Namespace, name: &str) -> bool {
         let guard = self.handle.guard(self.now);
-        guard.peek(&guard.key(namespace, name.as_bytes())).is_some()
+        guard.items().peek(&guard.key(namespace, name.as_bytes())).is_some()
     }
 
     fn count(&mut self, namespace: Namespace, count: usize) -> usize {
@@ -154,24 +154,24 @@ fn one_key_is_another_item_in_each_namespace_and_a_flush_ends_those_of_one() {
     }
     for namespace in 0..Namespace::MAX as u8 {
         let guard = bench.handle.guard(START);
-        let item = guard.peek(&guard.key(Namespace(namespace), b"key-0")).expect("it is there");
+        let item = guard.items().peek(&guard.key(Namespace(namespace), b"key-0")).expect("it is there");
         assert_eq!(item.value_len(), 10);
         assert!(matches!(item.value, gannet_segment::Value::Bytes(bytes) if bytes == [namespace; 10]));
         let mut seen = 0;
         let mut cursor = Some(0);
         while let Some(from) = cursor {
-            cursor = guard.scan(Namespace(namespace), from, &mut |_| seen += 1);
+            cursor = guard.walks().scan(Namespace(namespace), from, &mut |_| seen += 1);
         }
         assert_eq!(seen, 1, "a walk sees one namespace");
         drop(guard);
         assert_eq!(bench.stats(Namespace(namespace)).items, 1);
     }
-    bench.handle.guard(START).flush(Namespace(7)).expect("no slice runs");
+    bench.handle.guard(START).items_mut().flush(Namespace(7)).expect("no slice runs");
     let left: Vec<u8> = (0..16).filter(|namespace| bench.holds(Namespace(*namespace), "key-0")).collect();
     assert_eq!((left.len(), left.contains(&7)), (15, false));
     let mut guard = bench.handle.guard(START);
     let key = guard.key(Namespace(3), b"key-0");
-    guard.delete(&key, &Delete::default()).expect("nobody else locks");
+    guard.items_mut().delete(&key, &Delete::default()).expect("nobody else locks");
     drop(guard);
     assert!(!bench.holds(Namespace(3), "key-0") && bench.holds(Namespace(4), "key-0"));
     assert_eq!(bench.stats(Namespace(3)).items, 0);
@@ -249,7 +249,7 @@ fn a_rule_for_times_to_live_holds_for_whatever_is_stored_and_touched() {
     bench.store.give_terms(QUIET, &terms).expect("there is room");
     let ends = |bench: &mut Bench, name: &str| {
         let guard = bench.handle.guard(bench.now);
-        guard.peek(&guard.key(QUIET, name.as_bytes())).expect("it is there").expire
+        guard.items().peek(&guard.key(QUIET, name.as_bytes())).expect("it is there").expire
     };
     let at = |ms: u64| Expire::At(START.plus_ms(ms));
     for (name, asked, kept) in
@@ -260,11 +260,12 @@ fn a_rule_for_times_to_live_holds_for_whatever_is_stored_and_touched() {
     }
     let mut guard = bench.handle.guard(START);
     let key = guard.key(QUIET, b"never");
-    guard.touch(&key, at(500_000)).expect("nobody else locks");
+    guard.items_mut().touch(&key, at(500_000)).expect("nobody else locks");
     drop(guard);
     assert_eq!(ends(&mut bench, "never"), at(100_000));
     let mut guard = bench.handle.guard(START);
-    guard.touch(&guard.key(QUIET, b"soon"), Expire::Never).expect("nobody else locks");
+    let key = guard.key(QUIET, b"soon");
+    guard.items_mut().touch(&key, Expire::Never).expect("nobody else locks");
     drop(guard);
     assert_eq!(ends(&mut bench, "soon"), at(60_000));
     bench.try_put(NOISY, "never", b"value", Expire::Never).expect("an item");

@@ -64,18 +64,19 @@ fn leaves(guard: &Guard<'_>, key: &Key<'_>, head: &[u8]) -> Option<Vec<u64>> {
     if head[8] == 1 {
         return Some(root);
     }
-    let pages: Option<Vec<_>> = root.iter().map(|page| guard.part(key, word(head), *page).map(entries)).collect();
+    let pages: Option<Vec<_>> =
+        root.iter().map(|page| guard.parts().part(key, word(head), *page).map(entries)).collect();
     Some(pages?.concat())
 }
 
 /// All leaves of a key's value end to end; `None`: it is not there, or not whole.
 fn read(guard: &Guard<'_>, name: &[u8]) -> Option<Vec<u8>> {
     let key = key(guard, name);
-    let Value::Typed { kind: KIND, bytes } = guard.get(&key)?.value else { return None };
+    let Value::Typed { kind: KIND, bytes } = guard.items().get(&key)?.value else { return None };
     let parts = leaves(guard, &key, bytes)?;
     parts
         .into_iter()
-        .map(|part| guard.part(&key, word(bytes), part).map(<[u8]>::to_vec))
+        .map(|part| guard.parts().part(&key, word(bytes), part).map(<[u8]>::to_vec))
         .collect::<Option<Vec<_>>>()
         .map(|all| all.concat())
 }
@@ -84,7 +85,7 @@ fn read(guard: &Guard<'_>, name: &[u8]) -> Option<Vec<u8>> {
 /// levels.
 fn make(guard: &Guard<'_>, count: usize, bytes: usize, fill: u8, levels: u8, to: &mut Vec<u8>, parts: &mut Parts) {
     let add = |parts: &mut Parts, bytes: &[u8]| {
-        let (number, from) = (guard.part_number(), parts.bytes.len());
+        let (number, from) = (guard.parts().part_number(), parts.bytes.len());
         parts.bytes.extend_from_slice(bytes);
         parts.new.push((number, from..parts.bytes.len()));
         number
@@ -98,7 +99,7 @@ fn make(guard: &Guard<'_>, count: usize, bytes: usize, fill: u8, levels: u8, to:
             .map(|page| add(parts, &page.iter().flat_map(|part| entry(*part)).collect::<Vec<_>>()))
             .collect(),
     };
-    to.extend_from_slice(&guard.part_number().to_le_bytes());
+    to.extend_from_slice(&guard.parts().part_number().to_le_bytes());
     to.push(levels);
     to.extend_from_slice(&(root.len() as u32).to_le_bytes());
     root.into_iter().for_each(|part| to.extend(entry(part)));
@@ -116,7 +117,7 @@ fn put(
     let levels = 1 + u8::from(count > 8);
     until_done(handle, background, |guard| {
         let key = key(guard, name);
-        guard.change_parts(&key, &mut |guard, _, to, parts| {
+        guard.parts_mut().change(&key, &mut |guard, _, to, parts| {
             make(guard, count, bytes, name[0], levels, to, parts);
             Change::StoreTyped { kind: KIND, expire, answer: () }
         })
@@ -129,12 +130,14 @@ fn all_parts_go_with_their_head_whatever_ends_it() {
     let mut handle = store.handle().unwrap();
     type End = fn(&mut Guard<'_>, &Key<'_>) -> Result<(), OpError>;
     let ends: [(&str, End); 5] = [
-        ("deleted", |guard, key| guard.delete(key, &Delete::default()).map(drop)),
-        ("overwritten", |guard, key| guard.put(key, &Put::set(b"short")).map(drop)),
-        ("removed", |guard, key| guard.change(key, &mut |_, _, _| Change::Remove(()))),
-        ("emptied", |guard, key| guard.delete(key, &Delete { drop_value: true, ..Delete::default() }).map(drop)),
+        ("deleted", |guard, key| guard.items_mut().delete(key, &Delete::default()).map(drop)),
+        ("overwritten", |guard, key| guard.items_mut().put(key, &Put::set(b"short")).map(drop)),
+        ("removed", |guard, key| guard.items_mut().change(key, &mut |_, _, _| Change::Remove(()))),
+        ("emptied", |guard, key| {
+            guard.items_mut().delete(key, &Delete { drop_value: true, ..Delete::default() }).map(drop)
+        }),
         ("replaced", |guard, key| {
-            guard.change(key, &mut |_, _, to| {
+            guard.items_mut().change(key, &mut |_, _, to| {
                 to.extend_from_slice(b"flat");
                 Change::StoreTyped { kind: 1, expire: Expire::Never, answer: () }
             })
@@ -151,14 +154,14 @@ fn all_parts_go_with_their_head_whatever_ends_it() {
             // An end that is moved keeps them.
             until_done(&mut handle, &mut background, |guard| {
                 let key = key(guard, b"key");
-                guard.touch(&key, Expire::At(NOW.plus_ms(100_000_000))).map(drop)
+                guard.items_mut().touch(&key, Expire::At(NOW.plus_ms(100_000_000))).map(drop)
             });
             assert!(read(&handle.guard(NOW), b"key").is_some(), "moved");
             let bytes = {
                 let guard = handle.guard(NOW);
                 let key = key(&guard, b"key");
-                let item = guard.get(&key).unwrap();
-                item.stored_bytes + guard.parts_bytes(&key, &item, 0, u64::MAX).0
+                let item = guard.items().get(&key).unwrap();
+                item.stored_bytes + guard.parts().parts_bytes(&key, &item, 0, u64::MAX).0
             };
             assert_eq!(store.stats().item_bytes, bytes);
             until_done(&mut handle, &mut background, |guard| {
@@ -173,7 +176,7 @@ fn all_parts_go_with_their_head_whatever_ends_it() {
             assert!(store.stats().items <= 1, "{name}: {} items", store.stats().items);
             until_done(&mut handle, &mut background, |guard| {
                 let key = key(guard, b"key");
-                guard.delete(&key, &Delete::default())
+                guard.items_mut().delete(&key, &Delete::default())
             });
             assert_eq!((store.stats().items, store.stats().item_bytes), (0, 0), "{name}");
         }
@@ -212,13 +215,13 @@ fn what_cannot_be_published_leaves_no_part_behind() {
     let mut guard = handle.guard(NOW);
     let key = key(&guard, b"key");
     // A part that is longer than an item in one piece.
-    let refused = guard.change_parts(&key, &mut |guard, _, to, parts| {
+    let refused = guard.parts_mut().change(&key, &mut |guard, _, to, parts| {
         make(guard, 2, 200_000, b'x', 1, to, parts);
         Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
     });
     assert_eq!(refused, Err(OpError::TooLarge));
     // One who thinks again.
-    let kept = guard.change_parts(&key, &mut |guard, _, to, parts| {
+    let kept = guard.parts_mut().change(&key, &mut |guard, _, to, parts| {
         make(guard, 2, 200, b'x', 1, to, parts);
         Change::Keep(())
     });
@@ -243,7 +246,7 @@ fn a_value_in_parts_is_evicted_whole() {
         let seen = step.saturating_sub(prng.below(200));
         let name = format!("{}:{}", (b'a' + (seen % 26) as u8) as char, seen);
         let guard = handle.guard(NOW);
-        let there = guard.get(&key(&guard, name.as_bytes())).is_some();
+        let there = guard.items().get(&key(&guard, name.as_bytes())).is_some();
         match read(&guard, name.as_bytes()) {
             Some(bytes) => {
                 assert!(there && bytes.iter().all(|byte| *byte == name.as_bytes()[0]));
@@ -264,7 +267,7 @@ fn a_value_in_parts_is_evicted_whole() {
         let name = format!("{}:{}", (b'a' + (step % 26) as u8) as char, step);
         let guard = handle.guard(NOW);
         let key = key(&guard, name.as_bytes());
-        let Some(item) = guard.get(&key) else { continue };
+        let Some(item) = guard.items().get(&key) else { continue };
         let Value::Typed { bytes, .. } = item.value else { panic!("all are typed") };
         let leaves = leaves(&guard, &key, bytes).unwrap_or_default().len();
         named += 2 + leaves + if bytes[8] == 2 { leaves.div_ceil(8) } else { 0 };
@@ -294,9 +297,9 @@ fn readers_beside_a_writer_see_one_value_or_the_next() {
                         reads += 1;
                     }
                     None => {
-                        assert!(guard.takes_lost(), "it is always there");
+                        assert!(guard.parts().take_lost(), "it is always there");
                         let key = key(&guard, b"a");
-                        assert!(!matches!(guard.end_broken(&key), Ok(true)), "nothing is lost");
+                        assert!(!matches!(guard.parts_mut().end_broken(&key), Ok(true)), "nothing is lost");
                         overtaken += 1;
                     }
                 }
@@ -306,7 +309,7 @@ fn readers_beside_a_writer_see_one_value_or_the_next() {
         for step in 0..3000u32 {
             until_done(&mut writer, &mut background, |guard| {
                 let key = key(guard, b"a");
-                guard.change_parts(&key, &mut |guard, _, to, parts| {
+                guard.parts_mut().change(&key, &mut |guard, _, to, parts| {
                     make(guard, 20, 300, (step % 251) as u8, 2, to, parts);
                     Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
                 })
@@ -330,7 +333,7 @@ fn the_end_of_a_value_of_many_parts_takes_no_longer_than_that_of_a_few() {
         let before = store.stats().items;
         until_done(&mut handle, &mut background, |guard| {
             let key = key(guard, b"key");
-            guard.delete(&key, &Delete::default())
+            guard.items_mut().delete(&key, &Delete::default())
         });
         let removed = before - store.stats().items;
         assert!((1..=33).contains(&removed), "{removed} of {before} items went within the turn");
@@ -343,12 +346,12 @@ fn the_end_of_a_value_of_many_parts_takes_no_longer_than_that_of_a_few() {
 fn rename(handle: &mut ThreadHandle, background: &mut Background, from: &[u8], to: &[u8]) {
     let adopted = until_done(handle, background, |guard| {
         let (from, to) = (key(guard, from), key(guard, to));
-        guard.adopt(&from, &to)
+        guard.renames().share(&from, &to)
     });
     assert!(adopted);
     let whole = until_done(handle, background, |guard| {
         let (from, to) = (key(guard, from), key(guard, to));
-        guard.part_with(&from, &to)
+        guard.renames().unshare(&from, &to)
     });
     assert!(whole);
 }
@@ -375,13 +378,13 @@ fn a_renamed_value_keeps_its_parts_and_its_end_and_leaves_nothing_behind() {
     rename(&mut handle, &mut background, b"target", b"other");
     let guard = handle.guard(NOW);
     assert_eq!(read(&guard, b"other"), whole);
-    assert_eq!(guard.get(&key(&guard, b"other")).unwrap().expire, end);
+    assert_eq!(guard.items().get(&key(&guard, b"other")).unwrap().expire, end);
     assert_eq!(read(&guard, b"old").map(|bytes| bytes.len()), Some(600));
     drop(guard);
     for name in [&b"other"[..], b"old"] {
         until_done(&mut handle, &mut background, |guard| {
             let key = key(guard, name);
-            guard.delete(&key, &Delete::default())
+            guard.items_mut().delete(&key, &Delete::default())
         });
     }
     settle(&mut background);
@@ -401,12 +404,12 @@ fn a_renamed_value_is_evicted_whole() {
         // Memory may be so short that it is evicted by now.
         let adopted = until_done(&mut handle, &mut background, |guard| {
             let (from, to) = (key(guard, first.as_bytes()), key(guard, name.as_bytes()));
-            guard.adopt(&from, &to)
+            guard.renames().share(&from, &to)
         });
         if adopted {
             until_done(&mut handle, &mut background, |guard| {
                 let (from, to) = (key(guard, first.as_bytes()), key(guard, name.as_bytes()));
-                guard.part_with(&from, &to)
+                guard.renames().unshare(&from, &to)
             });
         }
         slice(&mut background, NOW);
@@ -416,7 +419,7 @@ fn a_renamed_value_is_evicted_whole() {
     for step in 0..2000u64 {
         let guard = handle.guard(NOW);
         let name = name(step);
-        match (guard.get(&key(&guard, name.as_bytes())).is_some(), read(&guard, name.as_bytes())) {
+        match (guard.items().get(&key(&guard, name.as_bytes())).is_some(), read(&guard, name.as_bytes())) {
             (true, Some(bytes)) => {
                 let count = 1 + step as usize % 50;
                 assert!(bytes.len() == count * 700 && bytes.iter().all(|byte| *byte == name.as_bytes()[0]));
@@ -444,7 +447,8 @@ fn a_copy_goes_on_over_many_guards_and_one_that_is_given_up_leaves_nothing() {
         for stops_at in [None, Some(count / 2), Some(0)] {
             let mut copy = {
                 let guard = handle.guard(NOW);
-                guard.begin_copy(&key(&guard, b"from")).expect("it is there")
+                let named = key(&guard, b"from");
+                guard.parts().begin_copy(&named).expect("it is there")
             };
             let mut steps = 0;
             let done = loop {
@@ -453,7 +457,7 @@ fn a_copy_goes_on_over_many_guards_and_one_that_is_given_up_leaves_nothing() {
                 }
                 let step = until_done(&mut handle, &mut background, |guard| {
                     let (from, to) = (key(guard, b"from"), key(guard, b"to"));
-                    guard.copy_part(&from, &to, &mut copy)
+                    guard.renames().copy_part(&from, &to, &mut copy)
                 });
                 steps += 1;
                 match step {
@@ -466,7 +470,7 @@ fn a_copy_goes_on_over_many_guards_and_one_that_is_given_up_leaves_nothing() {
             if done {
                 let whole = until_done(&mut handle, &mut background, |guard| {
                     let (from, to) = (key(guard, b"from"), key(guard, b"to"));
-                    guard.finish_copy(&from, &to, &copy)
+                    guard.renames().finish_copy(&from, &to, &copy)
                 });
                 let guard = handle.guard(NOW);
                 assert!(whole && read(&guard, b"to") == read(&guard, b"from"));
@@ -474,11 +478,11 @@ fn a_copy_goes_on_over_many_guards_and_one_that_is_given_up_leaves_nothing() {
                 assert_eq!(store.stats().items, 2 * items);
                 let mut guard = handle.guard(NOW);
                 let key = key(&guard, b"to");
-                guard.delete(&key, &Delete::default()).expect("its lock is free");
+                guard.items_mut().delete(&key, &Delete::default()).expect("its lock is free");
             } else {
                 let mut guard = handle.guard(NOW);
                 let key = key(&guard, b"to");
-                guard.abandon_copy(&key, &copy);
+                guard.renames().abort_copy(&key, &copy);
             }
             settle(&mut background);
             assert_eq!(store.stats().items, items, "{count} leaves, stopped at {stops_at:?}");
@@ -486,15 +490,16 @@ fn a_copy_goes_on_over_many_guards_and_one_that_is_given_up_leaves_nothing() {
         // A flush in the middle ends what was copied, and the value.
         let mut copy = {
             let guard = handle.guard(NOW);
-            guard.begin_copy(&key(&guard, b"from")).expect("it is there")
+            let named = key(&guard, b"from");
+            guard.parts().begin_copy(&named).expect("it is there")
         };
         let mut guard = handle.guard(NOW);
         let (from, to) = (key(&guard, b"from"), key(&guard, b"to"));
-        assert_eq!(guard.copy_part(&from, &to, &mut copy), Ok(CopyStep::More));
-        guard.flush(Namespace::DEFAULT).expect("no slice runs");
-        assert_eq!(guard.copy_part(&from, &to, &mut copy), Ok(CopyStep::Lost));
-        assert_eq!(guard.finish_copy(&from, &to, &copy), Ok(false));
-        guard.abandon_copy(&to, &copy);
+        assert_eq!(guard.renames().copy_part(&from, &to, &mut copy), Ok(CopyStep::More));
+        guard.items_mut().flush(Namespace::DEFAULT).expect("no slice runs");
+        assert_eq!(guard.renames().copy_part(&from, &to, &mut copy), Ok(CopyStep::Lost));
+        assert_eq!(guard.renames().finish_copy(&from, &to, &copy), Ok(false));
+        guard.renames().abort_copy(&to, &copy);
         assert_eq!(store.keys(Namespace::DEFAULT), 0);
     }
 }
@@ -509,16 +514,16 @@ fn keys_are_counted_without_pieces_parts_and_what_was_flushed() {
             until_done(handle, background, |guard| {
                 let name = format!("plain:{round}:{number}");
                 let key = guard.key(space, name.as_bytes());
-                guard.put(&key, &Put::set(b"value"))
+                guard.items_mut().put(&key, &Put::set(b"value"))
             });
         }
         until_done(handle, background, |guard| {
             let key = guard.key(space, b"long");
-            guard.put(&key, &Put::set(&vec![b'x'; 700_000]))
+            guard.items_mut().put(&key, &Put::set(&vec![b'x'; 700_000]))
         });
         until_done(handle, background, |guard| {
             let key = guard.key(space, b"parts");
-            guard.change_parts(&key, &mut |guard, _, to, parts| {
+            guard.parts_mut().change(&key, &mut |guard, _, to, parts| {
                 make(guard, 100, 60, b'x', 2, to, parts);
                 Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
             })
@@ -530,7 +535,7 @@ fn keys_are_counted_without_pieces_parts_and_what_was_flushed() {
     assert!(store.stats().items > 250, "pieces and parts are items");
     assert_eq!(spaces.map(|space| store.keys(space)), [52, 52]);
     // At once, however long the background takes to remove what is left, and while new ones come.
-    handle.guard(NOW).flush(spaces[0]).expect("no slice runs");
+    handle.guard(NOW).items_mut().flush(spaces[0]).expect("no slice runs");
     assert_eq!(spaces.map(|space| store.keys(space)), [0, 52]);
     fill(&mut handle, &mut background, spaces[0], 1);
     assert_eq!(spaces.map(|space| store.keys(space)), [52, 52]);

@@ -53,7 +53,7 @@ impl Bench {
         let guard = self.handle.guard(NOW);
         let name = key(number);
         let key = guard.key(Namespace::DEFAULT, name.as_bytes());
-        guard.get(&key).is_some()
+        guard.items().get(&key).is_some()
     }
 
     fn put(&mut self, number: u64) {
@@ -62,7 +62,7 @@ impl Bench {
             let mut guard = self.handle.guard(NOW);
             let key = guard.key(Namespace::DEFAULT, name.as_bytes());
             let put = Put { expire: Expire::Never, ..Put::set(&VALUE) };
-            match guard.put(&key, &put) {
+            match guard.items_mut().put(&key, &put) {
                 Ok(_) => return,
                 Err(OpError::Parked) => {}
                 Err(error) => panic!("{error:?}"),

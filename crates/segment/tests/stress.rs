@@ -98,7 +98,7 @@ fn verify(key: &[u8], value: &[u8]) {
 }
 
 fn read(store: &Store, guard: &mut Guard<'_>, key: &Key<'_>) -> bool {
-    let large = match guard.get(key).map(|item| item.value) {
+    let large = match guard.items().get(key).map(|item| item.value) {
         None => return false,
         Some(Value::Bytes(bytes)) => {
             verify(key.bytes(), bytes);
@@ -107,7 +107,7 @@ fn read(store: &Store, guard: &mut Guard<'_>, key: &Key<'_>) -> bool {
         Some(Value::Integer(_) | Value::Typed { .. }) => panic!("nobody counts here"),
         Some(Value::Large(large)) => large,
     };
-    match guard.pin_large(key, large) {
+    match guard.large().pin(key, large) {
         Ok(Some(pin)) => {
             let bytes: Vec<u8> = (0..pin.pieces()).flat_map(|i| store.pinned_bytes(&pin, i).to_vec()).collect();
             store.unpin(pin);
@@ -148,7 +148,7 @@ fn worker(store: &Store, mut handle: ThreadHandle, seed: u64, ops: u64, reached:
                     reached.hits.fetch_add(u64::from(read(store, &mut guard, &key)), Relaxed);
                     if sending.is_none()
                         && let Some(Value::Bytes(value)) =
-                            guard.read(&key, guard.look_ahead(key.key_hash())).map(|hit| hit.value)
+                            guard.items().read(&key, guard.items().prefetch_item(key.key_hash())).map(|hit| hit.value)
                     {
                         sending = Some((store.pin(value), value.to_vec()));
                     }
@@ -161,7 +161,7 @@ fn worker(store: &Store, mut handle: ThreadHandle, seed: u64, ops: u64, reached:
                         1 => Expire::At(guard.now().plus_ms(prng.below(100_000))),
                         _ => Expire::Never,
                     };
-                    match guard.put(&key, &Put { expire, ..Put::set(&value) }) {
+                    match guard.items_mut().put(&key, &Put { expire, ..Put::set(&value) }) {
                         Ok(_) => reached.stored.fetch_add(1, Relaxed),
                         Err(OpError::Parked) => {
                             reached.parked.fetch_add(1, Relaxed);
@@ -171,18 +171,19 @@ fn worker(store: &Store, mut handle: ThreadHandle, seed: u64, ops: u64, reached:
                     };
                 }
                 94..=95 => {
-                    let _ = guard.touch(&key, Expire::At(guard.now().plus_ms(prng.below(60_000))));
+                    let expire = Expire::At(guard.now().plus_ms(prng.below(60_000)));
+                    let _ = guard.items_mut().touch(&key, expire);
                 }
                 96 => {
-                    let _ = guard.gets(&key).map(|item| item.map(|i| i.token));
+                    let _ = guard.versions().gets(&key).map(|item| item.map(|i| i.token));
                 }
                 _ => {
-                    let _ = guard.delete(&key, &Delete::default());
+                    let _ = guard.items_mut().delete(&key, &Delete::default());
                 }
             }
         }
         if prng.chance(1, 3000) {
-            let _ = guard.flush(Namespace::DEFAULT);
+            let _ = guard.items_mut().flush(Namespace::DEFAULT);
         }
         drop(guard);
         if prng.chance(1, 8) {
@@ -261,7 +262,7 @@ fn no_increment_is_lost_while_counters_move() {
                 token: None,
                 want_token: prng.chance(1, 10),
             };
-            match guard.arith(&key, &arith) {
+            match guard.numbers().arith(&key, &arith) {
                 // The first to come makes it 0; a counter is never evicted, since all read it.
                 Ok(ArithOutcome::Number { value: 0, .. }) | Err(OpError::Parked) => {}
                 Ok(ArithOutcome::Number { .. }) => {
@@ -273,7 +274,7 @@ fn no_increment_is_lost_while_counters_move() {
                 // Churn that makes segments half dead, so that counters are relocated.
                 let name = format!("churn{}", prng.below(2000));
                 let key = guard.key(Namespace::DEFAULT, name.as_bytes());
-                let _ = guard.put(&key, &Put::set(&[7; 400]));
+                let _ = guard.items_mut().put(&key, &Put::set(&[7; 400]));
             }
             drop(guard);
             if round % 64 == 0 {
@@ -286,7 +287,7 @@ fn no_increment_is_lost_while_counters_move() {
     for (which, added) in added.iter().enumerate() {
         let name = format!("counter{which}");
         let key = guard.key(Namespace::DEFAULT, name.as_bytes());
-        match guard.get(&key).map(|item| item.value) {
+        match guard.items().get(&key).map(|item| item.value) {
             Some(Value::Integer(value)) => assert_eq!(value, added.load(Relaxed), "{name}"),
             other => panic!("{name}: {other:?}"),
         }
@@ -304,7 +305,7 @@ fn compare_and_store_counts_exactly_while_items_move() {
         let mut handle = store.handle().expect("lane");
         let mut guard = handle.guard(UnixMillis::now());
         let key = guard.key(Namespace::DEFAULT, b"total");
-        guard.put(&key, &Put { mode: PutMode::Set, ..Put::set(b"0") }).expect("put");
+        guard.items_mut().put(&key, &Put { mode: PutMode::Set, ..Put::set(b"0") }).expect("put");
     }
     beside_the_background(&store, background, 2, |i, mut handle| {
         let mut prng = Prng::new(seed ^ i);
@@ -315,7 +316,7 @@ fn compare_and_store_counts_exactly_while_items_move() {
             }
             let mut guard = handle.guard(UnixMillis::now());
             let key = guard.key(Namespace::DEFAULT, b"total");
-            let read = guard.gets(&key).map(|item| {
+            let read = guard.versions().gets(&key).map(|item| {
                 let item = item.expect("it is read all the time, so never evicted");
                 let Value::Bytes(text) = item.value else { panic!("text") };
                 let number: u64 = std::str::from_utf8(text).expect("utf-8").parse().expect("number");
@@ -329,7 +330,7 @@ fn compare_and_store_counts_exactly_while_items_move() {
             }
             let next = (number + 1).to_string();
             let put = Put { compare: Some(token), ..Put::set(next.as_bytes()) };
-            match guard.put(&key, &put) {
+            match guard.items_mut().put(&key, &put) {
                 Ok(PutOutcome::Stored { .. }) => {
                     successes.fetch_add(1, Relaxed);
                 }
@@ -338,13 +339,13 @@ fn compare_and_store_counts_exactly_while_items_move() {
             }
             let name = format!("churn{}", prng.below(2000));
             let churn = guard.key(Namespace::DEFAULT, name.as_bytes());
-            let _ = guard.put(&churn, &Put::set(&[7; 400]));
+            let _ = guard.items_mut().put(&churn, &Put::set(&[7; 400]));
         }
     });
     let mut handle = store.handle().expect("a thread handle");
     let guard = handle.guard(UnixMillis::now());
     let key = guard.key(Namespace::DEFAULT, b"total");
-    let Some(Value::Bytes(text)) = guard.get(&key).map(|item| item.value) else { panic!("it is there") };
+    let Some(Value::Bytes(text)) = guard.items().get(&key).map(|item| item.value) else { panic!("it is there") };
     assert_eq!(text, successes.load(Relaxed).to_string().as_bytes());
     let stats = store.stats();
     assert!(successes.load(Relaxed) > 1000 && stats.relocated > 50 && stats.evicted > 1000, "{stats:?}");

@@ -318,7 +318,7 @@ impl Running {
                 let is_same = handle.as_mut().is_some_and(|handle| {
                     let mut guard = handle.guard(now);
                     let key = guard.key(watch.namespace, &watch.key);
-                    guard.version(&key).ok() == watch.version
+                    guard.versions().version(&key).ok() == watch.version
                 });
                 watch.version = watch.version.filter(|_| is_same);
             }

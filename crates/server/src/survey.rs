@@ -83,7 +83,7 @@ mod tests {
         let mut handle = shared.store.handle().expect("a thread handle");
         let mut guard = handle.guard(now);
         let key = guard.key(Namespace::DEFAULT, b"k");
-        guard.put(&key, &Put::set(b"v")).expect("room");
+        guard.items_mut().put(&key, &Put::set(b"v")).expect("room");
         drop(guard);
         let (told, walked) = (shared.store_stats(), shared.store.stats());
         assert_eq!((told.items, told.item_bytes), (1, walked.item_bytes));

@@ -127,13 +127,13 @@ fn hit(rig: &mut Rig, access: &Access, now: base::clock::UnixMillis, flash: &Fla
     loop {
         let mut guard = rig.handle.guard(now);
         let key = guard.key(Namespace::DEFAULT, &text);
-        if guard.read(&key, Ahead::default()).is_some() {
+        if guard.items().read(&key, Ahead::default()).is_some() {
             return true;
         }
-        match guard.from_flash(&key) {
+        match guard.tier().read(&key) {
             FromFlash::Nowhere => return false,
             FromFlash::Here(hit) => {
-                guard.flash_served(&key, hit);
+                guard.tier_mut().served(&key, hit);
                 return true;
             }
             FromFlash::Coming => {}

@@ -160,7 +160,7 @@ fn hit(handle: &mut ThreadHandle, access: &Access, now: UnixMillis) -> bool {
     let guard = handle.guard(now);
     let text = key_text(access);
     let key = guard.key(Namespace::DEFAULT, &text);
-    guard.get(&key).is_some()
+    guard.items().get(&key).is_some()
 }
 
 fn store_one(
@@ -176,7 +176,7 @@ fn store_one(
         let mut guard = handle.guard(now);
         let text = key_text(access);
         let key = guard.key(Namespace::DEFAULT, &text);
-        match guard.put(&key, &Put { expire, ..Put::set(value) }) {
+        match guard.items_mut().put(&key, &Put { expire, ..Put::set(value) }) {
             Ok(_) => return Ok(()),
             Err(OpError::Parked) => {}
             Err(error) => return Err(error.to_string()),

@@ -27,7 +27,7 @@ const SEGMENT: [&[&str]; 12] = [
         "durable::reopen::report",
     ],
     &["core", "tier::reads"],
-    &["core::handle", "items::unpublished", "values::writer", "values::unfinished", "durable::moving"],
+    &["core::facets", "core::handle", "items::unpublished", "values::writer", "values::unfinished", "durable::moving"],
     &["items", "tier::tiered", "tier::by_hash"],
     &["values"],
     &["locks"],

@@ -69,7 +69,7 @@ impl Call<'_, '_> {
         if dumping.lines.is_empty() && !dumping.is_ended {
             let Dumping { told_all, cursor, stride, lines, .. } = dumping;
             let (before, moment) = (*told_all as usize, self.ctx.moment());
-            let next = self.guard.walk(self.session.namespace, *cursor, stride, &mut |item| {
+            let next = self.guard.walks().walk(self.session.namespace, *cursor, stride, &mut |item| {
                 if !matches!(format, Format::Cachedump(most) if *told_all >= most) {
                     *told_all += 1;
                     tell(lines, format, item, moment);

@@ -59,7 +59,7 @@ impl<'c> Call<'c, '_> {
     /// Ends the item that was written. If another one has taken its place, nothing ends and the request is done again.
     fn end_item(&mut self, key: &Key<'_>, end_it: Option<Ending>) -> Step {
         let Some(Ending { expire, identity }) = end_it else { return Ok(()) };
-        let ended = self.guard.change(key, &mut |_, item, _| match item.map(Identity::of) {
+        let ended = self.guard.items_mut().change(key, &mut |_, item, _| match item.map(Identity::of) {
             Some(there) if there == identity => Change::Expire(expire, true),
             _ => Change::Keep(false),
         });
@@ -86,7 +86,7 @@ impl<'c> Call<'c, '_> {
         if !self.out.has_pin_room() || !self.ctx.pin_budget(large.bytes) {
             return Err(State::OutputFull { want: LINE_ROOM });
         }
-        match self.guard.pin_large(key, large) {
+        match self.guard.large().pin(key, large) {
             Ok(Some(pinned)) => self.push_pinned(key, pinned, end_it),
             refused => {
                 self.ctx.pin_refund(large.bytes);
@@ -112,17 +112,17 @@ impl<'c> Call<'c, '_> {
             }
             self.sample(bytes, true);
             let key = self.guard.key(self.session.namespace, bytes);
-            if self.guard.is_kept_away(&key) {
+            if self.guard.locks().is_blocked(&key) {
                 return Err(State::Parked);
             }
             // A time that is past ends the item, but only after it was sent.
             let ends = exptime::is_past(expire, self.ctx.now);
             // Touch, value and token are of one item: a second look-up could find another.
             let item = match (ends, get.with_cas) {
-                (true, true) => self.guard.gets(&key),
-                (true, false) => Ok(self.guard.peek(&key)),
-                (false, true) => self.guard.touch_gets(&key, expire),
-                (false, false) => self.guard.touch(&key, expire),
+                (true, true) => self.guard.versions().gets(&key),
+                (true, false) => Ok(self.guard.items().peek(&key)),
+                (false, true) => self.guard.items_mut().touch_gets(&key, expire),
+                (false, false) => self.guard.items_mut().touch(&key, expire),
             };
             let shown = item.as_ref().ok().and_then(|item| item.as_ref());
             let end_it = shown.filter(|_| ends).map(|item| Ending { expire, identity: Identity::of(item) });

@@ -24,7 +24,7 @@ impl Call<'_, '_> {
             return Err(State::Parked);
         }
         let name = self.guard.key(self.session.namespace, key);
-        match self.guard.large_begin(&name, value_len.into(), plan.pieces_end()) {
+        match self.guard.large().begin(&name, value_len.into(), plan.pieces_end()) {
             Ok(writer) => {
                 self.at += consumed;
                 let large = LargeSet::pieces(writer, key, self.ctx).expect("a short key is always kept");

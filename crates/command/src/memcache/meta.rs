@@ -62,11 +62,11 @@ impl<'c> Call<'c, '_> {
         let mut scratch = KeyScratch::default();
         let key = self.guard.key(self.session.namespace, meta.key.bytes(&mut scratch));
         let mark = self.out.mark();
-        if self.guard.is_locked_by_other(&key) {
+        if self.guard.locks().is_locked_by_other(&key) {
             self.ctx.hurries = true;
             return Err(State::Parked);
         }
-        let found = match self.guard.read(&key, Ahead::default()) {
+        let found = match self.guard.items().read(&key, Ahead::default()) {
             None if self.guard.is_tiered() => match self.read_from_flash(meta, &key)? {
                 true => Found::Hit,
                 false => Found::Miss,
@@ -130,7 +130,7 @@ impl<'c> Call<'c, '_> {
         let watched = self.watched();
         let mut seen = watched.then_some(Seen::MISS);
         let mut ending = None;
-        let found = match self.guard.fetch(&key, &fetch) {
+        let found = match self.guard.items_mut().fetch(&key, &fetch) {
             Ok(None) => Found::Miss,
             Ok(Some(mut fetched)) => {
                 let ended = asks_before.then_some(fetched.expire_before);
@@ -192,7 +192,7 @@ impl<'c> Call<'c, '_> {
         let mut scratch = KeyScratch::default();
         let key = self.guard.key(self.session.namespace, meta.key.bytes(&mut scratch));
         let seen = self.seen(&key);
-        match self.guard.delete(&key, &delete) {
+        match self.guard.items_mut().delete(&key, &delete) {
             Ok(outcome) => {
                 self.tell_get(key.bytes(), seen, outcome != DeleteOutcome::NotFound);
                 if outcome == DeleteOutcome::Deleted && !mark_stale && !delete.drop_value {
@@ -243,7 +243,7 @@ impl<'c> Call<'c, '_> {
         let mut scratch = KeyScratch::default();
         let key = self.guard.key(self.session.namespace, meta.key.bytes(&mut scratch));
         let seen = self.seen(&key);
-        match self.guard.arith(&key, &arith) {
+        match self.guard.numbers().arith(&key, &arith) {
             Ok(outcome) => {
                 self.tell_arith(&key, seen, outcome);
                 self.tell_added(key.bytes(), outcome);

@@ -165,7 +165,7 @@ impl<'c> Call<'c, '_> {
                 return false;
             }
             let key = self.guard.key(self.session.namespace, bytes);
-            self.guard.prefetch(&key);
+            self.guard.items().prefetch(&key);
             let read_behind = keys_end - keys.rest().len();
             next = keys.next();
             let ends = next.is_none();
@@ -191,7 +191,7 @@ impl<'c> Call<'c, '_> {
             let rest = &self.buf[at..];
             if let Some((bytes, consumed)) = lone_get(rest) {
                 let key = self.guard.key(self.session.namespace, bytes);
-                self.guard.prefetch(&key);
+                self.guard.items().prefetch(&key);
                 self.add_lone(run, at, key);
                 at += consumed;
                 continue;
@@ -211,7 +211,7 @@ impl<'c> Call<'c, '_> {
     fn answer_run(&mut self, run: &Run<'c>, first: Ahead<'_>) -> Step {
         let mut ahead = ArrayVec::<Ahead<'_>, PROBES_MAX>::new();
         ahead.push(first);
-        ahead.extend(run[1..].iter().map(|probe| self.guard.look_ahead(probe.key.key_hash())));
+        ahead.extend(run[1..].iter().map(|probe| self.guard.items().prefetch_item(probe.key.key_hash())));
         let watched = self.watched();
         let mut tally = Tally::default();
         let mut end = Ok(());
@@ -219,11 +219,11 @@ impl<'c> Call<'c, '_> {
             let plain = !(watched || probe.with_cas());
             let answered = match !plain {
                 // A plain read looks on flash itself, if it has to.
-                _ if plain && self.guard.is_locked_by_other(&probe.key) => {
+                _ if plain && self.guard.locks().is_locked_by_other(&probe.key) => {
                     self.ctx.hurries = true;
                     Err(State::Parked)
                 }
-                true if self.guard.is_kept_away(&probe.key) => {
+                true if self.guard.locks().is_blocked(&probe.key) => {
                     self.ctx.hurries |= self.guard.is_contended();
                     Err(State::Parked)
                 }
@@ -238,7 +238,7 @@ impl<'c> Call<'c, '_> {
                 Ok(hit) => tally.key(hit),
                 Err(state) => {
                     if state == State::Parked && self.guard.is_tiered() {
-                        run[number + 1..].iter().for_each(|probe| self.guard.ask_flash(&probe.key));
+                        run[number + 1..].iter().for_each(|probe| self.guard.tier().request(&probe.key));
                     }
                     self.session.retrieval = Some(self.remembered(probe, probe.from));
                     end = Err(state);
@@ -311,7 +311,7 @@ impl<'c> Call<'c, '_> {
     #[inline(always)]
     fn answer_plain(&mut self, probe: &Probe<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
         let key = probe.key.bytes();
-        match self.guard.read(&probe.key, ahead) {
+        match self.guard.items().read(&probe.key, ahead) {
             Some(Hit { value: Value::Bytes(bytes), client_flags, .. }) if bytes.len() < PINNED_BYTES_MIN => {
                 let want = LINE_ROOM + bytes.len();
                 if self.out.room() < want {
@@ -370,12 +370,12 @@ impl<'c> Call<'c, '_> {
     fn look_up(&mut self, probe: &Probe<'_>, watched: bool) -> Result<bool, State> {
         self.room(LINE_ROOM)?;
         let item = if probe.with_cas() {
-            match self.guard.gets(&probe.key) {
+            match self.guard.versions().gets(&probe.key) {
                 Ok(item) => item,
                 Err(error) => return self.retrieval_failed(error).map(|()| false),
             }
         } else {
-            self.guard.get(&probe.key)
+            self.guard.items().get(&probe.key)
         };
         let mark = self.out.mark();
         let seen = watched.then(|| Seen::of(item.as_ref()));

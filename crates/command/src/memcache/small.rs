@@ -16,7 +16,7 @@ impl<'c> Call<'c, '_> {
         self.sample(key, false);
         let key = self.guard.key(self.session.namespace, key);
         let seen = self.seen(&key);
-        match self.guard.delete(&key, &Delete::default()) {
+        match self.guard.items_mut().delete(&key, &Delete::default()) {
             Ok(outcome) => {
                 self.count_prefix(key.bytes(), Count::Delete);
                 let deleted = outcome == DeleteOutcome::Deleted;
@@ -48,7 +48,7 @@ impl<'c> Call<'c, '_> {
         let arith =
             Arith { delta, decrement, vivify: None, expire: None, compare: None, token: None, want_token: false };
         let seen = self.seen(&key);
-        match self.guard.arith(&key, &arith) {
+        match self.guard.numbers().arith(&key, &arith) {
             Ok(outcome) => {
                 self.tell_get(key.bytes(), seen, outcome != ArithOutcome::NotFound);
                 self.tell_added(key.bytes(), outcome);
@@ -93,7 +93,7 @@ impl<'c> Call<'c, '_> {
         let expire = exptime::expire(exptime, self.ctx.moment());
         let seen = self.seen(&key);
         // An item that the touch itself ends was there all the same.
-        match self.guard.touch(&key, expire).map(|item| item.is_some()) {
+        match self.guard.items_mut().touch(&key, expire).map(|item| item.is_some()) {
             Ok(touched) => {
                 self.tell_get(key.bytes(), seen, touched);
                 if touched {
@@ -128,7 +128,7 @@ impl<'c> Call<'c, '_> {
             }
             Expire::At(_) | Expire::Never => {
                 for namespace in self.namespaces_seen() {
-                    if self.guard.flush(namespace).is_err() {
+                    if self.guard.items_mut().flush(namespace).is_err() {
                         self.ctx.shared.delayed_flush.note_refused();
                         return Err(State::Parked);
                     }
@@ -148,12 +148,12 @@ impl<'c> Call<'c, '_> {
     pub(super) fn meta_debug(&mut self, token: MetaKey<'c>, consumed: usize) -> Step {
         let mut scratch = KeyScratch::default();
         let key = self.guard.key(self.session.namespace, token.bytes(&mut scratch));
-        if self.guard.is_kept_away(&key) {
+        if self.guard.locks().is_blocked(&key) {
             return Err(State::Parked);
         }
         let seen = self.seen(&key);
         // A client may store by the token that it is shown here.
-        match self.guard.peek_gets(&key) {
+        match self.guard.versions().peek_gets(&key) {
             Err(error) => self.op_error(error, false)?,
             Ok(None) => self.out.push(reply::META_END),
             Ok(Some(item)) => {

@@ -211,7 +211,7 @@ impl<'c> Call<'c, '_> {
         if let Err(error) = self.ctx.check_room(value_len.into()) {
             return self.store_full(&plan, key, value_len, consumed, error);
         }
-        if u64::from(value_len) > self.guard.large_threshold() {
+        if u64::from(value_len) > self.guard.sizes().large_threshold() {
             return self.large_begin(plan, key, value_len, consumed);
         }
         let whole = consumed + value_len as usize + 2;
@@ -231,7 +231,7 @@ impl<'c> Call<'c, '_> {
         let key = known.unwrap_or_else(|| self.guard.key(self.session.namespace, key));
         self.ask_ahead(self.at + whole);
         let before = self.seen(&key);
-        match self.guard.put(&key, &plan.put(value)) {
+        match self.guard.items_mut().put(&key, &plan.put(value)) {
             Ok(outcome) => self.stored(&plan, key.bytes(), before, outcome, value_len.into()),
             Err(error) => self.not_stored(&plan, key.bytes(), error)?,
         }
@@ -267,7 +267,7 @@ impl<'c> Call<'c, '_> {
             if plan.replaces() {
                 let key = self.guard.key(self.session.namespace, key);
                 before = self.seen(&key);
-                if self.guard.delete(&key, &Delete::default()) == Err(OpError::Parked) {
+                if self.guard.items_mut().delete(&key, &Delete::default()) == Err(OpError::Parked) {
                     return Err(State::Parked);
                 }
             }

@@ -80,7 +80,7 @@ impl Call<'_, '_> {
     /// Returns the item that a command is about to find, if there are watchers.
     #[inline]
     pub(super) fn seen(&self, key: &Key<'_>) -> Option<Seen> {
-        self.watched().then(|| Seen::of(self.guard.peek(key).as_ref()))
+        self.watched().then(|| Seen::of(self.guard.items().peek(key).as_ref()))
     }
 
     /// A number of the connection that no other open one has.
@@ -180,7 +180,7 @@ impl Call<'_, '_> {
 
     /// The item that has just been stored; if it is gone already, what was asked for.
     fn see_stored(&self, key: &[u8], value_len: u64, expire: Expire) -> (Seen, Expire) {
-        let item = self.guard.peek(&self.guard.key(self.session.namespace, key));
+        let item = self.guard.items().peek(&self.guard.key(self.session.namespace, key));
         item.map_or((Seen { found: false, class: 0, value_len }, expire), |item| (Seen::of(Some(&item)), item.expire))
     }
 

@@ -66,7 +66,7 @@ impl<'c> Call<'c, '_> {
     /// Another's key lock set keeps this call away from a key of the command.
     #[cold]
     pub(super) fn is_kept_away(&mut self, entry: &table::Entry, args: Args<'c>) -> bool {
-        let away = entry.keys_of(args).any(|key| self.guard.is_locked_by_other(&self.key(key)));
+        let away = entry.keys_of(args).any(|key| self.guard.locks().is_locked_by_other(&self.key(key)));
         self.ctx.hurries |= away;
         away
     }
@@ -79,7 +79,7 @@ impl<'c> Call<'c, '_> {
             return false;
         }
         // All are asked for, and not one after another.
-        let away = |waits, key| self.guard.is_on_flash(&self.key(key)) | waits;
+        let away = |waits, key| self.guard.tier().is_on_flash(&self.key(key)) | waits;
         entry.keys_of(args).fold(false, away)
     }
 
@@ -92,14 +92,14 @@ impl<'c> Call<'c, '_> {
         }
         let mut keys = ArrayVec::<KeyHash, KEYS_UNCLAIMED_MAX>::new();
         entry.keys_of(args).for_each(|key| keys.push(self.key(key).key_hash()));
-        let snapshot = self.guard.snapshot(&keys)?;
+        let snapshot = self.guard.locks().snapshot(&keys)?;
         let mark = self.out.mark();
         self.copies = true;
         // An item that goes to flash or comes from there changes its stripe.
         let ran = (entry.run)(self, args);
         self.copies = false;
         let (reads, hits) = std::mem::take(&mut self.reads);
-        if !matches!(ran, Err(Stop::State(_))) && self.guard.holds(&keys, snapshot) {
+        if !matches!(ran, Err(Stop::State(_))) && self.guard.locks().holds(&keys, snapshot) {
             self.note_reads(reads, hits);
             return Some(ran);
         }
@@ -127,12 +127,12 @@ impl<'c> Call<'c, '_> {
         let mut one = self.spare_transaction();
         entry.keys_of(args).for_each(|key| one.key_locks.add(&self.guard.key(self.session.namespace, key)));
         let mark = self.out.mark();
-        let ran = match self.guard.obtain(&mut one.key_locks) {
+        let ran = match self.guard.locks_mut().acquire(&mut one.key_locks) {
             Ok(()) => {
                 one.stage = Stage::Running;
-                self.guard.act_for(&mut one.key_locks);
+                self.guard.locks_mut().attach(&mut one.key_locks);
                 let ran = (entry.run)(self, args);
-                self.guard.act_for_none(&mut one.key_locks);
+                self.guard.locks_mut().detach(&mut one.key_locks);
                 ran
             }
             Err(error) => {
@@ -208,15 +208,15 @@ impl<'c> Call<'c, '_> {
 
     fn come_further(&mut self, transaction: &mut Transaction) -> Step {
         if transaction.stage == Stage::Obtaining {
-            if self.guard.obtain(&mut transaction.key_locks).is_err() {
+            if self.guard.locks_mut().acquire(&mut transaction.key_locks).is_err() {
                 self.ctx.hurries = true;
                 return Err(State::Parked);
             }
             // The part that was given up to start over may have taken it.
             transaction.out.force_room(LINE_ROOM);
-            self.guard.act_for(&mut transaction.key_locks);
+            self.guard.locks_mut().attach(&mut transaction.key_locks);
             let changed = transaction.is_watched_changed(self.guard, &mut self.ops);
-            self.guard.act_for_none(&mut transaction.key_locks);
+            self.guard.locks_mut().detach(&mut transaction.key_locks);
             let changed = changed?;
             transaction.stage = Stage::Running;
             transaction.begun = self.ctx.clock.ticks();
@@ -295,7 +295,7 @@ pub(super) fn run(
     let from = (!*is_lone).then_some(*ready);
     ctx.op_begun = ctx.clock.ticks();
     if key_locks.is_begun() {
-        guard.act_for(key_locks);
+        guard.locks_mut().attach(key_locks);
     }
     let ran = loop {
         if *at == queue.len() {
@@ -332,7 +332,7 @@ pub(super) fn run(
             Err(state) => break Err(state),
         }
     };
-    guard.act_for_none(key_locks);
+    guard.locks_mut().detach(key_locks);
     ran
 }
 
@@ -428,7 +428,7 @@ fn run_one<'c>(
             Ok(())
         }
         Err(Stop::UnderWay | Stop::Queued) => unreachable!("what acts for a claim begins no other"),
-        Err(Stop::Fault(Fault::Damaged)) if call.guard.takes_lost() => {
+        Err(Stop::Fault(Fault::Damaged)) if call.guard.parts().take_lost() => {
             if !call.session.is_answered_in_part() {
                 call.out.cut_to_spot(answer_at);
             }

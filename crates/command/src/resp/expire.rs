@@ -145,7 +145,7 @@ fn expire<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, unit: Unit, name: &'s
     let next = deadline.expire();
     let key = call.key(bytes);
     let past = deadline.is_past(moment.now);
-    let done = call.guard.change(&key, &mut |_, item, _| match live(item.copied(), view) {
+    let done = call.guard.items_mut().change(&key, &mut |_, item, _| match live(item.copied(), view) {
         Some(item) if options.allow(item.expire, next) => {
             if past {
                 Change::Remove(1)
@@ -181,7 +181,7 @@ pub(super) fn at_millis<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let (key, view) = (call.key(bytes), call.ctx.view());
-    let done = call.guard.change(&key, &mut |_, item, _| match live(item.copied(), view) {
+    let done = call.guard.items_mut().change(&key, &mut |_, item, _| match live(item.copied(), view) {
         Some(item) if item.expire != Expire::Never => Change::Expire(Expire::Never, 1),
         _ => Change::Keep(0),
     })?;
@@ -198,7 +198,7 @@ fn tell(call: &mut Call<'_, '_>, mut args: Args<'_>, show: impl Fn(i64, i64) -> 
     let key = call.key(args.next().unwrap_or_default());
     call.is_there(&key)?;
     let moment = call.moment();
-    let told = match call.guard.peek(&key).map(|item| item.expire) {
+    let told = match call.guard.items().peek(&key).map(|item| item.expire) {
         None => -2,
         Some(Expire::Never) => -1,
         Some(Expire::At(at)) => show(moment.wall(at).0 as i64, moment.wall(moment.now).0 as i64),

@@ -14,7 +14,7 @@ use segment::{Delete, DeleteOutcome, Namespace, Value};
 pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
         let key = call.key(bytes);
-        let outcome = call.guard.delete(&key, &Delete::default())?;
+        let outcome = call.guard.items_mut().delete(&key, &Delete::default())?;
         if outcome == DeleteOutcome::Deleted {
             call.session.sum += 1;
             call.changed(Event::DEL, bytes);
@@ -29,7 +29,7 @@ pub(super) fn exists<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
         let key = call.key(bytes);
         let is_there = call.is_there(&key)?;
-        if !is_there && call.guard.is_elsewhere(&key) {
+        if !is_there && call.guard.tier().is_false_miss(&key) {
             return Err(State::Parked.into());
         }
         call.session.sum += i64::from(is_there);
@@ -43,10 +43,10 @@ pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
         let key = call.key(bytes);
         // An item in memory that counts as gone, as in a truncated set, is no reason to look again.
-        let found = call.guard.get(&key);
+        let found = call.guard.items().get(&key);
         let is_missed = found.is_none();
         let is_there = live(found, call.ctx.view()).is_some();
-        if is_missed && call.guard.is_elsewhere(&key) {
+        if is_missed && call.guard.tier().is_false_miss(&key) {
             return Err(State::Parked.into());
         }
         call.session.sum += i64::from(is_there);
@@ -59,7 +59,7 @@ pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn kind<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = call.key(args.next().unwrap_or_default());
     call.is_there(&key)?;
-    let name = call.guard.peek(&key).and_then(|item| type_name(&item, call.ctx.view())).unwrap_or("none");
+    let name = call.guard.items().peek(&key).and_then(|item| type_name(&item, call.ctx.view())).unwrap_or("none");
     reply::simple(call.out, name.as_bytes());
     Ok(())
 }
@@ -73,7 +73,7 @@ pub(super) fn object<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     };
     let key = call.key(bytes);
     let now = call.ctx.now;
-    let Some(item) = live(call.guard.peek(&key), call.ctx.view()) else {
+    let Some(item) = live(call.guard.items().peek(&key), call.ctx.view()) else {
         reply::null(call.out, call.session.version);
         return Ok(());
     };
@@ -127,7 +127,7 @@ fn flush<'c>(
         Some(_) => return Err(Fault::Syntax.into()),
     }
     for namespace in which {
-        call.guard.flush(namespace)?;
+        call.guard.items_mut().flush(namespace)?;
     }
     call.counters().cmd_flush.add(1);
     call.out.push(reply::OK);

@@ -33,7 +33,8 @@ pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (key, mark) = (call.key(bytes), call.out.mark());
     call.room(0)?;
     for _ in 0..LOOKS_MAX {
-        let Some((token, identity)) = call.guard.gets(&key)?.map(|item| (item.token, Identity::of(&item))) else {
+        let Some((token, identity)) = call.guard.versions().gets(&key)?.map(|item| (item.token, Identity::of(&item)))
+        else {
             if call.is_copying() {
                 return Err(call.copy_again());
             }
@@ -92,7 +93,7 @@ fn store<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, invalidate: bool, name
     call.room_to_store(value.len() as u64)?;
     let key = call.key(bytes);
     let put = Put { compare, invalidate, expire, ..Put::set(value) };
-    match call.guard.put(&key, &put)? {
+    match call.guard.items_mut().put(&key, &put)? {
         PutOutcome::Stored { .. } => {
             call.note_store();
             call.ctx.note_length(bytes, value.len() as u64);
@@ -133,7 +134,7 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     call.room(0)?;
     let fetch = Fetch { vivify: Some(lasts), recache_below_ms, want_token: true, ..Fetch::default() };
     let key = call.key(bytes);
-    let Some(fetched) = call.guard.fetch(&key, &fetch)? else { return Err(Fault::OutOfMemory.into()) };
+    let Some(fetched) = call.guard.items_mut().fetch(&key, &fetch)? else { return Err(Fault::OutOfMemory.into()) };
     let (token, stale, identity) = (fetched.item.token, fetched.item.stale, Identity::of(&fetched.item));
     // The right is given once: when its answer had no room and it is asked again, it is the one that was given then.
     let lease = if call.session.sum == WON { Lease::Won } else { fetched.lease };
@@ -176,7 +177,7 @@ pub(super) fn lease_stale<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     let bytes = args.next().unwrap_or_default();
     let expire = deadline(call, &mut args, "lease.stale")?;
     let key = call.key(bytes);
-    let marked = call.guard.delete(&key, &Delete { mark_stale: true, expire, ..Delete::default() })?;
+    let marked = call.guard.items_mut().delete(&key, &Delete { mark_stale: true, expire, ..Delete::default() })?;
     if marked == DeleteOutcome::Deleted && expire.is_some() {
         call.changed(Event::EXPIRE, bytes);
     }

@@ -20,14 +20,14 @@ pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
             let before = args.wire_bytes();
             let Some(bytes) = args.next() else { break };
             let key = call.key(bytes);
-            call.guard.prefetch(&key);
+            call.guard.items().prefetch(&key);
             keys.push((key, before - args.wire_bytes()));
         }
         if keys.is_empty() {
             break Ok(());
         }
         let aheads: ArrayVec<Ahead<'_>, PROBES_MAX> =
-            keys.iter().map(|(key, _)| call.guard.look_ahead(key.key_hash())).collect();
+            keys.iter().map(|(key, _)| call.guard.items().prefetch_item(key.key_hash())).collect();
         let done = keys.iter().zip(aheads).try_for_each(|((key, wire_bytes), ahead)| {
             hits += u64::from(call.one_of_many(key, ahead)?);
             call.words_done(1, *wire_bytes);

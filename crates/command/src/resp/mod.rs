@@ -414,7 +414,7 @@ impl<'c> Call<'c, '_> {
         for bytes in keys {
             let key = self.key(bytes);
             // One whose lock is not had is looked at again with the request.
-            let _ = self.guard.end_broken(&key);
+            let _ = self.guard.parts_mut().end_broken(&key);
         }
         self.ctx.hurries = true;
         State::Parked
@@ -456,7 +456,7 @@ impl<'c> Call<'c, '_> {
                 }
                 return Err(state);
             }
-            Err(Stop::Fault(Fault::Damaged)) if self.guard.takes_lost() => {
+            Err(Stop::Fault(Fault::Damaged)) if self.guard.parts().take_lost() => {
                 let keys = entry.map(|entry| entry.keys_of(args));
                 if self.session.done == 0 {
                     self.out.truncate(mark);
@@ -524,10 +524,10 @@ impl<'c> Call<'c, '_> {
     #[cold]
     pub(super) fn run_settled(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Run {
         let may_start_over = self.session.done == 0 && entry.has(table::Flag::ReadOnly);
-        let _ = self.guard.takes_unsettled();
+        let _ = self.guard.tier().take_false_miss();
         let ran = (entry.run)(self, args);
         let is_answered = matches!(ran, Ok(()) | Err(Stop::Fault(_)));
-        if may_start_over && is_answered && self.guard.takes_unsettled() {
+        if may_start_over && is_answered && self.guard.tier().take_false_miss() {
             self.session.end_request();
             return Err(State::Parked.into());
         }

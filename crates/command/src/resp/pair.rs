@@ -105,7 +105,7 @@ impl<'c> Call<'c, '_> {
         if self.session.done == 0 {
             let (mut keys, mut bytes) = (args, 0);
             while let (Some(key), Some(value)) = (keys.next(), keys.next()) {
-                self.guard.check_fits(&self.key(key), value.len() as u64)?;
+                self.guard.sizes().check_fits(&self.key(key), value.len() as u64)?;
                 bytes += value.len() as u64;
             }
             self.ctx.check_room(bytes)?;
@@ -142,8 +142,8 @@ impl<'c> Call<'c, '_> {
         }
         let (key, new) = (self.key(from), self.key(to));
         match self.session.done {
-            MOVED => drop(self.guard.part_with(&key, &new)?),
-            _ => drop(self.guard.delete(&key, &Delete::default())?),
+            MOVED => drop(self.guard.renames().unshare(&key, &new)?),
+            _ => drop(self.guard.items_mut().delete(&key, &Delete::default())?),
         }
         self.changed(Event::RENAME_FROM, from);
         self.changed(Event::RENAME_TO, to);
@@ -177,7 +177,8 @@ impl<'c> Call<'c, '_> {
         if let Some(ended) = self.is_refused(from, to, target) {
             return Ok(ended);
         }
-        if self.guard.adopt(&self.key(from), &self.key(to))? {
+        let (of_from, of_to) = (self.key(from), self.key(to));
+        if self.guard.renames().share(&of_from, &of_to)? {
             return Ok(Copied::Moved);
         }
         self.copy_whole(from, to, target)
@@ -185,13 +186,13 @@ impl<'c> Call<'c, '_> {
 
     /// Why nothing is copied, if so.
     fn is_refused(&self, from: &[u8], to: &[u8], target: Target) -> Option<Copied> {
-        let is_there = |key: &[u8]| live(self.guard.peek(&self.key(key)), self.ctx.view()).is_some();
+        let is_there = |key: &[u8]| live(self.guard.items().peek(&self.key(key)), self.ctx.view()).is_some();
         if !is_there(from) {
             return Some(Copied::NoSource);
         }
         let is_kept = target == Target::Kept && is_there(to);
         // What a rename that goes on has put there is no target.
-        (is_kept && !self.guard.shares(&self.key(from), &self.key(to))).then_some(Copied::TargetKept)
+        (is_kept && !self.guard.parts().shares(&self.key(from), &self.key(to))).then_some(Copied::TargetKept)
     }
 
     /// The same for a value that both have from then on. One in many parts is copied over many visits.
@@ -200,21 +201,24 @@ impl<'c> Call<'c, '_> {
             Value::Typed { kind, .. } => kind & segment::KIND_IN_PARTS != 0,
             _ => false,
         };
-        if self.session.copy.is_none() && !self.guard.peek(&self.key(from)).is_some_and(in_parts) {
+        if self.session.copy.is_none() && !self.guard.items().peek(&self.key(from)).is_some_and(in_parts) {
             return self.store_under(to, &mut |call| call.copy_whole(from, to, target));
         }
         if self.session.copy.is_none() {
             if let Some(ended) = self.is_refused(from, to, target) {
                 return Ok(ended);
             }
-            self.session.copy = self.guard.begin_copy(&self.key(from)).map(Box::new);
+            self.session.copy = self.guard.parts().begin_copy(&self.key(from)).map(Box::new);
         }
         let Some(mut copy) = self.session.copy.take() else { return Ok(Copied::NoSource) };
         let copied = self.copy_on(from, to, &mut copy);
         match &copied {
             Ok(Copied::Done) => {}
             Err(Stop::State(_)) => self.session.copy = Some(copy),
-            _ => self.guard.abandon_copy(&self.key(to), &copy),
+            _ => {
+                let to = self.key(to);
+                self.guard.renames().abort_copy(&to, &copy);
+            }
         }
         copied
     }
@@ -227,7 +231,7 @@ impl<'c> Call<'c, '_> {
                 return Err(State::Yield.into());
             }
             self.ops += 1;
-            match self.guard.copy_part(&keys.0, &keys.1, copy)? {
+            match self.guard.renames().copy_part(&keys.0, &keys.1, copy)? {
                 CopyStep::More => {}
                 // It has lost a part, and counts as missing.
                 CopyStep::Lost => return Ok(Copied::NoSource),
@@ -235,7 +239,8 @@ impl<'c> Call<'c, '_> {
             }
         }
         self.store_under(to, &mut |call| {
-            let is_whole = call.guard.finish_copy(&call.key(from), &call.key(to), copy)?;
+            let keys = (call.key(from), call.key(to));
+            let is_whole = call.guard.renames().finish_copy(&keys.0, &keys.1, copy)?;
             Ok(if is_whole { Copied::Done } else { Copied::NoSource })
         })
     }
@@ -244,19 +249,22 @@ impl<'c> Call<'c, '_> {
     fn copy_whole(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
         let (from, to, view) = (self.key(from), self.key(to), self.ctx.view());
         let is_large = |item: Item<'_>| matches!(item.value, Value::Large(_));
-        if self.guard.peek(&from).is_some_and(is_large) {
-            if target == Target::Kept && live(self.guard.peek(&to), view).is_some() {
+        if self.guard.items().peek(&from).is_some_and(is_large) {
+            if target == Target::Kept && live(self.guard.items().peek(&to), view).is_some() {
                 return Ok(Copied::TargetKept);
             }
-            return Ok(self.guard.copy_large(&from, &to)?.map_or(Copied::NoSource, |()| Copied::Done));
+            return Ok(self.guard.large().copy(&from, &to)?.map_or(Copied::NoSource, |()| Copied::Done));
         }
-        Ok(self.guard.change(&to, &mut |guard, there, bytes| {
-            let Some(item) = live(guard.peek(&from), view) else { return Change::Keep(Copied::NoSource) };
+        Ok(self.guard.items_mut().change(&to, &mut |guard, there, bytes| {
+            let Some(item) = live(guard.items().peek(&from), view) else { return Change::Keep(Copied::NoSource) };
             if target == Target::Kept && live(there.copied(), view).is_some() {
                 return Change::Keep(Copied::TargetKept);
             }
             bytes.reserve_exact(item.value_len() as usize);
-            if !guard.copy_range(&from, item.value, 0..item.value_len(), &mut |part| bytes.extend_from_slice(part)) {
+            if !guard
+                .pieces()
+                .copy_range(&from, item.value, 0..item.value_len(), &mut |part| bytes.extend_from_slice(part))
+            {
                 // It has lost a piece, and counts as missing.
                 return Change::Keep(Copied::NoSource);
             }

@@ -92,7 +92,7 @@ impl<'c> Call<'c, '_> {
         while run.len() < run_max {
             let Some((next, consumed)) = lone(&self.buf[end..], ARRIVING_BYTES_MIN) else { break };
             let key = self.key(next.key());
-            self.guard.prefetch(&key);
+            self.guard.items().prefetch(&key);
             end += consumed;
             run.push(probe(next, key, end));
         }
@@ -103,12 +103,12 @@ impl<'c> Call<'c, '_> {
     fn answer_run(&mut self, run: &Run<'c>, first: Ahead<'_>) -> Step {
         let mut ahead = ArrayVec::<Ahead<'_>, PROBES_MAX>::new();
         ahead.push(first);
-        ahead.extend(run[1..].iter().map(|probe| self.guard.look_ahead(probe.key.key_hash())));
+        ahead.extend(run[1..].iter().map(|probe| self.guard.items().prefetch_item(probe.key.key_hash())));
         let (mut gets, mut hits, mut tally) = (0, 0, Tally { line_at: self.at, requests: 0, command: Command::Get });
         let mut step = Ok(());
         let mut done = 0;
         for (probe, ahead) in run.iter().zip(ahead) {
-            if self.guard.is_locked_by_other(&probe.key) {
+            if self.guard.locks().is_locked_by_other(&probe.key) {
                 self.ctx.hurries = true;
                 step = Err(State::Parked);
                 break;
@@ -123,7 +123,7 @@ impl<'c> Call<'c, '_> {
             if let Err(state) = answered {
                 if state == State::Parked && self.guard.is_tiered() {
                     let behind = run[done as usize + 1..].iter().filter(|probe| probe.value.is_none());
-                    behind.for_each(|probe| self.guard.ask_flash(&probe.key));
+                    behind.for_each(|probe| self.guard.tier().request(&probe.key));
                 }
                 step = Err(state);
                 break;
@@ -185,7 +185,7 @@ impl<'c> Call<'c, '_> {
     /// from the store, or none that `GET` reads, and nothing is answered.
     #[inline(always)]
     pub(super) fn answer_short(&mut self, key: &Key<'_>, ahead: Ahead<'_>) -> Result<Option<bool>, State> {
-        match self.guard.read(key, ahead) {
+        match self.guard.items().read(key, ahead) {
             Some(Hit { value: Value::Bytes(bytes), .. }) if bytes.len() < PINNED_BYTES_MIN => {
                 self.room(bytes.len())?;
                 let written = reply::write_bulk(self.out.spare(), bytes);

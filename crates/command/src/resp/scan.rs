@@ -86,7 +86,7 @@ fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64
     while walk.ended.is_none() {
         let Walk { cursor, stride, found, keys, looked, .. } = &mut *walk;
         let (before, view) = (*looked, call.ctx.view());
-        let stepped = call.guard.walk(namespace, *cursor, stride, &mut |item| {
+        let stepped = call.guard.walks().walk(namespace, *cursor, stride, &mut |item| {
             *looked += 1;
             if filter.takes(item, view) {
                 reply::bulk(found, item.key);
@@ -129,7 +129,7 @@ pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         let view = call.ctx.view();
         let stepped = match ended {
             Some(_) => Ok(None),
-            None => call.guard.walk(namespace, *cursor, stride, &mut |item| {
+            None => call.guard.walks().walk(namespace, *cursor, stride, &mut |item| {
                 if type_name(item, view).is_none() {
                     return;
                 }

@@ -126,7 +126,7 @@ impl<'c> Call<'c, '_> {
 
     /// Looks at names and values before the first of them is stored: where one is too long, none is.
     fn check_pairs(&mut self, words: Args<'c>) -> Run {
-        let most = self.guard.part_bytes_max();
+        let most = self.guard.sizes().part_bytes_max();
         let mut left = self.words_left(words);
         while left.len() > 0 && words.wire_bytes() > most {
             let (slice, behind) = left.split(2 * FIELDS_A_SLICE);
@@ -178,10 +178,10 @@ impl<'c> Call<'c, '_> {
         look: impl FnOnce(&mut OutBuffer, Option<&Record<'_>>, u64) -> Result<T, Stop>,
     ) -> Result<T, Stop> {
         let (key, view) = (self.key(bytes), self.ctx.view());
-        if self.guard.is_locked_by_other(&key) {
+        if self.guard.locks().is_locked_by_other(&key) {
             return Err(State::Parked.into());
         }
-        let item = self.guard.get(&key);
+        let item = self.guard.items().get(&key);
         let parts = KeyParts::new(self.guard, key);
         let record = record(item.as_ref(), view, &parts)?;
         let identity = record.as_ref().map_or(NOTHING, Record::identity);
@@ -197,7 +197,7 @@ impl<'c> Call<'c, '_> {
         self.session.end_request();
         reading.restarts += 1;
         reading.identity = None;
-        self.session.wants_key_locks = reading.restarts > RESTARTS_MAX && !self.guard.acts();
+        self.session.wants_key_locks = reading.restarts > RESTARTS_MAX && !self.guard.locks().is_attached();
         State::Yield.into()
     }
 

@@ -263,11 +263,11 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             }
             // With its slot in the index.
             loop {
-                let Some(item) = call.guard.peek(&key) else {
+                let Some(item) = call.guard.items().peek(&key) else {
                     call.null();
                     return Ok(());
                 };
-                let (bytes, next) = call.guard.parts_bytes(&key, &item, call.session.done.into(), PARTS_A_STEP);
+                let (bytes, next) = call.guard.parts().parts_bytes(&key, &item, call.session.done.into(), PARTS_A_STEP);
                 call.session.sum += bytes as i64;
                 let Some(next) = next else {
                     call.int((item.stored_bytes + SLOT_BYTES) as i64 + call.session.sum);

@@ -108,7 +108,7 @@ fn equals(guard: &Guard<'_>, key: &Key<'_>, value: Value<'_>, mut bytes: &[u8]) 
         return false;
     }
     let mut same = true;
-    let whole = guard.copy_range(key, value, 0..bytes.len() as u64, &mut |part| {
+    let whole = guard.pieces().copy_range(key, value, 0..bytes.len() as u64, &mut |part| {
         let (here, behind) = bytes.split_at(part.len());
         same &= here == part;
         bytes = behind;
@@ -186,10 +186,10 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         },
     };
     let key = call.key(bytes);
-    let found = call.guard.peek(&key);
+    let found = call.guard.items().peek(&key);
     let is_missed = found.is_none();
     if string(found.as_ref())?.is_none() {
-        if is_missed && call.guard.is_elsewhere(&key) {
+        if is_missed && call.guard.tier().is_false_miss(&key) {
             return Err(State::Parked.into());
         }
         // The time is not looked at. Nor is the key again: a value that is there by now would be shown without its end.
@@ -213,7 +213,8 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 pub(super) fn append<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (bytes, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let put = Put { mode: PutMode::Append, vivify: Some(Expire::Never), ..Put::set(value) };
-    let PutOutcome::Stored { bytes: len, .. } = call.guard.put(&call.key(bytes), &put)? else {
+    let key = call.key(bytes);
+    let PutOutcome::Stored { bytes: len, .. } = call.guard.items_mut().put(&key, &put)? else {
         return Err(Fault::WrongType.into());
     };
     call.note_store();
@@ -224,7 +225,7 @@ pub(super) fn append<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 pub(super) fn strlen<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = call.key(args.next().unwrap_or_default());
-    let item = call.guard.get(&key);
+    let item = call.guard.items().get(&key);
     let len = string(item.as_ref())?.map(|item| item.value_len());
     call.note_read(len.is_some());
     call.int(len.unwrap_or(0) as i64);
@@ -235,7 +236,7 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let (from, to) = (integer(args.next().unwrap_or_default())?, integer(args.next().unwrap_or_default())?);
     let key = call.key(bytes);
-    let Some(item) = call.guard.get(&key) else {
+    let Some(item) = call.guard.items().get(&key) else {
         copy_on(call.out, call.session, None)?;
         call.note_read(false);
         reply::bulk(call.out, b"");
@@ -265,7 +266,7 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let out = &mut *call.out;
     let mark = out.mark();
     reply::bulk_head(out, bytes);
-    let whole = call.guard.copy_range(&key, value, range, &mut |part| out.push(part));
+    let whole = call.guard.pieces().copy_range(&key, value, range, &mut |part| out.push(part));
     if whole {
         out.push(b"\r\n");
     } else {
@@ -295,13 +296,13 @@ pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let offset = u64::try_from(offset).map_err(|_| Fault::Offset)?;
     let key = call.key(bytes);
     if part.is_empty() {
-        let item = call.guard.peek(&key);
+        let item = call.guard.items().peek(&key);
         let len = string(item.as_ref())?.map_or(0, |item| item.value_len());
         call.int(len as i64);
         return Ok(());
     }
-    string(call.guard.peek(&key).as_ref())?;
-    let len = call.guard.splice(&key, offset, part)?.ok_or(Fault::WrongType)?;
+    string(call.guard.items().peek(&key).as_ref())?;
+    let len = call.guard.items_mut().splice(&key, offset, part)?.ok_or(Fault::WrongType)?;
     call.note_store();
     call.changed(Event::SETRANGE, bytes);
     call.int(len as i64);
@@ -311,7 +312,7 @@ pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 /// Copies the value of an item, or of none. One that has lost a piece is none.
 fn copy_value(guard: &Guard<'_>, key: &Key<'_>, item: Option<&Item<'_>>, to: &mut Vec<u8>) {
     if let Some(item) = item
-        && !guard.copy_range(key, item.value, 0..item.value_len(), &mut |bytes| to.extend_from_slice(bytes))
+        && !guard.pieces().copy_range(key, item.value, 0..item.value_len(), &mut |bytes| to.extend_from_slice(bytes))
     {
         to.clear();
     }
@@ -342,9 +343,9 @@ pub(super) fn decrby<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn incrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let key = call.key(bytes);
-    string(call.guard.peek(&key).as_ref())?;
+    string(call.guard.items().peek(&key).as_ref())?;
     let delta = float(args.next().unwrap_or_default())?;
-    let sum = call.guard.change(&key, &mut |guard, item, text| {
+    let sum = call.guard.items_mut().change(&key, &mut |guard, item, text| {
         if let Err(fault) = string(item) {
             return Change::Keep(Err(fault));
         }
@@ -406,7 +407,7 @@ impl<'c> Call<'c, '_> {
         expire: Expire,
     ) -> Result<bool, Stop> {
         self.room_to_store(value.len() as u64)?;
-        let outcome = self.guard.put(key, &Put { mode, expire, ..Put::set(value) })?;
+        let outcome = self.guard.items_mut().put(key, &Put { mode, expire, ..Put::set(value) })?;
         let stored = matches!(outcome, PutOutcome::Stored { .. });
         if stored {
             self.note_store();
@@ -453,7 +454,7 @@ impl<'c> Call<'c, '_> {
             self.note_read(hit);
             stored
         } else {
-            let stored = self.guard.change(&key, &mut decide)?;
+            let stored = self.guard.items_mut().change(&key, &mut decide)?;
             self.ok_or_null(stored);
             stored
         };
@@ -475,7 +476,7 @@ impl<'c> Call<'c, '_> {
         if !self.out.has_pin_room() || !self.ctx.pin_budget(bytes) {
             return Err(State::OutputFull { want: LINE_ROOM }.into());
         }
-        let pinned = self.guard.pin_large_range(key, large, range);
+        let pinned = self.guard.large().pin_range(key, large, range);
         if !matches!(pinned, Ok(Some(_))) {
             self.ctx.pin_refund(bytes);
         }
@@ -502,7 +503,9 @@ impl<'c> Call<'c, '_> {
         let bytes = large.bytes();
         if !options.get {
             let stored = large.store_by(self.guard, |guard, key, writer| {
-                guard.change_to_large(key, writer, &mut |guard, item| Some(options.change(guard, key, item, expire)))
+                guard
+                    .items_mut()
+                    .change_to_large(key, writer, &mut |guard, item| Some(options.change(guard, key, item, expire)))
             })?;
             self.ok_or_null(stored);
             if stored {
@@ -517,7 +520,7 @@ impl<'c> Call<'c, '_> {
         let identity = told.as_ref().map(|told| told.identity);
         // The value that was sent is the one that is replaced, or the whole request runs again.
         let changed = large.store_by(self.guard, |guard, key, writer| {
-            guard.change_to_large(key, writer, &mut |guard, item| {
+            guard.items_mut().change_to_large(key, writer, &mut |guard, item| {
                 (item.map(Identity::of) == identity).then(|| options.change(guard, key, item, expire))
             })
         });
@@ -545,7 +548,7 @@ impl<'c> Call<'c, '_> {
         let bytes = args.next().unwrap_or_default();
         let delta = delta(args.next().unwrap_or_default())?;
         let key = self.key(bytes);
-        match self.guard.add(&key, delta)? {
+        match self.guard.numbers().add(&key, delta)? {
             AddOutcome::Number(sum) => {
                 self.note_store();
                 // As Redis has it, also for a number that is taken away.

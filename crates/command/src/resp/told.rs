@@ -50,8 +50,8 @@ impl Call<'_, '_> {
     /// Looks a key up and puts its value but for what is sent from the store ([`Call::finish`]), or null. Nothing is
     /// put if it fails.
     pub(super) fn tell(&mut self, key: &Key<'_>) -> Result<Option<Told>, Stop> {
-        let Some(item) = self.guard.get(key) else {
-            if self.guard.is_elsewhere(key) {
+        let Some(item) = self.guard.items().get(key) else {
+            if self.guard.tier().is_false_miss(key) {
                 return Err(State::Parked.into());
             }
             copy_on(self.out, self.session, None)?;
@@ -70,7 +70,7 @@ impl Call<'_, '_> {
             }
             _ if self.session.answers != Answers::All => told.tail = b"",
             Value::Bytes(bytes) => {
-                told.pinned = if self.copies || self.beside || self.guard.acts() {
+                told.pinned = if self.copies || self.beside || self.guard.locks().is_attached() {
                     self.room(bytes.len()).map(|()| None)?
                 } else {
                     pin_or_room(self.out, self.ctx, bytes)?
@@ -93,7 +93,7 @@ impl Call<'_, '_> {
                 }
                 return Ok(is_whole.then_some(Told { identity, pinned: None, tail: b"\r\n" }));
             }
-            Value::Large(large) if self.copies || self.guard.acts() => {
+            Value::Large(large) if self.copies || self.guard.locks().is_attached() => {
                 // It is copied over several visits, by a transaction of its own.
                 return Err(State::OutputFull { want: (LINE_ROOM as u64 + large.bytes) as usize }.into());
             }
@@ -115,7 +115,7 @@ impl Call<'_, '_> {
         if !self.out.has_pin_room() || !self.ctx.pin_budget(large.bytes) {
             return Err(State::OutputFull { want: LINE_ROOM }.into());
         }
-        let pinned = self.guard.pin_large(key, large);
+        let pinned = self.guard.large().pin(key, large);
         if !matches!(pinned, Ok(Some(_))) {
             self.ctx.pin_refund(large.bytes);
         }
@@ -163,7 +163,7 @@ impl Call<'_, '_> {
             let to = range.end.min(at + COPIED_AT_ONCE_BYTES);
             self.room((to - at) as usize)?;
             let out = &mut *self.out;
-            if !self.guard.copy_range(key, Value::Large(large), at..to, &mut |part| out.push(part)) {
+            if !self.guard.pieces().copy_range(key, Value::Large(large), at..to, &mut |part| out.push(part)) {
                 copy_on(self.out, self.session, None)?;
                 return Ok(false);
             }
@@ -208,7 +208,7 @@ impl Call<'_, '_> {
         let (key, mark) = (self.key(bytes), self.out.mark());
         let told = self.tell(&key)?;
         let identity = told.as_ref().map(|told| told.identity);
-        let changed = self.guard.change(&key, &mut |guard, item, scratch| {
+        let changed = self.guard.items_mut().change(&key, &mut |guard, item, scratch| {
             if item.map(Identity::of) != identity {
                 return Change::Keep(None);
             }

@@ -275,7 +275,7 @@ impl Transaction {
             }
             *ops += 1;
             let key = guard.key(watched.namespace, &self.watched_bytes[self.compared.1..watched.end]);
-            if guard.version(&key).map_err(|_| State::Parked)? != watched.version {
+            if guard.versions().version(&key).map_err(|_| State::Parked)? != watched.version {
                 return Ok(true);
             }
             self.compared = (self.compared.0 + 1, watched.end);
@@ -342,7 +342,7 @@ impl<'c> Call<'c, '_> {
             let version = match version {
                 // Differs from the version of any key.
                 None => Version::Absent(u64::MAX, 0),
-                Some(Version::Absent(..)) => self.guard.absent_at_open(),
+                Some(Version::Absent(..)) => self.guard.items().absent_at_open(),
                 Some(version) => *version,
             };
             if !transaction.watch(&key, *namespace, version) {
@@ -464,7 +464,7 @@ fn watch_each<'c>(call: &mut Call<'c, '_>, transaction: &mut Transaction, args: 
         if transaction.watched.len() >= WATCHED_MAX || transaction.watched_bytes.len() + bytes.len() > room {
             return Err(Fault::QueueTooLong.into());
         }
-        let version = call.guard.version(&key)?;
+        let version = call.guard.versions().version(&key)?;
         if transaction.watch(&key, namespace, version) { Ok(()) } else { Err(Fault::ClientMemory.into()) }
     })
 }

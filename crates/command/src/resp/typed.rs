@@ -69,17 +69,17 @@ impl<'t> KeyParts<'t> {
 
     /// Returns the place at which a walk meets the key.
     pub(super) fn place(&self) -> u64 {
-        self.guard.walk_place(&self.key)
+        self.guard.walks().walk_place(&self.key)
     }
 }
 
 impl Source for KeyParts<'_> {
     fn part(&self, object: u64, number: u64) -> Option<&[u8]> {
-        self.guard.part(&self.key, object, number)
+        self.guard.parts().part(&self.key, object, number)
     }
 
     fn fresh(&self) -> u64 {
-        self.guard.part_number()
+        self.guard.parts().part_number()
     }
 }
 
@@ -181,7 +181,7 @@ impl<'c> Call<'c, '_> {
         } else {
             None
         };
-        let changed = self.guard.change_parts(&key, &mut |guard, item, scratch, parts| {
+        let changed = self.guard.parts_mut().change(&key, &mut |guard, item, scratch, parts| {
             let there = KeyParts::new(guard, key);
             let mut made = record::Parts::default();
             let scene = Scene { view, there: &there, set, goes_on };
@@ -222,7 +222,7 @@ impl<'c> Call<'c, '_> {
         let key = self.key(bytes);
         loop {
             let view = self.ctx.view();
-            let item = self.guard.peek(&key);
+            let item = self.guard.items().peek(&key);
             let there = KeyParts::new(self.guard, key);
             if !opened(item.as_ref(), view, &there)?.is_some_and(|record| record.is_due(view.now_ms)) {
                 return Ok(());
@@ -231,7 +231,7 @@ impl<'c> Call<'c, '_> {
                 return Err(State::Yield.into());
             }
             self.ops += SWEPT_LEAVES;
-            let swept = self.guard.change_parts(&key, &mut |guard, item, scratch, parts| {
+            let swept = self.guard.parts_mut().change(&key, &mut |guard, item, scratch, parts| {
                 let there = KeyParts::new(guard, key);
                 let mut made = record::Parts::default();
                 let change = sweep_some(item, scratch, &mut made, view, &there);
@@ -252,24 +252,24 @@ impl<'c> Call<'c, '_> {
     /// value that has ended itself.
     pub(super) fn is_there(&mut self, key: &Key<'_>) -> Result<bool, Stop> {
         let is_typed = |item: Item<'_>| matches!(item.value, Value::Typed { .. });
-        match self.guard.peek(key).map(is_typed) {
+        match self.guard.items().peek(key).map(is_typed) {
             None => return Ok(false),
             Some(false) => return Ok(true),
             Some(true) => self.sweep_ended(key.bytes())?,
         }
         let view = self.ctx.view();
-        let Some(item) = self.guard.peek(key) else { return Ok(false) };
+        let Some(item) = self.guard.items().peek(key) else { return Ok(false) };
         if live(Some(item), view).is_some() {
             return Ok(true);
         }
-        let gone = self.guard.change(key, &mut |_, item, _| match (item, live(item.copied(), view)) {
+        let gone = self.guard.items_mut().change(key, &mut |_, item, _| match (item, live(item.copied(), view)) {
             (Some(_), None) => Change::Remove(true),
             _ => Change::Keep(false),
         })?;
         if gone {
             self.changed(Event::DEL, key.bytes());
         }
-        Ok(!gone && self.guard.peek(key).is_some())
+        Ok(!gone && self.guard.items().peek(key).is_some())
     }
 
     /// A command that may make more of what there is goes on only if there is room, where nothing is evicted.

@@ -1,6 +1,6 @@
 //! Walks over the keys that take several visits, and `KEYS`, whose walk is one answer.
 //!
-//! A step of a walk is a part of the index ([`segment::Guard::walk`]), some 27 keys; a visit makes as many steps as its
+//! A step of a walk is a part of the index ([`segment::Walks::walk`]), some 27 keys; a visit makes as many steps as its
 //! slice has room for, and the next one goes on at the cursor. No key is met in two steps, so what a step has found is
 //! all that has to be known to report each key once.
 
@@ -122,7 +122,7 @@ fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool
     let (guard, namespace) = (&*call.guard, call.session.namespace);
     let Walk { cursor, stride, met, found, keys, looked, ended, .. } = walk;
     if ended.is_none() {
-        let next = guard.walk(namespace, *cursor, stride, &mut |item| {
+        let next = guard.walks().walk(namespace, *cursor, stride, &mut |item| {
             *looked += 1;
             if matches(pattern, item.key) && met.insert(guard.key(namespace, item.key).hash()) {
                 *keys += 1;

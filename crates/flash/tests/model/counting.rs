@@ -13,7 +13,7 @@ fn put(world: &mut World, namespace: Namespace, number: u64) {
     let (key, value) = (format!("key:{number}"), vec![b'v'; 150 + number as usize % 200]);
     world.done(|guard| {
         let key = guard.key(namespace, key.as_bytes());
-        guard.put(&key, &Put::set(&value)).map(drop)
+        guard.items_mut().put(&key, &Put::set(&value)).map(drop)
     });
 }
 
@@ -22,7 +22,7 @@ fn told_and_counted(world: &mut World, namespace: Namespace) -> (u64, u64) {
     let (mut told, mut cursor, mut stride) = (HashSet::new(), Some(0), Stride::default());
     while let Some(from) = cursor {
         let next = world.guard(|guard| {
-            guard.walk(namespace, from, &mut stride, &mut |item| {
+            guard.walks().walk(namespace, from, &mut stride, &mut |item| {
                 told.insert(item.key.to_vec());
             })
         });
@@ -95,7 +95,7 @@ fn what_was_flushed_is_not_counted_and_what_is_stored_since_is_once() {
         let (told, counted) = told_and_counted(&mut world, Namespace::DEFAULT);
         println!("{round}: {told} told, {counted} counted, {} on flash", world.items_on_flash());
         assert!(told > 2000 && told.abs_diff(counted) <= 4, "{told} told, {counted} counted");
-        world.done(|guard| guard.flush(Namespace::DEFAULT));
+        world.done(|guard| guard.items_mut().flush(Namespace::DEFAULT));
         assert_eq!(told_and_counted(&mut world, Namespace::DEFAULT), (0, 0));
     }
 }

@@ -79,7 +79,10 @@ impl World {
             let live = was.unwrap_or_else(|| panic!("{}: older, or never there", key.escape_ascii())).clone();
             // With two states of one value nobody knows which of them it is.
             if told[&key].iter().any(|other| other.value == value && other.flags != live.flags) {
-                self.done(|guard| guard.delete(&guard.key(Namespace::DEFAULT, &key), &Delete::default()));
+                self.done(|guard| {
+                    let key = guard.key(Namespace::DEFAULT, &key);
+                    guard.items_mut().delete(&key, &Delete::default())
+                });
             } else {
                 self.model.insert(key, Live { token: None, ..live });
             }

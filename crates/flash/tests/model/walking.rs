@@ -140,7 +140,7 @@ fn namespaces_are_not_mixed() {
     for key in &keys {
         world.done(|guard| {
             let key = guard.key(other, key);
-            guard.put(&key, &Put::set(b"of the other")).map(drop)
+            guard.items_mut().put(&key, &Put::set(b"of the other")).map(drop)
         });
     }
     (0..300).for_each(|_| {

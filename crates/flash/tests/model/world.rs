@@ -241,7 +241,8 @@ impl World {
         let from = cursor.expect("it is not at its end");
         let mut met = Vec::new();
         let guard = self.handle.guard(self.now);
-        let next = guard.walk(namespace, from, stride, &mut |item| met.push((item.key.to_vec(), text(&item.value))));
+        let next =
+            guard.walks().walk(namespace, from, stride, &mut |item| met.push((item.key.to_vec(), text(&item.value))));
         drop(guard);
         for (key, value) in met {
             if namespace == Namespace::DEFAULT {
@@ -267,7 +268,7 @@ impl World {
         while let Some(key) = keys.get(*at) {
             let ahead = keys[*at + 1..].iter().map(hash);
             let visit = &mut |item: &Item<'_>| met.push((item.key.to_vec(), text(&item.value)));
-            match guard.visit_hash(Namespace::DEFAULT, hash(key), ahead, visit) {
+            match guard.walks().visit_hash(Namespace::DEFAULT, hash(key), ahead, visit) {
                 Ok(visited) => assert!(!visited || met.last().is_some_and(|(met, _)| met == key), "another key"),
                 Err(error) => {
                     assert_eq!(error, OpError::Parked);
@@ -309,22 +310,22 @@ impl World {
     /// The first place of a walk that tells of the key.
     pub fn place(&mut self, key: &[u8]) -> u64 {
         let guard = self.handle.guard(self.now);
-        guard.walk_place(&guard.key(Namespace::DEFAULT, key))
+        guard.walks().walk_place(&guard.key(Namespace::DEFAULT, key))
     }
 
     fn peek(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         for _ in 0..1000 {
             let guard = self.handle.guard(self.now);
             let key = guard.key(Namespace::DEFAULT, key);
-            if let Some(hit) = guard.read(&key, Ahead::default()) {
+            if let Some(hit) = guard.items().read(&key, Ahead::default()) {
                 return Some(text(&hit.value));
             }
-            match guard.from_flash(&key) {
+            match guard.tier().read(&key) {
                 FromFlash::Nowhere => return None,
                 FromFlash::Coming => {}
                 FromFlash::Here(hit) => {
                     let value = text(&hit.value());
-                    guard.flash_kept(hit, false);
+                    guard.tier().put_back(hit, false);
                     return Some(value);
                 }
             }
@@ -452,15 +453,15 @@ impl World {
         let live = self.live(key);
         let found = self.done(|guard| {
             let key = guard.key(Namespace::DEFAULT, key);
-            if let Some(hit) = guard.read(&key, Ahead::default()) {
+            if let Some(hit) = guard.items().read(&key, Ahead::default()) {
                 return Ok(Some((text(&hit.value), hit.client_flags, false)));
             }
-            match guard.from_flash(&key) {
+            match guard.tier().read(&key) {
                 FromFlash::Nowhere => Ok(None),
                 FromFlash::Coming => Err(OpError::Parked),
                 FromFlash::Here(hit) => {
                     let told = (text(&hit.value()), hit.client_flags(), true);
-                    guard.flash_served(&key, hit);
+                    guard.tier_mut().served(&key, hit);
                     Ok(Some(told))
                 }
             }
@@ -491,7 +492,7 @@ impl World {
     fn put(&mut self, key: &[u8], put: &Put<'_>) -> Option<PutOutcome> {
         let outcome = self.done(|guard| {
             let key = guard.key(Namespace::DEFAULT, key);
-            guard.put(&key, put)
+            guard.items_mut().put(&key, put)
         });
         if let Some(PutOutcome::Stored { .. }) = outcome {
             self.seen.changed += 1;
@@ -522,7 +523,7 @@ impl World {
         let live = self.live(key).is_some();
         let outcome = self.done(|guard| {
             let key = guard.key(Namespace::DEFAULT, key);
-            guard.delete(&key, &Delete::default())
+            guard.items_mut().delete(&key, &Delete::default())
         });
         assert!(live || outcome == Some(DeleteOutcome::NotFound), "{} was gone", key.escape_ascii());
         self.seen.changed += u64::from(outcome == Some(DeleteOutcome::Deleted));
@@ -568,7 +569,7 @@ impl World {
             Arith { delta: 3, decrement: false, vivify, expire: None, compare: None, token: None, want_token: false };
         let outcome = self.done(|guard| {
             let key = guard.key(Namespace::DEFAULT, &key);
-            guard.arith(&key, &arith)
+            guard.numbers().arith(&key, &arith)
         });
         let Some(ArithOutcome::Number { value, .. }) = outcome else { return self.forget(&key) };
         let was = live.map(|live| String::from_utf8(live.value).expect("digits").parse::<u64>().expect("a number"));
@@ -591,7 +592,7 @@ impl World {
         }
         let told = self.done(|guard| {
             let key = guard.key(Namespace::DEFAULT, key);
-            Ok(guard.gets(&key)?.map(|item| (text(&item.value), item.token)))
+            Ok(guard.versions().gets(&key)?.map(|item| (text(&item.value), item.token)))
         });
         match told.expect("no memory is needed that does not come") {
             None => self.forget(key),
@@ -603,7 +604,7 @@ impl World {
     }
 
     pub fn flush(&mut self) {
-        self.done(|guard| guard.flush(Namespace::DEFAULT));
+        self.done(|guard| guard.items_mut().flush(Namespace::DEFAULT));
         self.model.clear();
     }
 }

@@ -15,8 +15,7 @@ use crate::items::write::rewrite::Rewrite;
 use crate::layout::header::{Queue, SegmentHeader, State};
 use crate::layout::item::{DEAD, Layout};
 use crate::layout::key::{Key, Namespace};
-use crate::layout::slot::PROMOTE_FREQ;
-use crate::layout::slot::{FREQ_MAX, Slot};
+use crate::layout::slot::{FREQ_MAX, PROMOTE_FREQ, Slot};
 use crate::tier::tiered::Demoted;
 
 /// Why a segment is drained.

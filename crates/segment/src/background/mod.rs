@@ -46,26 +46,25 @@ pub(crate) mod stats;
 mod values;
 mod verify;
 
-use crate::core::store::background_counters;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::UnixMillis;
+use compaction::Deadness;
+use drain::{Drain, Why};
+use grow::Growing;
 
 use crate::background::populator::Populator;
 use crate::core::counters::Counters;
 use crate::core::open::OpenTable;
 use crate::core::room::Whose;
-use crate::core::store::Store;
+use crate::core::store::{Store, background_counters};
 use crate::durable::rebuild::Hand;
 use crate::heap::segments::SegmentId;
 use crate::index::growth::SplitScratch;
 use crate::layout::header::{Queue, State};
 use crate::layout::key::Namespace;
 use crate::values::free_queue::DeferredFree;
-use compaction::Deadness;
-use drain::{Drain, Why};
-use grow::Growing;
 pub use observe::{Evicted, EvictionObserver};
 use queues::Queues;
 use resize::Shrinking;

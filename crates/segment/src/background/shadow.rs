@@ -18,8 +18,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::heap::samples::{Asked, Samples, THIN_MIN};
-use crate::layout::slot::GHOST_FREQ;
-use crate::layout::slot::PROMOTE_FREQ;
+use crate::layout::slot::{GHOST_FREQ, PROMOTE_FREQ};
 
 /// The shares that are tried, in percent.
 const SHARES: [u8; 6] = [2, 5, 10, 25, 50, 75];

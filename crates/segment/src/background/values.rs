@@ -1,13 +1,13 @@
 //! The work of the background on values of several items: parts whose segment is emptied, and values to be freed.
 
+use base::clock::UnixMillis;
+
 use super::Background;
 use crate::core::store::{Seen, Store};
-use crate::layout::hidden_key::ANCHOR;
-use crate::layout::hidden_key::part_of;
+use crate::layout::hidden_key::{ANCHOR, part_of};
 use crate::layout::key::Key;
 use crate::layout::parts_head::Head;
 use crate::layout::slot::Slot;
-use base::clock::UnixMillis;
 
 /// Number of pieces or parts that a slice of the background removes.
 const A_SLICE: usize = 256;

@@ -1,5 +1,8 @@
 //! A data thread's handle of the store, and the guard through which it reads and changes items.
 
+use crate::core::op::OpError;
+use crate::heap::samples::Asked;
+use crate::tier::staging::Staging;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -31,7 +34,7 @@ pub(crate) struct Own {
     pub(crate) tokens: Tokens,
     /// A piece's bytes, while a large value is put together from others.
     pub(crate) scratch: Vec<u8>,
-    /// The value that [`Guard::change`] is to store.
+    /// The value that [`crate::ItemsMut::change`] is to store.
     pub(crate) change: Vec<u8>,
     /// Changes made for the key lock set that the guard acts for.
     pub(crate) group: RefCell<Group>,
@@ -109,13 +112,13 @@ impl ThreadHandle {
             unsettled: Cell::new(false),
         };
         if tiered {
-            guard.settle_reads();
+            guard.tier_mut().settle_reads();
         }
         guard
     }
 
-    /// Appends the hashes of keys whose reads have completed, of those reads that [`Guard::awaited`] reported. A read
-    /// counts as complete once an iteration that has begun has taken it in.
+    /// Appends the hashes of keys whose reads have completed, of those reads that [`crate::TierReads::awaited`]
+    /// reported. A read counts as complete once an iteration that has begun has taken it in.
     pub fn take_landed(&mut self, into: &mut Vec<u64>) {
         if self.store.tier.is_some() {
             self.own.reads.with(|reads| reads.take_landed(into));
@@ -136,7 +139,7 @@ impl ThreadHandle {
             let mut guard = self.guard(now);
             while let Some(writer) = guard.own.unfinished.take_idle() {
                 if let Some(writer) = writer {
-                    guard.large_abort(writer);
+                    guard.large().abort(writer);
                 }
             }
         }
@@ -164,7 +167,7 @@ pub struct Guard<'l> {
     pub(crate) acting: u32,
     /// A part of a value was looked for and not found.
     pub(crate) lost: Cell<bool>,
-    /// See [`Guard::takes_unsettled`].
+    /// See [`crate::TierReads::take_false_miss`].
     pub(crate) unsettled: Cell<bool>,
 }
 
@@ -192,17 +195,50 @@ impl<'l> Guard<'l> {
         self.store.hasher.key(namespace, bytes)
     }
 
-    /// Brings the key's first index bucket into the cache: call it for a batch of keys, then [`Guard::look_ahead`] for
-    /// each, then [`Guard::read`].
-    #[inline]
-    pub fn prefetch(&self, key: &Key<'_>) {
-        self.store.index.prefetch(key.hash);
+    /// Reports a request to the background, if its key is one of the sample.
+    #[inline(always)]
+    pub(crate) fn sample(&self, key: &Key<'_>, asked: Asked) {
+        self.store.samples.note(self.own.id, key.hash, asked);
     }
 
-    /// Prefetches a key that is about to be changed: both of its index buckets, and what is written beside them.
-    #[inline]
-    pub fn prefetch_change(&self, key: &Key<'_>) {
-        self.store.index.prefetch_change(key.hash);
+    #[cold]
+    pub(crate) fn parked(&self) -> OpError {
+        self.counters().parked.add(1);
+        OpError::Parked
+    }
+
+    /// Returns true if every change is made to a copy and never in place: for a key lock set, if checkpoints are made.
+    /// After a loss of power the page with one change may be there without those of the others.
+    #[inline(always)]
+    pub(crate) fn copies_all(&self) -> bool {
+        self.acting != 0 && self.store.checkpoints.are_made()
+    }
+
+    /// Returns true if key lock sets are in flight, so that a key has to be asked for
+    /// ([`crate::LockChecks::is_blocked`]) before it is read.
+    #[inline(always)]
+    pub fn is_contended(&self) -> bool {
+        self.contended
+    }
+
+    /// Returns true if something may keep this guard away from keys: key lock sets, or that they are on flash.
+    #[inline(always)]
+    pub fn is_guarded(&self) -> bool {
+        self.contended | self.tiered
+    }
+
+    /// Returns true if the store has a second tier.
+    #[inline(always)]
+    pub fn is_tiered(&self) -> bool {
+        self.tiered
+    }
+
+    /// Begins a request, which waits for no read yet.
+    #[inline(always)]
+    pub fn begin_request(&self) {
+        if self.tiered {
+            self.own.reads.with(Staging::begin_request);
+        }
     }
 
     #[inline(always)]

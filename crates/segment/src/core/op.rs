@@ -196,7 +196,7 @@ pub enum Value<'t> {
     Bytes(&'t [u8]),
     /// An unsigned number, which clients see as its decimal digits.
     Integer(u64),
-    /// A value in pieces; see `Guard::pin_large`.
+    /// A value in pieces; see `LargeValues::pin`.
     Large(LargeRef),
     /// A value with parts, stored by [`crate::Change::StoreTyped`]. Readable until the guard ends.
     Typed {

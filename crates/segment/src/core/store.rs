@@ -1,6 +1,5 @@
 //! The state that all threads share, and the lookup of items.
 
-use crate::layout::header::TOKEN_OFFSET_BITS;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -24,7 +23,7 @@ use crate::heap::samples::Samples;
 use crate::heap::segments::Segments;
 use crate::heap::shortage::Shortages;
 use crate::index::{Found, GROUP_SLOTS, Index};
-use crate::layout::header::Queue;
+use crate::layout::header::{Queue, TOKEN_OFFSET_BITS};
 use crate::layout::item::{CAS_FIELD, EXPIRY, Kind, Layout, META, META_FETCHED, META_STALE, NUM, meta_secs};
 use crate::layout::key::{Hasher, Key, Namespace};
 use crate::layout::persistent::KeptPage;

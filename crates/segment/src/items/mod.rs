@@ -9,5 +9,6 @@
 pub(crate) mod read;
 pub(crate) mod receive;
 pub(crate) mod unpublished;
+pub(crate) mod versions;
 pub(crate) mod walk;
 pub(crate) mod write;

@@ -17,6 +17,7 @@
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
+use crate::core::facets::Receiver;
 use crate::core::handle::Guard;
 use crate::core::op::{OpError, Put, PutMode, PutOutcome};
 use crate::core::store::Store;
@@ -30,8 +31,8 @@ use crate::values::writer::LargeWriter;
 /// Bytes that may be received behind a value without being kept: a line end, say.
 pub const TAIL_BYTES_MAX: usize = FILLER_BYTES;
 
-/// An item whose value is being received. Give it to [`Guard::arrived`], [`Guard::piece_arrived`] or
-/// [`Guard::abandon`].
+/// An item whose value is being received. Give it to [`Receiver::commit`], [`Receiver::commit_piece`] or
+/// [`Receiver::abort`].
 #[derive(Debug)]
 #[must_use = "a segment is not drained before its arrivals are done"]
 pub struct Arriving {
@@ -112,161 +113,156 @@ impl Store {
     }
 }
 
-impl<'l> Guard<'l> {
+impl Receiver<'_, '_> {
     /// Reserves space for a value of `value_bytes`, which is to be received with `tail_bytes` behind it and then stored
     /// by `put` under `key`: an unconditional `Set`, whose `value` is not looked at.
     ///
     /// # Errors
     /// [`OpError::TooLarge`], also for a value that is not stored whole; [`OpError::Parked`] if no segment is free.
-    pub fn arrive(
-        &mut self,
+    pub fn begin(
+        self,
         key: &Key<'_>,
         put: &Put<'_>,
         value_bytes: usize,
         tail_bytes: usize,
     ) -> Result<Arriving, OpError> {
         assert!(put.mode == PutMode::Set && put.compare.is_none(), "only an unconditional set is received ahead");
-        self.check_size(key, value_bytes as u64)?;
-        if value_bytes as u64 > self.whole_max(key) {
+        self.guard.sizes().check_size(key, value_bytes as u64)?;
+        if value_bytes as u64 > self.guard.sizes().whole_max(key) {
             return Err(OpError::TooLarge);
         }
         let room = Content::Room { bytes: value_bytes, tail: tail_bytes };
-        let expire = self.store.spaces.expire(key.namespace, put.expire, self.now);
+        let expire = self.guard.store.spaces.expire(key.namespace, put.expire, self.guard.now);
         let plan = Plan { expire, ..Plan::of(put, Kind::Plain, room) };
-        self.begin_arrival(key, &plan, value_bytes + tail_bytes)
+        begin_arrival(self.guard, key, &plan, value_bytes + tail_bytes)
     }
 
-    /// Reserves space for the next piece of a large value: [`Guard::large_piece_max`] bytes, or what is left, with
-    /// `tail_bytes` behind it.
+    /// Reserves space for the next piece of a large value: [`crate::Sizes::piece_bytes_max`] bytes, or what is left,
+    /// with `tail_bytes` behind it.
     ///
     /// # Errors
     /// [`OpError::Parked`] if no segment is free.
-    pub fn piece_arrives(&mut self, writer: &LargeWriter, tail_bytes: usize) -> Result<Arriving, OpError> {
-        let bytes = self.piece_len(writer);
-        let name = writer.next_name(self.store);
-        let key = self.store.hasher.piece(writer.namespace, &name);
+    pub fn begin_piece(self, writer: &LargeWriter, tail_bytes: usize) -> Result<Arriving, OpError> {
+        let bytes = self.guard.sizes().piece_len(writer);
+        let name = writer.next_name(self.guard.store);
+        let key = self.guard.store.hasher.piece(writer.namespace, &name);
         let room = Content::Room { bytes, tail: tail_bytes };
-        self.begin_arrival(&key, &writer.piece_plan(room), bytes + tail_bytes)
-    }
-
-    fn begin_arrival(&mut self, key: &Key<'_>, plan: &Plan<'_>, bytes: usize) -> Result<Arriving, OpError> {
-        let counters = self.counters();
-        let unpublished = self.store.unpublished(&mut self.own.open, key, plan, self.now);
-        let unpublished = unpublished.inspect_err(|error| counters.parked.add(u64::from(*error == OpError::Parked)))?;
-        self.store.segments.header_of(unpublished.address()).arrivals.fetch_add(1, Relaxed);
-        Ok(Arriving { unpublished: Some(unpublished), bytes, received: 0 })
+        begin_arrival(self.guard, &key, &writer.piece_plan(room), bytes + tail_bytes)
     }
 
     /// Stores a value that was received whole. `key` and `put` are those that it was begun with.
     ///
     /// # Errors
     /// The arrival comes back with the error: on [`OpError::Parked`] call again in a later iteration.
-    pub fn arrived(
-        &mut self,
-        arriving: Arriving,
-        key: &Key<'_>,
-        put: &Put<'_>,
-    ) -> Result<PutOutcome, (Arriving, OpError)> {
+    pub fn commit(self, arriving: Arriving, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, (Arriving, OpError)> {
         assert!(arriving.left() == 0, "{} bytes have not arrived", arriving.left());
-        if self.was_flushed(&arriving) {
-            let value = self.value_of(&arriving);
-            return match self.put(key, &Put { value, ..*put }) {
+        if was_flushed(self.guard, &arriving) {
+            let value = value_of(self.guard, &arriving);
+            return match self.guard.items_mut().put(key, &Put { value, ..*put }) {
                 Ok(outcome) => {
-                    self.abandon(arriving);
+                    self.guard.receiver().abort(arriving);
                     Ok(outcome)
                 }
                 Err(error) => Err((arriving, error)),
             };
         }
-        self.sample(key, Asked::Store);
+        self.guard.sample(key, Asked::Store);
         let bytes = arriving.unpublished().layout.value_len as u64;
-        let token = self.publish_arrival(arriving, key, put.token)?;
+        let token = publish_arrival(self.guard, arriving, key, put.token)?;
         Ok(PutOutcome::stored(put, token, bytes))
     }
 
-    /// Stores a piece that was received whole, as [`Guard::large_piece`] does.
+    /// Stores a piece that was received whole, as [`crate::LargeValues::write_piece`] does.
     ///
     /// # Errors
     /// The arrival comes back with the error: on [`OpError::Parked`] call again in a later iteration.
-    pub fn piece_arrived(&mut self, arriving: Arriving, writer: &mut LargeWriter) -> Result<(), (Arriving, OpError)> {
+    pub fn commit_piece(self, arriving: Arriving, writer: &mut LargeWriter) -> Result<(), (Arriving, OpError)> {
         assert!(arriving.left() == 0, "{} bytes have not arrived", arriving.left());
-        if self.was_flushed(&arriving) {
-            let value = self.value_of(&arriving);
-            if let Err(error) = self.large_piece(writer, value) {
+        if was_flushed(self.guard, &arriving) {
+            let value = value_of(self.guard, &arriving);
+            if let Err(error) = self.guard.large().write_piece(writer, value) {
                 return Err((arriving, error));
             }
-            self.abandon(arriving);
+            self.guard.receiver().abort(arriving);
             return Ok(());
         }
-        let (bytes, name) = (self.piece_len(writer) as u64, writer.next_name(self.store));
-        let key = self.store.hasher.piece(writer.namespace, &name);
-        self.publish_arrival(arriving, &key, None)?;
+        let (bytes, name) = (self.guard.sizes().piece_len(writer) as u64, writer.next_name(self.guard.store));
+        let key = self.guard.store.hasher.piece(writer.namespace, &name);
+        publish_arrival(self.guard, arriving, &key, None)?;
         writer.written += bytes;
         Ok(())
     }
 
     /// Gives up an arrival, however much of it was received.
-    pub fn abandon(&mut self, mut arriving: Arriving) {
+    pub fn abort(self, mut arriving: Arriving) {
         let Some(unpublished) = arriving.unpublished.take() else { return };
-        let header = self.store.segments.header_of(unpublished.address());
-        if self.own.open.is_latest(self.store, &unpublished.reserved) {
-            self.own.open.give_back(self.store, unpublished.reserved);
+        let header = self.guard.store.segments.header_of(unpublished.address());
+        if self.guard.own.open.is_latest(self.guard.store, &unpublished.reserved) {
+            self.guard.own.open.give_back(self.guard.store, unpublished.reserved);
         } else {
-            self.store.fill_slack(&unpublished);
-            self.store.note_slack(header, unpublished.reserved.len() - unpublished.layout.size);
+            self.guard.store.fill_slack(&unpublished);
+            self.guard.store.note_slack(header, unpublished.reserved.len() - unpublished.layout.size);
             header.note_waste(unpublished.layout.size);
         }
-        self.store.arrival_ends(header);
+        self.guard.store.arrival_ends(header);
     }
+}
 
-    /// Returns true if its namespace was flushed since its space was reserved.
-    fn was_flushed(&self, arriving: &Arriving) -> bool {
-        let header = self.store.segments.header_of(arriving.unpublished().address());
-        header.sequence() < self.store.flushed_before(header.namespace())
+fn begin_arrival(guard: &mut Guard<'_>, key: &Key<'_>, plan: &Plan<'_>, bytes: usize) -> Result<Arriving, OpError> {
+    let counters = guard.counters();
+    let unpublished = guard.store.unpublished(&mut guard.own.open, key, plan, guard.now);
+    let unpublished = unpublished.inspect_err(|error| counters.parked.add(u64::from(*error == OpError::Parked)))?;
+    guard.store.segments.header_of(unpublished.address()).arrivals.fetch_add(1, Relaxed);
+    Ok(Arriving { unpublished: Some(unpublished), bytes, received: 0 })
+}
+
+/// Returns true if its namespace was flushed since its space was reserved.
+fn was_flushed(guard: &Guard<'_>, arriving: &Arriving) -> bool {
+    let header = guard.store.segments.header_of(arriving.unpublished().address());
+    header.sequence() < guard.store.flushed_before(header.namespace())
+}
+
+/// Returns the value without its tail. It stays until the arrival is given up.
+fn value_of<'l>(guard: &Guard<'l>, arriving: &Arriving) -> &'l [u8] {
+    let unpublished = arriving.unpublished();
+    unpublished.layout.value(&guard.store.segments.heap, unpublished.address())
+}
+
+fn publish_arrival(
+    guard: &mut Guard<'_>,
+    mut arriving: Arriving,
+    key: &Key<'_>,
+    token: Option<u64>,
+) -> Result<u64, (Arriving, OpError)> {
+    let (store, counters) = (guard.store, guard.counters());
+    let locked = match guard.locks().lock_over(key) {
+        Ok(locked) => locked,
+        Err(error) => return Err((arriving, error)),
+    };
+    let unpublished = arriving.unpublished.take().expect("it is neither committed nor abandoned");
+    let (address, slack) = (unpublished.address(), unpublished.reserved.len() - unpublished.layout.size);
+    store.fill_slack(&unpublished);
+    store.write_sum(address, &unpublished.layout);
+    let header = store.segments.header_of(address);
+    let old = store.find_locked(&locked, key);
+    let revived = store.note_ended(counters, old.as_ref(), guard.now);
+    let published = store.publish(&locked, counters, key, unpublished, old.as_ref(), None);
+    if revived && published.is_ok() {
+        locked.note_birth();
     }
-
-    /// Returns the value without its tail. It stays until the arrival is given up.
-    fn value_of(&self, arriving: &Arriving) -> &'l [u8] {
-        let unpublished = arriving.unpublished();
-        unpublished.layout.value(&self.store.segments.heap, unpublished.address())
-    }
-
-    fn publish_arrival(
-        &mut self,
-        mut arriving: Arriving,
-        key: &Key<'_>,
-        token: Option<u64>,
-    ) -> Result<u64, (Arriving, OpError)> {
-        let (store, counters) = (self.store, self.counters());
-        let locked = match self.lock_over(key) {
-            Ok(locked) => locked,
-            Err(error) => return Err((arriving, error)),
-        };
-        let unpublished = arriving.unpublished.take().expect("it is neither committed nor abandoned");
-        let (address, slack) = (unpublished.address(), unpublished.reserved.len() - unpublished.layout.size);
-        store.fill_slack(&unpublished);
-        store.write_sum(address, &unpublished.layout);
-        let header = store.segments.header_of(address);
-        let old = store.find_locked(&locked, key);
-        let revived = store.note_ended(counters, old.as_ref(), self.now);
-        let published = store.publish(&locked, counters, key, unpublished, old.as_ref(), None);
-        if revived && published.is_ok() {
-            locked.note_birth();
+    drop(locked);
+    match published {
+        Ok(orphan) => {
+            let token = token.unwrap_or_else(|| store.place_token(address));
+            store.note_slack(header, slack);
+            store.arrival_ends(header);
+            guard.commits().free_orphan(orphan, None);
+            Ok(token)
         }
-        drop(locked);
-        match published {
-            Ok(orphan) => {
-                let token = token.unwrap_or_else(|| store.place_token(address));
-                store.note_slack(header, slack);
-                store.arrival_ends(header);
-                self.free_orphan(orphan, None);
-                Ok(token)
-            }
-            Err(unpublished) => {
-                arriving.unpublished = Some(unpublished);
-                let full = store.no_place(key.namespace);
-                Err((arriving, if full { OpError::OutOfMemory } else { self.parked() }))
-            }
+        Err(unpublished) => {
+            arriving.unpublished = Some(unpublished);
+            let full = store.no_place(key.namespace);
+            Err((arriving, if full { OpError::OutOfMemory } else { guard.parked() }))
         }
     }
 }

@@ -11,7 +11,6 @@
 //! If an opening finds items by DEAD and not by slots ([`crate::durable::rebuild`]), DEAD of the old is set before the
 //! slot is stored. So a client that has seen the new item does not see the old one after a crash.
 
-use crate::layout::slot::GHOST_FREQ;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use base::clock::UnixMillis;
@@ -28,7 +27,7 @@ use crate::layout::item::{
 use crate::layout::key::{Key, Namespace};
 use crate::layout::parts_head::{Head, object_of};
 use crate::layout::raw::Reserved;
-use crate::layout::slot::Slot;
+use crate::layout::slot::{GHOST_FREQ, Slot};
 use crate::layout::ttl;
 
 /// A value to be written: two parts end to end, or a number.

@@ -20,16 +20,19 @@
 //! - **A step is bounded.** It is a part of the index ([`crate::index::Order`]) of some 27 slots, or several parts of
 //!   one group that have no more than [`STEP_ITEMS`] together. Each round of the step reports what has arrived. Walks
 //!   take no more than half of a handle's reads.
-//! - Without a second tier it is [`Guard::scan`], whose cursor is the upper four bits of the tags and then the group
+//! - Without a second tier it is [`Walks::scan`], whose cursor is the upper four bits of the tags and then the group
 //!   hash: neither changes while the index grows or shrinks. A step takes the items of one group with those bits, some
 //!   27. Their slots identify them without a look at any other item of the group.
 //!
 //! An item on a damaged or lost device is a miss and loses its slot, as with a read of its key.
 
+use crate::core::facets::Walks;
 use crate::core::handle::Guard;
 use crate::core::op::{Expire, Item, OpError};
+use crate::core::store::Seen;
 use crate::index::{Hash, Part, RANGE_PARTS, RANGE_SLOTS_MAX};
 use crate::layout::key::{Key, Namespace};
+use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
 use crate::tier::staging::Walked;
 use crate::tier::tiered::value_of;
@@ -73,7 +76,7 @@ impl Stride {
     }
 }
 
-impl<'l> Guard<'l> {
+impl Walks<'_, '_> {
     /// Visits a few live items of a namespace, those that come next from `cursor` on (0 begins), and gives the next
     /// cursor; `None` at the end. An item that stays from the first call to the last is visited at least once, wherever
     /// it goes and whatever the index does meanwhile; it may be visited twice.
@@ -82,154 +85,42 @@ impl<'l> Guard<'l> {
     /// [`OpError::Parked`] while items on flash are being read: call again in a later iteration, with the same cursor
     /// and stride. What was visited is not visited again for that.
     pub fn walk(
-        &self,
+        self,
         namespace: Namespace,
         cursor: u64,
         stride: &mut Stride,
         visit: &mut dyn FnMut(&Item<'_>),
     ) -> Result<Option<u64>, OpError> {
-        if !self.tiered {
+        if !self.guard.tiered {
             return Ok(self.scan(namespace, cursor, visit));
         }
         self.walk_tiers(namespace, cursor, stride, &mut |item, _| visit(item))
     }
 
-    /// Walks like [`Guard::walk`], and also reports the place of each item on flash: `None` if the item is in memory.
+    /// Walks like [`Walks::walk`], and also reports the place of each item on flash: `None` if the item is in memory.
     ///
     /// # Errors
-    /// As [`Guard::walk`].
+    /// As [`Walks::walk`].
     pub fn walk_tiers(
-        &self,
+        self,
         namespace: Namespace,
         cursor: u64,
         stride: &mut Stride,
         visit: &mut dyn FnMut(&Item<'_>, Option<OnFlash>),
     ) -> Result<Option<u64>, OpError> {
-        self.walk_some(Some(namespace), cursor, stride, &mut |_, item, place| visit(item, place))
+        walk_some(self.guard, Some(namespace), cursor, stride, &mut |_, item, place| visit(item, place))
     }
 
     /// Walks over all namespaces, and reports each item with its namespace. Every item on flash is read once for that.
     ///
     /// # Errors
-    /// As [`Guard::walk`].
-    pub fn walk_all(
-        &self,
-        cursor: u64,
-        stride: &mut Stride,
-        visit: &mut WalkVisit<'_>,
-    ) -> Result<Option<u64>, OpError> {
-        self.walk_some(None, cursor, stride, visit)
-    }
-
-    /// Walks over one namespace, or over all.
-    fn walk_some(
-        &self,
-        wanted: Option<Namespace>,
-        cursor: u64,
-        stride: &mut Stride,
-        visit: &mut WalkVisit<'_>,
-    ) -> Result<Option<u64>, OpError> {
-        if !self.tiered {
-            let takes = |of: u8| wanted.is_none_or(|wanted| wanted.0 == of);
-            return Ok(self.scan_some(takes, cursor, &mut |of, item| visit(of, item, None)));
-        }
-        let (store, reads) = (self.store, &self.own.reads);
-        let (order, tier) = (store.index.order(), store.tier());
-        let by = ReadBy::Slot(SlotMatch { hasher: store.hasher, order });
-        let begun = stride.part.filter(|_| stride.from == Some((wanted, cursor)));
-        let part = begun.unwrap_or_else(|| store.index.parts_from(cursor as u32, STEP_ITEMS));
-        if begun.is_none() {
-            (stride.from, stride.part) = (Some((wanted, cursor)), Some(part));
-            stride.left.clear();
-            stride.settled.clear();
-            self.look_over(wanted, &part, stride, visit);
-        }
-        let (mut number, mut has_moved) = (0, false);
-        while let Some(place) = stride.left.get(number).copied() {
-            match reads.with(|reads| reads.walked(place.hash.0, place.at)) {
-                Walked::Asked => number += 1,
-                Walked::Nothing => {
-                    reads.with(|reads| reads.ask_for_walk(tier, self.own.id, place.hash.0, place.at, by));
-                    number += 1;
-                }
-                Walked::Come(read) => {
-                    stride.left.swap_remove(number);
-                    stride.settled.push(place);
-                    match &read.found {
-                        Found::Item(parts) if wanted.is_some_and(|wanted| parts.namespace != wanted.0) => {}
-                        Found::Item(parts) => self.tell_read(&part, place, (&read, parts), stride, visit),
-                        _ => has_moved |= !self.is_miss(wanted, place),
-                    }
-                    reads.with(|reads| reads.recycle(read));
-                }
-            }
-        }
-        if has_moved {
-            self.look_over(wanted, &part, stride, visit);
-        }
-        if !stride.left.is_empty() {
-            return Err(self.parked());
-        }
-        stride.part = None;
-        Ok(part.last.checked_add(1).map(u64::from))
-    }
-
-    /// Visits what a part has in memory, and notes what it has on flash.
-    fn look_over(&self, wanted: Option<Namespace>, part: &Part, stride: &mut Stride, visit: &mut WalkVisit<'_>) {
-        let (index, order) = (&self.store.index, self.store.index.order());
-        let takes = |of: u8| wanted.is_none_or(|wanted| wanted.0 == of);
-        let mut slots = [Slot::EMPTY; RANGE_SLOTS_MAX];
-        let range = index.range(part.first, &mut slots);
-        for (at, slot) in slots[..range.count].iter().copied().enumerate() {
-            if !slot.is_taken() || !part.may_have(slot) {
-                continue;
-            }
-            if slot.is_flash() {
-                stride.note(OnFlash { hash: part.hash_of(at, slot), at: slot.flash_address() });
-            } else {
-                let (word, within) = (index.range_word(&range, at), |hash: Hash| part.has(order.place(hash)));
-                self.visit_slot(takes, word, slot, within, |of, item| visit(of, item, None));
-            }
-        }
-    }
-
-    /// Visits an item that was read, at its present place, or notes where it may be.
-    fn tell_read(
-        &self,
-        part: &Part,
-        place: OnFlash,
-        (read, parts): (&TierRead, &Parts),
-        stride: &mut Stride,
-        visit: &mut WalkVisit<'_>,
-    ) {
-        let (store, of) = (self.store, Namespace(parts.namespace));
-        let key = store.hasher.key(of, &read.buffer[parts.key.clone()]);
-        if !part.has(store.index.order().place(key.hash)) {
-            return;
-        }
-        let mut here = None;
-        let in_memory = store.index.find_tiered(key.hash, |word, slot| {
-            if slot.is_item() {
-                return store.seen_at(&key, word, slot);
-            }
-            if slot.flash_address() == place.at {
-                here = Some(slot);
-            } else {
-                stride.note(OnFlash { at: slot.flash_address(), ..place });
-            }
-            None
-        });
-        match (store.live(in_memory, self.now), here) {
-            (Some(seen), _) => visit(of, &store.item(&seen), None),
-            (None, Some(slot)) if in_memory.is_none() && !self.is_ended(parts) => {
-                visit(of, &self.item_of(slot, read, parts), Some(place));
-            }
-            _ => {}
-        }
+    /// As [`Walks::walk`].
+    pub fn walk_all(self, cursor: u64, stride: &mut Stride, visit: &mut WalkVisit<'_>) -> Result<Option<u64>, OpError> {
+        walk_some(self.guard, None, cursor, stride, visit)
     }
 
     /// Returns an item as it was read from flash.
-    pub(crate) fn item_of<'r>(&self, slot: Slot, read: &'r TierRead, parts: &Parts) -> Item<'r> {
+    pub(crate) fn item_of<'r>(self, slot: Slot, read: &'r TierRead, parts: &Parts) -> Item<'r> {
         let expire = parts.expire_at.map_or(Expire::Never, Expire::At);
         Item {
             key: &read.buffer[parts.key.clone()],
@@ -238,50 +129,223 @@ impl<'l> Guard<'l> {
             expire,
             token: parts.token.unwrap_or(0),
             fetched: slot.freq() > 0,
-            last_access: self.store.started,
+            last_access: self.guard.store.started,
             stale: false,
             stored_bytes: (parts.value.end - parts.key.start) as u64,
-            ttl_class: crate::layout::ttl::class_of(expire, self.now),
+            ttl_class: crate::layout::ttl::class_of(expire, self.guard.now),
         }
-    }
-
-    /// Returns true if the item that a slot names cannot be read, or is not what was written. False if the slot names
-    /// something else by now.
-    #[cold]
-    fn is_miss(&self, wanted: Option<Namespace>, place: OnFlash) -> bool {
-        let store = self.store;
-        let named = |slot: Slot| slot.is_flash() && slot.flash_address() == place.at;
-        if store.index.find_tiered(place.hash, |_, slot| named(slot).then_some(())).is_none() {
-            return false;
-        }
-        self.counters().flash_failed.add(1);
-        // Whose it was is not known.
-        let of = wanted.unwrap_or(Namespace::DEFAULT);
-        store.clear_flash(self.counters(), of.0, place.hash, place.at);
-        true
     }
 
     /// Returns the place of the key among a walk's cursors.
-    pub fn walk_place(&self, key: &Key<'_>) -> u64 {
-        if self.tiered {
-            return self.store.index.order().place(key.hash).into();
+    pub fn walk_place(self, key: &Key<'_>) -> u64 {
+        if self.guard.tiered {
+            return self.guard.store.index.order().place(key.hash).into();
         }
         u64::from(key.hash.tag() >> WALK_TAG_SHIFT) << 32 | u64::from(key.hash.group_hash())
     }
 
     /// Returns true if the item that a walk reported is still at `place`, for a caller that keeps all others from
     /// changing it.
-    pub fn is_still(&self, key: &Key<'_>, place: OnFlash) -> bool {
+    pub fn is_still(self, key: &Key<'_>, place: OnFlash) -> bool {
         let mut named = false;
-        let seen = self.store.index.find_tiered(key.hash, |word, slot| {
+        let seen = self.guard.store.index.find_tiered(key.hash, |word, slot| {
             named |= slot.is_flash() && slot.flash_address() == place.at;
-            slot.is_item().then(|| self.store.seen_at(key, word, slot)).flatten()
+            slot.is_item().then(|| self.guard.store.seen_at(key, word, slot)).flatten()
         });
         seen.is_none() && named
     }
 
     /// Removes an item that a walk reported, if it is still at `place`. Returns false if that cannot be done now.
-    pub fn remove_from_flash(&self, namespace: Namespace, place: OnFlash) -> bool {
-        self.store.clear_flash(self.counters(), namespace.0, place.hash, place.at)
+    pub fn remove_from_flash(self, namespace: Namespace, place: OnFlash) -> bool {
+        self.guard.store.clear_flash(self.guard.counters(), namespace.0, place.hash, place.at)
+    }
+}
+
+/// Walks over one namespace, or over all.
+fn walk_some(
+    guard: &Guard<'_>,
+    wanted: Option<Namespace>,
+    cursor: u64,
+    stride: &mut Stride,
+    visit: &mut WalkVisit<'_>,
+) -> Result<Option<u64>, OpError> {
+    if !guard.tiered {
+        let takes = |of: u8| wanted.is_none_or(|wanted| wanted.0 == of);
+        return Ok(guard.walks().scan_some(takes, cursor, &mut |of, item| visit(of, item, None)));
+    }
+    let (store, reads) = (guard.store, &guard.own.reads);
+    let (order, tier) = (store.index.order(), store.tier());
+    let by = ReadBy::Slot(SlotMatch { hasher: store.hasher, order });
+    let begun = stride.part.filter(|_| stride.from == Some((wanted, cursor)));
+    let part = begun.unwrap_or_else(|| store.index.parts_from(cursor as u32, STEP_ITEMS));
+    if begun.is_none() {
+        (stride.from, stride.part) = (Some((wanted, cursor)), Some(part));
+        stride.left.clear();
+        stride.settled.clear();
+        look_over(guard, wanted, &part, stride, visit);
+    }
+    let (mut number, mut has_moved) = (0, false);
+    while let Some(place) = stride.left.get(number).copied() {
+        match reads.with(|reads| reads.walked(place.hash.0, place.at)) {
+            Walked::Asked => number += 1,
+            Walked::Nothing => {
+                reads.with(|reads| reads.ask_for_walk(tier, guard.own.id, place.hash.0, place.at, by));
+                number += 1;
+            }
+            Walked::Come(read) => {
+                stride.left.swap_remove(number);
+                stride.settled.push(place);
+                match &read.found {
+                    Found::Item(parts) if wanted.is_some_and(|wanted| parts.namespace != wanted.0) => {}
+                    Found::Item(parts) => tell_read(guard, &part, place, (&read, parts), stride, visit),
+                    _ => has_moved |= !is_miss(guard, wanted, place),
+                }
+                reads.with(|reads| reads.recycle(read));
+            }
+        }
+    }
+    if has_moved {
+        look_over(guard, wanted, &part, stride, visit);
+    }
+    if !stride.left.is_empty() {
+        return Err(guard.parked());
+    }
+    stride.part = None;
+    Ok(part.last.checked_add(1).map(u64::from))
+}
+
+/// Visits what a part has in memory, and notes what it has on flash.
+fn look_over(
+    guard: &Guard<'_>,
+    wanted: Option<Namespace>,
+    part: &Part,
+    stride: &mut Stride,
+    visit: &mut WalkVisit<'_>,
+) {
+    let (index, order) = (&guard.store.index, guard.store.index.order());
+    let takes = |of: u8| wanted.is_none_or(|wanted| wanted.0 == of);
+    let mut slots = [Slot::EMPTY; RANGE_SLOTS_MAX];
+    let range = index.range(part.first, &mut slots);
+    for (at, slot) in slots[..range.count].iter().copied().enumerate() {
+        if !slot.is_taken() || !part.may_have(slot) {
+            continue;
+        }
+        if slot.is_flash() {
+            stride.note(OnFlash { hash: part.hash_of(at, slot), at: slot.flash_address() });
+        } else {
+            let (word, within) = (index.range_word(&range, at), |hash: Hash| part.has(order.place(hash)));
+            guard.walks().visit_slot(takes, word, slot, within, |of, item| visit(of, item, None));
+        }
+    }
+}
+
+/// Visits an item that was read, at its present place, or notes where it may be.
+fn tell_read(
+    guard: &Guard<'_>,
+    part: &Part,
+    place: OnFlash,
+    (read, parts): (&TierRead, &Parts),
+    stride: &mut Stride,
+    visit: &mut WalkVisit<'_>,
+) {
+    let (store, of) = (guard.store, Namespace(parts.namespace));
+    let key = store.hasher.key(of, &read.buffer[parts.key.clone()]);
+    if !part.has(store.index.order().place(key.hash)) {
+        return;
+    }
+    let mut here = None;
+    let in_memory = store.index.find_tiered(key.hash, |word, slot| {
+        if slot.is_item() {
+            return store.seen_at(&key, word, slot);
+        }
+        if slot.flash_address() == place.at {
+            here = Some(slot);
+        } else {
+            stride.note(OnFlash { at: slot.flash_address(), ..place });
+        }
+        None
+    });
+    match (store.live(in_memory, guard.now), here) {
+        (Some(seen), _) => visit(of, &store.item(&seen), None),
+        (None, Some(slot)) if in_memory.is_none() && !guard.tier().is_ended(parts) => {
+            visit(of, &guard.walks().item_of(slot, read, parts), Some(place));
+        }
+        _ => {}
+    }
+}
+
+/// Returns true if the item that a slot names cannot be read, or is not what was written. False if the slot names
+/// something else by now.
+#[cold]
+fn is_miss(guard: &Guard<'_>, wanted: Option<Namespace>, place: OnFlash) -> bool {
+    let store = guard.store;
+    let named = |slot: Slot| slot.is_flash() && slot.flash_address() == place.at;
+    if store.index.find_tiered(place.hash, |_, slot| named(slot).then_some(())).is_none() {
+        return false;
+    }
+    guard.counters().flash_failed.add(1);
+    // Whose it was is not known.
+    let of = wanted.unwrap_or(Namespace::DEFAULT);
+    store.clear_flash(guard.counters(), of.0, place.hash, place.at);
+    true
+}
+
+impl Walks<'_, '_> {
+    /// Visits a few live items in memory of a namespace, those that come next from `cursor` on (0 begins), and gives
+    /// the next cursor; `None` at the end. An item that stays from the first call to the last is visited at least
+    /// once, whatever the index does meanwhile; it may be visited twice in one call, never in two.
+    pub fn scan(self, namespace: Namespace, cursor: u64, visit: &mut dyn FnMut(&Item<'_>)) -> Option<u64> {
+        self.scan_some(|of| of == namespace.0, cursor, &mut |_, item| visit(item))
+    }
+
+    /// Visits items as [`Walks::scan`] does, for the namespaces that `takes` accepts.
+    #[inline(always)]
+    pub(crate) fn scan_some(
+        self,
+        takes: impl Fn(u8) -> bool + Copy,
+        cursor: u64,
+        visit: &mut impl FnMut(Namespace, &Item<'_>),
+    ) -> Option<u64> {
+        let store = self.guard.store;
+        let (tags, from) = ((cursor >> 32) as u16, cursor as u32);
+        let mut slots = [Slot::EMPTY; RANGE_SLOTS_MAX];
+        let range = store.index.range(from, &mut slots);
+        let mut items = [0u16; RANGE_SLOTS_MAX];
+        let mut count = 0;
+        for (at, slot) in slots[..range.count].iter().enumerate() {
+            if slot.is_item() && slot.tag() >> WALK_TAG_SHIFT == tags {
+                store.segments.prefetch_header(slot.address());
+                store.segments.heap.prefetch(slot.address());
+                items[count] = at as u16;
+                count += 1;
+            }
+        }
+        let within = |hash: Hash| (from..=range.last).contains(&hash.group_hash());
+        for at in items[..count].iter().map(|at| usize::from(*at)) {
+            self.visit_slot(takes, store.index.range_word(&range, at), slots[at], within, &mut *visit);
+        }
+        let next = (u64::from(tags) << 32 | u64::from(range.last)) + 1;
+        (next < WALK_END).then_some(next)
+    }
+
+    /// Visits the item in memory that a slot names, if it lives, its namespace is taken and its key's hash `within`.
+    #[inline(always)]
+    pub(crate) fn visit_slot(
+        self,
+        takes: impl Fn(u8) -> bool,
+        word: &Word64,
+        slot: Slot,
+        within: impl Fn(Hash) -> bool,
+        mut visit: impl FnMut(Namespace, &Item<'_>),
+    ) {
+        let store = self.guard.store;
+        let Some((of, address, layout)) = store.item_of(slot) else { return };
+        if !takes(of) || !within(store.hash_at(of, address, &layout)) {
+            return;
+        }
+        let seen = Seen { word, slot, address, layout };
+        if seen.layout.kind() != crate::layout::item::Kind::Piece && store.ended(&seen, self.guard.now).is_none() {
+            visit(Namespace(of), &store.item(&seen));
+        }
     }
 }

@@ -39,7 +39,7 @@ pub struct Key<'k> {
     pub(crate) piece: bool,
 }
 
-/// The hash of a key in its namespace, without the key: what [`crate::Guard::look_ahead`] needs of it.
+/// The hash of a key in its namespace, without the key: what [`crate::Items::prefetch_item`] needs of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash {
     pub(crate) hash: Hash,

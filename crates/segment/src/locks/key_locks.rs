@@ -32,16 +32,16 @@
 //!
 //! Bounds: [`crate::KEY_LOCKS_MAX`] in flight, each with a bit for each word and a number for each handle.
 
-use crate::locks::words::WORDS;
-use crate::locks::words::word_of;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use crate::core::facets::{LockChecks, LockHolds};
 use crate::core::handle::Guard;
 use crate::core::op::OpError;
 use crate::core::store::{Seen, Store};
 use crate::index::Locked;
 use crate::layout::key::Key;
 use crate::locks::undo_log::Group;
+use crate::locks::words::{WORDS, word_of};
 
 /// A guard of another handle that was under way.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,7 @@ pub struct KeyLocks {
 }
 
 impl KeyLocks {
-    /// Adds a key. Before the first [`Guard::obtain`] only.
+    /// Adds a key. Before the first [`LockHolds::acquire`] only.
     pub fn add(&mut self, key: &Key<'_>) {
         assert!(self.number == 0, "a claim is made before it is begun");
         let word = word_of(key.hash);
@@ -149,178 +149,167 @@ impl Store {
     }
 }
 
-impl<'l> Guard<'l> {
-    /// Returns true if key lock sets are in flight, so that a key has to be asked for ([`Guard::is_kept_away`]) before
-    /// it is read.
-    #[inline(always)]
-    pub fn is_contended(&self) -> bool {
-        self.contended
-    }
-
-    /// Returns true if something may keep this guard away from keys: key lock sets, or that they are on flash.
-    #[inline(always)]
-    pub fn is_guarded(&self) -> bool {
-        self.contended | self.tiered
-    }
-
+impl<'l> LockChecks<'_, 'l> {
     /// Returns whether another's key lock set keeps this guard away from the key, or the key is on flash; a read is
     /// then requested. A caller that wants to read the key parks. Changes check this themselves.
     #[inline(always)]
-    pub fn is_kept_away(&self, key: &Key<'_>) -> bool {
-        self.is_guarded() && (self.is_locked_by_other(key) || self.awaits_flash(key))
+    pub fn is_blocked(self, key: &Key<'_>) -> bool {
+        self.guard.is_guarded() && (self.is_locked_by_other(key) || self.guard.tier().awaits_flash(key))
     }
 
     /// Returns whether another's key lock set keeps this guard away from the key, for a plain read, which looks on
     /// flash itself.
     #[inline(always)]
-    pub fn is_locked_by_other(&self, key: &Key<'_>) -> bool {
-        self.contended && self.is_locked(key)
-    }
-
-    #[cold]
-    fn is_locked(&self, key: &Key<'_>) -> bool {
-        let number = self.store.key_locks.rest.words[word_of(key.hash)].load(SeqCst);
-        number != 0 && number != self.acting && !key.piece
+    pub fn is_locked_by_other(self, key: &Key<'_>) -> bool {
+        self.guard.contended && is_locked(self.guard, key)
     }
 
     /// Admits an operation to the key, before it may complete without a lock.
     #[inline(always)]
-    pub(crate) fn admit(&self, key: &Key<'_>) -> Result<(), OpError> {
-        if self.is_kept_away(key) { Err(self.parked()) } else { Ok(()) }
+    pub(crate) fn admit(self, key: &Key<'_>) -> Result<(), OpError> {
+        if self.is_blocked(key) { Err(self.guard.parked()) } else { Ok(()) }
     }
 
     /// Returns the live item of a key that an operation may come to an end with: where there is none, it is nowhere.
     #[inline(always)]
-    pub(crate) fn find_admitted(&self, key: &Key<'_>) -> Result<Option<Seen<'l>>, OpError> {
+    pub(crate) fn find_admitted(self, key: &Key<'_>) -> Result<Option<Seen<'l>>, OpError> {
         self.admit(key)?;
-        let found = self.find_live(key);
+        let found = self.guard.items().find_live(key);
         // It may have gone to flash since that was looked at.
-        if self.tiered && found.is_none() && !self.is_nowhere(key) {
-            return Err(self.parked());
+        if self.guard.tiered && found.is_none() && !self.guard.tier().is_nowhere(key) {
+            return Err(self.guard.parked());
         }
         Ok(found)
     }
 
     /// Takes the lock that a change of the key needs.
     #[inline(always)]
-    pub(crate) fn lock(&self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
-        if self.is_guarded() {
-            return self.lock_guarded(key, false);
+    pub(crate) fn lock(self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
+        if self.guard.is_guarded() {
+            return lock_guarded(self.guard, key, false);
         }
-        self.store.index.lock(key.hash).ok_or_else(|| self.parked())
+        self.guard.store.index.lock(key.hash).ok_or_else(|| self.guard.parked())
     }
 
     /// Takes the lock for a change that does not depend on what is there, on flash or in memory.
     #[inline(always)]
-    pub(crate) fn lock_over(&self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
-        if self.is_guarded() {
-            return self.lock_guarded(key, true);
+    pub(crate) fn lock_over(self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
+        if self.guard.is_guarded() {
+            return lock_guarded(self.guard, key, true);
         }
-        self.store.index.lock(key.hash).ok_or_else(|| self.parked())
+        self.guard.store.index.lock(key.hash).ok_or_else(|| self.guard.parked())
     }
 
-    #[cold]
-    fn lock_guarded(&self, key: &Key<'_>, over: bool) -> Result<Locked<'l>, OpError> {
-        // A change of several keys retains what was there before; on flash it is indistinguishable from other keys'
-        // items.
-        let over = over && !(self.acting != 0 && self.store.undo.is_some());
-        if over && self.is_locked_by_other(key) {
-            return Err(self.parked());
-        }
-        if !over {
-            self.admit(key)?;
-        }
-        let locked = self.store.index.lock(key.hash).ok_or_else(|| self.parked())?;
-        // It may have gone to flash since it was looked for.
-        if !over && self.tiered && self.may_be_on_flash(&locked, key) {
-            return Err(self.parked());
-        }
-        if self.acting != 0 {
-            self.note_before(key, &locked)?;
-        }
-        if self.store.finds && !key.piece {
-            self.store.tier().change(key.hash.0);
-        }
-        Ok(locked)
+    /// Returns true if the guard acts for a key lock set.
+    pub fn is_attached(self) -> bool {
+        self.guard.acting != 0
     }
+}
 
-    /// Goes on with a key lock set until it holds all its words. [`Guard::act_for`] then acts for it.
+impl LockHolds<'_, '_> {
+    /// Goes on with a key lock set until it holds all its words. [`LockHolds::attach`] then acts for it.
     ///
     /// # Errors
     /// [`OpError::Parked`]: again in a later iteration. What was had until then is kept.
-    pub fn obtain(&mut self, key_locks: &mut KeyLocks) -> Result<(), OpError> {
-        let store = self.store;
+    pub fn acquire(self, key_locks: &mut KeyLocks) -> Result<(), OpError> {
+        let store = self.guard.store;
         if key_locks.number == 0 {
             if !store.key_locks.announce() {
-                return Err(self.parked());
+                return Err(self.guard.parked());
             }
             key_locks.number = store.key_locks.number();
             // What else this guard does comes behind the announcement, too.
-            self.contended = true;
+            self.guard.contended = true;
         }
         while let Some(word) = key_locks.next_word(key_locks.had_below) {
             if store.key_locks.rest.words[word].compare_exchange(0, key_locks.number, SeqCst).is_err() {
-                return Err(self.parked());
+                return Err(self.guard.parked());
             }
             key_locks.had_below = word + 1;
         }
-        self.wait_for_guards(key_locks)
+        wait_for_guards(self.guard, key_locks)
     }
 
-    fn wait_for_guards(&self, key_locks: &mut KeyLocks) -> Result<(), OpError> {
-        #[cfg(all(test, shuttle))]
-        if key_locks.waits_for_nobody {
-            return Ok(());
-        }
-        let epochs = &self.store.epochs;
-        let mut met = match key_locks.met {
-            Some(met) => met,
-            None => {
-                let mut met = 0;
-                // A guard that is not met sees the announcement and every word.
-                epochs.before_guards();
-                // What this handle did in its own guard it has done.
-                for handle in (0..epochs.handles()).filter(|handle| *handle != self.own.id) {
-                    if let Some(guards) = epochs.guard_of(handle) {
-                        key_locks.guards[met] = Met { handle, guards };
-                        met += 1;
-                    }
-                }
-                met
-            }
-        };
-        while met > 0 && epochs.guard_of(key_locks.guards[met - 1].handle) != Some(key_locks.guards[met - 1].guards) {
-            met -= 1;
-        }
-        key_locks.met = Some(met);
-        if met == 0 { Ok(()) } else { Err(self.parked()) }
-    }
-
-    /// Lets the guard act for the key lock set until [`Guard::act_for_none`]: the key lock set's keys are not kept away
+    /// Lets the guard act for the key lock set until [`LockHolds::detach`]: the key lock set's keys are not kept away
     /// from it. The key lock set has to hold all its words.
-    pub fn act_for(&mut self, key_locks: &mut KeyLocks) {
+    pub fn attach(self, key_locks: &mut KeyLocks) {
         assert!(
             key_locks.number != 0 && key_locks.met == Some(0) || cfg!(all(test, shuttle)),
             "all of it has to be had"
         );
-        assert!(self.acting == 0, "a turn acts for one claim at a time");
-        self.acting = key_locks.number;
-        std::mem::swap(self.own.group.get_mut(), &mut key_locks.changes);
-        self.own.open.seal_begun(self.store, self.now);
-        self.bring_together();
+        assert!(self.guard.acting == 0, "a turn acts for one claim at a time");
+        self.guard.acting = key_locks.number;
+        std::mem::swap(self.guard.own.group.get_mut(), &mut key_locks.changes);
+        self.guard.own.open.seal_begun(self.guard.store, self.guard.now);
+        self.guard.locks_mut().bring_together();
     }
 
     /// Ends acting for a key lock set. `key_locks` is the one that the guard acted for, if it acted for one.
-    pub fn act_for_none(&mut self, key_locks: &mut KeyLocks) {
-        if self.acting != 0 {
-            assert!(self.acting == key_locks.number, "a turn acted for another claim");
-            self.acting = 0;
-            std::mem::swap(self.own.group.get_mut(), &mut key_locks.changes);
+    pub fn detach(self, key_locks: &mut KeyLocks) {
+        if self.guard.acting != 0 {
+            assert!(self.guard.acting == key_locks.number, "a turn acted for another claim");
+            self.guard.acting = 0;
+            std::mem::swap(self.guard.own.group.get_mut(), &mut key_locks.changes);
         }
     }
+}
 
-    /// Returns true if the guard acts for a key lock set.
-    pub fn acts(&self) -> bool {
-        self.acting != 0
+#[cold]
+fn is_locked(guard: &Guard<'_>, key: &Key<'_>) -> bool {
+    let number = guard.store.key_locks.rest.words[word_of(key.hash)].load(SeqCst);
+    number != 0 && number != guard.acting && !key.piece
+}
+
+#[cold]
+fn lock_guarded<'l>(guard: &Guard<'l>, key: &Key<'_>, over: bool) -> Result<Locked<'l>, OpError> {
+    // A change of several keys retains what was there before; on flash it is indistinguishable from other keys'
+    // items.
+    let over = over && !(guard.acting != 0 && guard.store.undo.is_some());
+    if over && guard.locks().is_locked_by_other(key) {
+        return Err(guard.parked());
     }
+    if !over {
+        guard.locks().admit(key)?;
+    }
+    let locked = guard.store.index.lock(key.hash).ok_or_else(|| guard.parked())?;
+    // It may have gone to flash since it was looked for.
+    if !over && guard.tiered && guard.tier().may_be_on_flash(&locked, key) {
+        return Err(guard.parked());
+    }
+    if guard.acting != 0 {
+        guard.locks().note_before(key, &locked)?;
+    }
+    if guard.store.finds && !key.piece {
+        guard.store.tier().change(key.hash.0);
+    }
+    Ok(locked)
+}
+
+fn wait_for_guards(guard: &Guard<'_>, key_locks: &mut KeyLocks) -> Result<(), OpError> {
+    #[cfg(all(test, shuttle))]
+    if key_locks.waits_for_nobody {
+        return Ok(());
+    }
+    let epochs = &guard.store.epochs;
+    let mut met = match key_locks.met {
+        Some(met) => met,
+        None => {
+            let mut met = 0;
+            // A guard that is not met sees the announcement and every word.
+            epochs.before_guards();
+            // What this handle did in its own guard it has done.
+            for handle in (0..epochs.handles()).filter(|handle| *handle != guard.own.id) {
+                if let Some(guards) = epochs.guard_of(handle) {
+                    key_locks.guards[met] = Met { handle, guards };
+                    met += 1;
+                }
+            }
+            met
+        }
+    };
+    while met > 0 && epochs.guard_of(key_locks.guards[met - 1].handle) != Some(key_locks.guards[met - 1].guards) {
+        met -= 1;
+    }
+    key_locks.met = Some(met);
+    if met == 0 { Ok(()) } else { Err(guard.parked()) }
 }

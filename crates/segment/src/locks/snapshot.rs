@@ -13,7 +13,7 @@
 
 use std::sync::atomic::{Ordering::Acquire, fence};
 
-use crate::core::handle::Guard;
+use crate::core::facets::LockChecks;
 use crate::layout::key::KeyHash;
 
 /// The state that was seen before several keys were read. Valid within one guard.
@@ -23,15 +23,15 @@ pub struct Snapshot {
     changes: u32,
 }
 
-impl Guard<'_> {
+impl LockChecks<'_, '_> {
     /// Takes a snapshot. Call this before the keys are read. Returns `None` if one of them is being changed now, or
     /// key lock sets are in flight.
     #[inline]
-    pub fn snapshot(&self, keys: &[KeyHash]) -> Option<Snapshot> {
-        if self.is_contended() {
+    pub fn snapshot(self, keys: &[KeyHash]) -> Option<Snapshot> {
+        if self.guard.is_contended() {
             return None;
         }
-        let index = &self.store.index;
+        let index = &self.guard.store.index;
         let growth = index.growth();
         let changes = keys.iter().try_fold(0u32, |sum, key| Some(sum.wrapping_add(index.changes(key.hash)?)))?;
         Some(Snapshot { growth, changes })
@@ -40,7 +40,7 @@ impl Guard<'_> {
     /// Returns whether none of the keys was changed since: what was read of them in between was true of all at one
     /// instant.
     #[inline]
-    pub fn holds(&self, keys: &[KeyHash], snapshot: Snapshot) -> bool {
+    pub fn holds(self, keys: &[KeyHash], snapshot: Snapshot) -> bool {
         fence(Acquire);
         self.snapshot(keys) == Some(snapshot)
     }

@@ -25,11 +25,9 @@
 //! waits for one before its first change; one that finds none for a later change, or has too much of the memory pinned,
 //! is closed, and goes on as another ([`Guard::cut`]).
 
-use crate::locks::undo_log::Group;
-use crate::locks::undo_log::Record;
-use crate::locks::undo_log::UndoLog;
 use std::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
+use crate::core::facets::{LockChecks, LockHolds};
 use crate::core::handle::Guard;
 use crate::core::op::OpError;
 use crate::core::snap::Snap;
@@ -39,6 +37,7 @@ use crate::index::{Hash, Locked};
 use crate::items::write::rewrite::Rewrite;
 use crate::layout::item::{CAS_FIELD, EXPIRY, META, NUM};
 use crate::layout::key::Key;
+use crate::locks::undo_log::{Group, Record, UndoLog};
 use crate::values::free_queue::DeferredFree;
 
 /// The part of the segments that open groups keep pinned at most, all together.
@@ -95,98 +94,100 @@ impl Store {
     }
 }
 
-impl Guard<'_> {
+impl LockChecks<'_, '_> {
     /// Keeps what is under the key, whose lock this is, before the guard's key lock set changes it.
     ///
     /// # Errors
     /// [`OpError::Parked`]: there is no room for the first record of a group; other groups will end.
-    pub(crate) fn note_before(&self, key: &Key<'_>, locked: &Locked<'_>) -> Result<(), OpError> {
-        let Some(log) = &self.store.undo else { return Ok(()) };
-        let mut group = self.own.group.borrow_mut();
-        let there = self.store.find_locked(locked, key);
+    pub(crate) fn note_before(self, key: &Key<'_>, locked: &Locked<'_>) -> Result<(), OpError> {
+        let Some(log) = &self.guard.store.undo else { return Ok(()) };
+        let mut group = self.guard.own.group.borrow_mut();
+        let there = self.guard.store.find_locked(locked, key);
         // New pieces and parts are named by nothing but what is new.
         if group.keys.contains(&key.hash.0) || (key.piece && there.is_none()) {
             return Ok(());
         }
-        let segment = there.as_ref().map(|seen| self.store.segments.of(seen.address));
+        let segment = there.as_ref().map(|seen| self.guard.store.segments.of(seen.address));
         let pins = segment.is_some_and(|id| !group.pinned.contains(&id.0));
-        let (pinned, pinned_max) = (log.pinned.load(Relaxed), (self.store.segments.count() / PINNED_PART).max(1));
+        let (pinned, pinned_max) = (log.pinned.load(Relaxed), (self.guard.store.segments.count() / PINNED_PART).max(1));
         if group.is_open() && pins && pinned >= pinned_max / PINNED_APART && group.copied != key.hash.0 {
             group.apart = Some((key.hash.0, key.namespace, key.piece));
-            return Err(self.parked());
+            return Err(self.guard.parked());
         }
         if group.is_open() && pins && pinned >= pinned_max {
-            self.cut(log, &mut group);
+            cut(self.guard, log, &mut group);
         }
-        let behind = self.own.open.sealed_before();
+        let behind = self.guard.own.open.sealed_before();
         if !group.make_room(log, behind) {
             if !group.is_open() {
-                return Err(self.parked());
+                return Err(self.guard.parked());
             }
-            self.cut(log, &mut group);
+            cut(self.guard, log, &mut group);
             if !group.make_room(log, behind) {
-                return Err(self.parked());
+                return Err(self.guard.parked());
             }
         }
         if let Some(id) = segment.filter(|id| group.pinned.insert(id.0)) {
             // Within the epoch in which its slot was seen, so that it is not free yet.
-            self.store.segments.header(id).pins.fetch_add(1, AcqRel);
+            self.guard.store.segments.header(id).pins.fetch_add(1, AcqRel);
             log.pinned.fetch_add(1, Relaxed);
         }
         group.keys.insert(key.hash.0);
         let (chunk, at) = (*group.chunks.last().expect("there is room"), group.records);
-        log.write(chunk, at, &record_of(self.store, key, there.as_ref()));
+        log.write(chunk, at, &record_of(self.guard.store, key, there.as_ref()));
         group.records += 1;
         Ok(())
     }
+}
 
+impl LockHolds<'_, '_> {
     /// Keeps the rest of a value to be removed when the guard's group is closed. Returns it if it is to be removed at
     /// once.
-    pub(crate) fn keep_deferred(&mut self, deferred: DeferredFree) -> Option<DeferredFree> {
-        let Some(log) = &self.store.undo else { return Some(deferred) };
-        let group = self.own.group.get_mut();
+    pub(crate) fn keep_deferred(self, deferred: DeferredFree) -> Option<DeferredFree> {
+        let Some(log) = &self.guard.store.undo else { return Some(deferred) };
+        let group = self.guard.own.group.get_mut();
         if !group.is_open() {
             return Some(deferred);
         }
-        if self.store.deferred.reserve(&deferred) {
+        if self.guard.store.deferred.reserve(&deferred) {
             group.deferred.push(deferred);
             return None;
         }
         log.cut.fetch_add(1, Relaxed);
-        self.store.close_group(group);
+        self.guard.store.close_group(group);
         Some(deferred)
     }
 
     /// Copies what lies in a segment of its own to where this handle stores now, if that was asked for.
-    pub(crate) fn bring_together(&mut self) {
-        let group = self.own.group.get_mut();
+    pub(crate) fn bring_together(self) {
+        let group = self.guard.own.group.get_mut();
         let Some((hash, namespace, piece)) = group.apart.take() else { return };
         group.copied = hash;
-        let (store, hash) = (self.store, Hash(hash));
+        let (store, hash) = (self.guard.store, Hash(hash));
         let found = store.index.find(hash, |slot| store.item_of_hash(slot, namespace, piece, hash));
-        let Some(seen) = store.live(found.map(Seen::of), self.now) else { return };
+        let Some(seen) = store.live(found.map(Seen::of), self.guard.now) else { return };
         let (snap, bytes) = (Snap::of(store, &seen), seen.layout.key(&store.segments.heap, seen.address));
         let key = Key { bytes, hash, namespace, piece };
         let plan = store.copy_plan(&seen, &snap, Rewrite::SAME);
-        let Ok(unpublished) = store.unpublished(&mut self.own.open, &key, &plan, self.now) else { return };
+        let Ok(unpublished) = store.unpublished(&mut self.guard.own.open, &key, &plan, self.guard.now) else { return };
         let locked = store.index.lock(hash);
         let there = locked.as_ref().and_then(|locked| store.find_locked(locked, &key));
-        let same = store.live(there, self.now).filter(|there| Snap::of(store, there).same(&snap));
+        let same = store.live(there, self.guard.now).filter(|there| Snap::of(store, there).same(&snap));
         if let (Some(locked), Some(there)) = (&locked, same) {
-            let moved = store.publish(locked, self.counters(), &key, unpublished, Some(&there), None);
+            let moved = store.publish(locked, self.guard.counters(), &key, unpublished, Some(&there), None);
             // What it is the head of, the copy is the head of.
             assert!(moved.is_ok(), "an item that has a slot needs no room for another");
-            self.counters().relocated.add(1);
+            self.guard.counters().relocated.add(1);
         } else {
             drop(locked);
-            self.own.open.give_back(store, unpublished.reserved);
+            self.guard.own.open.give_back(store, unpublished.reserved);
         }
     }
+}
 
-    /// Lets what was done so far stand, because there is no room to retain what was before.
-    #[cold]
-    fn cut(&self, log: &UndoLog, group: &mut Group) {
-        log.cut.fetch_add(1, Relaxed);
-        self.store.close_group(group);
-    }
+/// Lets what was done so far stand, because there is no room to retain what was before.
+#[cold]
+fn cut(guard: &Guard<'_>, log: &UndoLog, group: &mut Group) {
+    log.cut.fetch_add(1, Relaxed);
+    guard.store.close_group(group);
 }

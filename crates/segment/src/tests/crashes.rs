@@ -187,7 +187,7 @@ impl Rig {
     pub(super) fn put_until(&mut self, key: &[u8], value: &[u8], expire: Expire) {
         self.until_done(|guard| {
             let key = guard.key(Namespace::DEFAULT, key);
-            guard.put(&key, &Put { expire, ..Put::set(value) })
+            guard.items_mut().put(&key, &Put { expire, ..Put::set(value) })
         });
     }
 
@@ -198,7 +198,7 @@ impl Rig {
     pub(super) fn delete(&mut self, key: &[u8]) -> bool {
         let outcome = self.until_done(|guard| {
             let key = guard.key(Namespace::DEFAULT, key);
-            guard.delete(&key, &Delete::default())
+            guard.items_mut().delete(&key, &Delete::default())
         });
         outcome == DeleteOutcome::Deleted
     }
@@ -206,7 +206,7 @@ impl Rig {
     pub(super) fn read(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         let guard = self.handle.guard(self.now);
         let key = guard.key(Namespace::DEFAULT, key);
-        let hit = guard.read(&key, guard.look_ahead(key.key_hash()))?;
+        let hit = guard.items().read(&key, guard.items().prefetch_item(key.key_hash()))?;
         let value = hit.value;
         let mut bytes = Vec::new();
         let len = match value {
@@ -215,7 +215,7 @@ impl Rig {
             Value::Large(large) => large.bytes,
             Value::Typed { bytes, .. } => return parted::read(&guard, &key, bytes),
         };
-        guard.copy_range(&key, value, 0..len, &mut |part| bytes.extend_from_slice(part)).then_some(bytes)
+        guard.pieces().copy_range(&key, value, 0..len, &mut |part| bytes.extend_from_slice(part)).then_some(bytes)
     }
 
     pub(super) fn contents(&mut self, keys: &[Vec<u8>]) -> Contents {
@@ -356,7 +356,7 @@ fn a_delete_an_increment_and_a_join_that_were_cut_are_done_or_not() {
                 let key = guard.key(Namespace::DEFAULT, b"number");
                 let vivify = Some((1, Expire::Never));
                 let want_token = true;
-                guard.arith(
+                guard.numbers().arith(
                     &key,
                     &Arith { delta: 5, decrement: false, vivify, expire: None, compare: None, token: None, want_token },
                 )
@@ -509,7 +509,7 @@ fn a_value_that_was_being_received_is_there_or_its_space_is_waste() {
                     let value = &value[..len];
                     let mut arriving = rig.until_done(|guard| {
                         let key = guard.key(Namespace::DEFAULT, b"sent");
-                        guard.arrive(&key, &Put::set(&[]), len, 2)
+                        guard.receiver().begin(&key, &Put::set(&[]), len, 2)
                     });
                     rig.put(&key(3), b"value 3");
                     let (store, mut handle_guard) = (Arc::clone(&rig.store), rig.handle.guard(NOW));
@@ -520,16 +520,16 @@ fn a_value_that_was_being_received_is_there_or_its_space_is_waste() {
                         arriving.receive(part.len());
                     }
                     let sent = handle_guard.key(Namespace::DEFAULT, b"sent");
-                    handle_guard.arrived(arriving, &sent, &Put::set(&[])).expect("stored");
+                    handle_guard.receiver().commit(arriving, &sent, &Put::set(&[])).expect("stored");
                     drop(handle_guard);
                     let mut gone = rig.until_done(|guard| {
                         let key = guard.key(Namespace::DEFAULT, b"other");
-                        guard.arrive(&key, &Put::set(&[]), len, 2)
+                        guard.receiver().begin(&key, &Put::set(&[]), len, 2)
                     });
                     store.room_of(&mut gone)[..len + 2].copy_from_slice(&line);
                     gone.receive(len + 2);
                     rig.put(b"behind", b"v");
-                    rig.handle.guard(NOW).abandon(gone);
+                    rig.handle.guard(NOW).receiver().abort(gone);
                 },
             );
         }
@@ -619,13 +619,24 @@ fn a_file_of_other_sizes_or_with_damaged_words_is_refused_and_left_alone() {
 fn the_token_of_an_item_that_nobody_changed_stays_over_a_kill() {
     in_both_modes(|| {
         let mut rig = Rig::new();
-        rig.until_done(|guard| guard.add(&guard.key(Namespace::DEFAULT, b"number"), 7));
+        rig.until_done(|guard| {
+            let named = guard.key(Namespace::DEFAULT, b"number");
+            guard.numbers().add(&named, 7)
+        });
         rig.put(b"token", b"value");
         let own = Put { token: Some(4711), ..Put::set(b"value") };
-        rig.until_done(|guard| guard.put(&guard.key(Namespace::DEFAULT, b"own"), &own));
+        rig.until_done(|guard| {
+            let named = guard.key(Namespace::DEFAULT, b"own");
+            guard.items_mut().put(&named, &own)
+        });
         let tokens = |rig: &mut Rig| {
             [&b"number"[..], b"token", b"own"].map(|name| {
-                rig.until_done(|guard| Ok(guard.gets(&guard.key(Namespace::DEFAULT, name))?.map(|item| item.token)))
+                rig.until_done(|guard| {
+                    Ok({
+                        let named = guard.key(Namespace::DEFAULT, name);
+                        guard.versions().gets(&named)?.map(|item| item.token)
+                    })
+                })
             })
         };
         let before = tokens(&mut rig);

@@ -55,11 +55,13 @@ fn image() -> (Arc<MapFile>, Vec<Vec<u8>>, Contents) {
     let contents = rig.contents(&names);
     let mut key_locks = rig.store.key_locks();
     key_locks.add(&rig.handle.guard(NOW).key(Namespace::DEFAULT, &key(3)));
-    rig.until_done(|guard| guard.obtain(&mut key_locks));
+    rig.until_done(|guard| guard.locks_mut().acquire(&mut key_locks));
     rig.until_done(|guard| {
-        guard.act_for(&mut key_locks);
-        let put = guard.put(&guard.key(Namespace::DEFAULT, &key(3)), &crate::Put::set(b"never")).map(drop);
-        guard.act_for_none(&mut key_locks);
+        guard.locks_mut().attach(&mut key_locks);
+        let bytes = key(3);
+        let key = guard.key(Namespace::DEFAULT, &bytes);
+        let put = guard.items_mut().put(&key, &crate::Put::set(b"never")).map(drop);
+        guard.locks_mut().detach(&mut key_locks);
         put
     });
     let image = Arc::new(rig.file.image().expect("an image"));

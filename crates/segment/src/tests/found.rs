@@ -144,10 +144,10 @@ fn goes_to_flash_first(mut rig: Rig, tier: &Arc<MapTier>, keys: &[Vec<u8>], ther
 fn serve(rig: &mut Rig, key: &[u8]) {
     rig.until_done(|guard| {
         let key = guard.key(Namespace::DEFAULT, key);
-        match guard.from_flash(&key) {
+        match guard.tier().read(&key) {
             FromFlash::Coming => Err(OpError::Parked),
             FromFlash::Here(hit) => {
-                guard.flash_served(&key, hit);
+                guard.tier_mut().served(&key, hit);
                 Ok(())
             }
             FromFlash::Nowhere => panic!("it is on flash"),
@@ -194,7 +194,7 @@ fn an_overwrite_a_delete_and_an_eviction_that_were_cut_leave_nothing_older_behin
         rig.put_until(&keys[5], ENDS, Expire::At(END));
         rig.until_done(|guard| {
             let key = guard.key(Namespace::DEFAULT, &keys[6]);
-            guard.put(&key, &Put { mode: PutMode::Append, ..Put::set(b" and more") })
+            guard.items_mut().put(&key, &Put { mode: PutMode::Append, ..Put::set(b" and more") })
         });
         demote(rig);
     });
@@ -301,14 +301,17 @@ fn whatever_is_done_and_whenever_it_is_killed_no_key_holds_anything_but_what_was
                     }
                     6 => {
                         let delete = Delete { mark_stale: true, ..Delete::default() };
-                        rig.until_done(|guard| guard.delete(&guard.key(Namespace::DEFAULT, &name), &delete));
+                        rig.until_done(|guard| {
+                            let key = guard.key(Namespace::DEFAULT, &name);
+                            guard.items_mut().delete(&key, &delete)
+                        });
                         rig.delete(&name);
                         model.remove(&name);
                     }
                     7 => {
                         rig.until_done(|guard| {
                             let key = guard.key(Namespace::DEFAULT, &name);
-                            guard.change(&key, &mut |_, _, _| crate::Change::Remove(()))
+                            guard.items_mut().change(&key, &mut |_, _, _| crate::Change::Remove(()))
                         });
                         model.remove(&name);
                     }

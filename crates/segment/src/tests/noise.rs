@@ -65,13 +65,20 @@ fn fill(rig: &mut Rig, keys: usize) {
         let put = Put { expire, client_flags: (number % 3) as u32, ..Put::set(&[]) };
         rig.until_done(|guard| {
             let (key, value) = (key(number), value(number));
-            guard.put(&guard.key(Namespace::DEFAULT, &key), &Put { value: &value, ..put })
+            let key = guard.key(Namespace::DEFAULT, &key);
+            guard.items_mut().put(&key, &Put { value: &value, ..put })
         });
     }
     for number in 0..20 {
         let name = format!("number-{number}").into_bytes();
-        rig.until_done(|guard| guard.add(&guard.key(Namespace::DEFAULT, &name), 1000 + number));
-        rig.until_done(|guard| guard.gets(&guard.key(Namespace::DEFAULT, &name)).map(drop));
+        rig.until_done(|guard| {
+            let key = guard.key(Namespace::DEFAULT, &name);
+            guard.numbers().add(&key, 1000 + number)
+        });
+        rig.until_done(|guard| {
+            let key = guard.key(Namespace::DEFAULT, &name);
+            guard.versions().gets(&key).map(drop)
+        });
     }
     for number in 0..3 {
         rig.put(format!("long-{number}").as_bytes(), &[b'a' + number; 20_000]);
@@ -107,7 +114,7 @@ fn walk(rig: &mut Rig, known: &Known) {
     let (mut cursor, mut stride) = (0, crate::Stride::default());
     for _ in 0..100_000 {
         let guard = rig.handle.guard(rig.now);
-        let step = guard.walk(Namespace::DEFAULT, cursor, &mut stride, &mut |item| {
+        let step = guard.walks().walk(Namespace::DEFAULT, cursor, &mut stride, &mut |item| {
             let value = known.get(item.key).unwrap_or_else(|| panic!("{} was never stored", item.key.escape_ascii()));
             match item.value {
                 Value::Bytes(bytes) => assert_eq!(bytes, value.as_slice()),
@@ -136,7 +143,10 @@ fn change(rig: &mut Rig, prng: &mut Prng, known: &mut Known, is_tiered: bool) {
             }
             2 => {
                 let name = format!("number-{}", prng.below(20)).into_bytes();
-                rig.until_done(|guard| guard.add(&guard.key(Namespace::DEFAULT, &name), 1).map(drop));
+                rig.until_done(|guard| {
+                    let key = guard.key(Namespace::DEFAULT, &name);
+                    guard.numbers().add(&key, 1).map(drop)
+                });
                 match read(rig, &name, is_tiered) {
                     Some(number) => known.insert(name, number),
                     None => known.remove(&name),
@@ -144,7 +154,10 @@ fn change(rig: &mut Rig, prng: &mut Prng, known: &mut Known, is_tiered: bool) {
             }
             3 => {
                 let touched = Expire::At(NOW.plus_ms(7_200_000));
-                rig.until_done(|guard| guard.touch(&guard.key(Namespace::DEFAULT, &name), touched).map(drop));
+                rig.until_done(|guard| {
+                    let key = guard.key(Namespace::DEFAULT, &name);
+                    guard.items_mut().touch(&key, touched).map(drop)
+                });
             }
             _ => {
                 let value = format!("new {}", prng.below(1 << 40)).into_bytes();

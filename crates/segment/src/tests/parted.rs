@@ -31,16 +31,16 @@ pub(super) fn read(guard: &Guard<'_>, key: &Key<'_>, head: &[u8]) -> Option<Vec<
         1 => root,
         _ => root
             .iter()
-            .map(|page| guard.part(key, word(head), *page).map(entries))
+            .map(|page| guard.parts().part(key, word(head), *page).map(entries))
             .collect::<Option<Vec<_>>>()?
             .concat(),
     };
-    let parts: Option<Vec<_>> = leaves.iter().map(|part| guard.part(key, word(head), *part)).collect();
+    let parts: Option<Vec<_>> = leaves.iter().map(|part| guard.parts().part(key, word(head), *part)).collect();
     Some(parts?.concat())
 }
 
 fn add(guard: &Guard<'_>, parts: &mut Parts, bytes: &[u8]) -> u64 {
-    let (number, from): (u64, usize) = (guard.part_number(), parts.bytes.len());
+    let (number, from): (u64, usize) = (guard.parts().part_number(), parts.bytes.len());
     parts.bytes.extend_from_slice(bytes);
     let place: Range<usize> = from..parts.bytes.len();
     parts.new.push((number, place));
@@ -49,7 +49,7 @@ fn add(guard: &Guard<'_>, parts: &mut Parts, bytes: &[u8]) -> u64 {
 
 /// Stores a value of so many leaves of 20 bytes, as a new object.
 pub(super) fn put(guard: &mut Guard<'_>, key: &Key<'_>, leaves: usize, fill: u8) -> Result<(), OpError> {
-    guard.change_parts(key, &mut |guard, _, to, parts| {
+    guard.parts_mut().change(key, &mut |guard, _, to, parts| {
         let numbers: Vec<u64> = (0..leaves).map(|_| add(guard, parts, &[fill; 20])).collect();
         let pages = leaves > A_PAGE;
         let root: Vec<u64> = match pages {
@@ -59,14 +59,14 @@ pub(super) fn put(guard: &mut Guard<'_>, key: &Key<'_>, leaves: usize, fill: u8)
                 .map(|page| add(guard, parts, &page.iter().flat_map(|part| entry(*part)).collect::<Vec<_>>()))
                 .collect(),
         };
-        write_head(to, guard.part_number(), 1 + u8::from(pages), &root);
+        write_head(to, guard.parts().part_number(), 1 + u8::from(pages), &root);
         Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
     })
 }
 
 /// Puts another leaf in the place of the first one of a value with one level: two parts change, and the object stays.
 pub(super) fn change_first(guard: &mut Guard<'_>, key: &Key<'_>, fill: u8) -> Result<(), OpError> {
-    guard.change_parts(key, &mut |guard, item, to, parts| {
+    guard.parts_mut().change(key, &mut |guard, item, to, parts| {
         let Some(crate::Value::Typed { bytes, .. }) = item.map(|item| item.value) else { panic!("it is there") };
         assert_eq!(bytes[8], 1, "one level");
         let mut root = entries(&bytes[13..]);
@@ -79,7 +79,7 @@ pub(super) fn change_first(guard: &mut Guard<'_>, key: &Key<'_>, fill: u8) -> Re
 
 /// The hash of the hidden key of a value's first leaf; the value has one level.
 pub(super) fn first_part(guard: &Guard<'_>, key: &Key<'_>) -> Hash {
-    let hit = guard.read(key, guard.look_ahead(key.key_hash())).expect("it is there");
+    let hit = guard.items().read(key, guard.items().prefetch_item(key.key_hash())).expect("it is there");
     let crate::Value::Typed { bytes, .. } = hit.value else { panic!("it has parts") };
     guard
         .store

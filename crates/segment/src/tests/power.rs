@@ -196,7 +196,7 @@ impl World {
                 for name in trio(number) {
                     key_locks.add(&rig.handle.guard(NOW).key(Namespace::DEFAULT, &name));
                 }
-                rig.until_done(|guard| guard.obtain(&mut key_locks));
+                rig.until_done(|guard| guard.locks_mut().acquire(&mut key_locks));
                 Together { key_locks, number, says: self.step, done: 0 }
             }
         };
@@ -205,8 +205,8 @@ impl World {
         let is_number = together.done == 1;
         let there = read(self.rig(), name).and_then(|text| String::from_utf8(text).ok()?.parse().ok());
         act_for(self.rig(), &mut together.key_locks, name, &|guard, key| match is_number {
-            true => guard.add(key, says as i64 - there.unwrap_or(0)).map(drop),
-            false => guard.put(key, &Put { expire: Expire::Never, ..Put::set(text.as_bytes()) }).map(drop),
+            true => guard.numbers().add(key, says as i64 - there.unwrap_or(0)).map(drop),
+            false => guard.items_mut().put(key, &Put { expire: Expire::Never, ..Put::set(text.as_bytes()) }).map(drop),
         });
         together.done += 1;
         if together.done < names.len() {
@@ -431,10 +431,10 @@ fn act_for(
     op: &dyn Fn(&mut Guard<'_>, &Key<'_>) -> Result<(), OpError>,
 ) {
     rig.until_done(|guard| {
-        guard.act_for(key_locks);
+        guard.locks_mut().attach(key_locks);
         let key = guard.key(Namespace::DEFAULT, name);
         let done = op(guard, &key);
-        guard.act_for_none(key_locks);
+        guard.locks_mut().detach(key_locks);
         done
     });
 }

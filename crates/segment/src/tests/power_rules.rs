@@ -64,6 +64,7 @@ fn put_number(rig: &mut Rig, name: &[u8]) {
         let key = guard.key(Namespace::DEFAULT, name);
         let (delta, decrement, vivify) = (1, false, Some((10, ends)));
         guard
+            .numbers()
             .arith(
                 &key,
                 &Arith { delta, decrement, vivify, expire: None, compare: None, token: None, want_token: false },
@@ -77,7 +78,7 @@ fn put_number(rig: &mut Rig, name: &[u8]) {
 fn keep_access(rig: &mut Rig, name: &[u8]) {
     rig.until_done(|guard| {
         let key = guard.key(Namespace::DEFAULT, name);
-        guard.fetch(&key, &Fetch { want_access: true, ..Fetch::default() }).map(drop)
+        guard.items_mut().fetch(&key, &Fetch { want_access: true, ..Fetch::default() }).map(drop)
     });
 }
 
@@ -87,13 +88,17 @@ const IN_PLACE: [(&str, Op); 6] = [
     ("arith", |guard, key| {
         let (delta, decrement, vivify) = (5, false, None);
         let arith = Arith { delta, decrement, vivify, expire: None, compare: None, token: None, want_token: false };
-        guard.arith(key, &arith).map(drop)
+        guard.numbers().arith(key, &arith).map(drop)
     }),
-    ("add", |guard, key| guard.add(key, 5).map(drop)),
-    ("touch", |guard, key| guard.touch(key, SOONER).map(drop)),
-    ("fetch and touch", |guard, key| guard.fetch(key, &Fetch { touch: Some(SOONER), ..Fetch::default() }).map(drop)),
-    ("lease", |guard, key| guard.fetch(key, &Fetch { recache_below_ms: Some(u64::MAX), ..Fetch::default() }).map(drop)),
-    ("stale", |guard, key| guard.delete(key, &Delete { mark_stale: true, ..Delete::default() }).map(drop)),
+    ("add", |guard, key| guard.numbers().add(key, 5).map(drop)),
+    ("touch", |guard, key| guard.items_mut().touch(key, SOONER).map(drop)),
+    ("fetch and touch", |guard, key| {
+        guard.items_mut().fetch(key, &Fetch { touch: Some(SOONER), ..Fetch::default() }).map(drop)
+    }),
+    ("lease", |guard, key| {
+        guard.items_mut().fetch(key, &Fetch { recache_below_ms: Some(u64::MAX), ..Fetch::default() }).map(drop)
+    }),
+    ("stale", |guard, key| guard.items_mut().delete(key, &Delete { mark_stale: true, ..Delete::default() }).map(drop)),
 ];
 
 #[test]
@@ -112,7 +117,10 @@ fn what_could_change_in_place_is_not_told_when_it_was_a_part_of_a_change_since_t
             put_number(&mut rig, b"n");
             rig.put(b"other", b"old");
             checkpoint(&mut rig).expect("made");
-            together(&mut rig, &[(b"n", op), (b"other", |guard, key| guard.put(key, &Put::set(b"new")).map(drop))]);
+            together(
+                &mut rig,
+                &[(b"n", op), (b"other", |guard, key| guard.items_mut().put(key, &Put::set(b"new")).map(drop))],
+            );
             assert_eq!(state(&mut rig, b"n"), changed, "{what}");
             let mut lost = lost(&rig);
             assert_eq!((state(&mut lost, b"n"), lost.read(b"other")), (None, None), "{what}");
@@ -126,12 +134,12 @@ fn together(rig: &mut Rig, changes: &[(&[u8], Op)]) {
     for (name, _) in changes {
         key_locks.add(&rig.handle.guard(NOW).key(Namespace::DEFAULT, name));
     }
-    rig.until_done(|guard| guard.obtain(&mut key_locks));
+    rig.until_done(|guard| guard.locks_mut().acquire(&mut key_locks));
     for (name, op) in changes {
         rig.until_done(|guard| {
-            guard.act_for(&mut key_locks);
+            guard.locks_mut().attach(&mut key_locks);
             let done = op(guard, &guard.key(Namespace::DEFAULT, name));
-            guard.act_for_none(&mut key_locks);
+            guard.locks_mut().detach(&mut key_locks);
             done
         });
     }
@@ -143,10 +151,10 @@ fn together(rig: &mut Rig, changes: &[(&[u8], Op)]) {
 #[test]
 fn an_item_that_had_lost_its_slot_before_a_kill_does_not_come_back_with_a_loss_of_power() {
     let ops: [(&str, Op); 4] = [
-        ("put", |guard, key| guard.put(key, &Put::set(b"new")).map(drop)),
-        ("delete", |guard, key| guard.delete(key, &Delete::default()).map(drop)),
-        ("touch", |guard, key| guard.touch(key, Expire::At(NOW.plus_ms(3_600_000))).map(drop)),
-        ("append", |guard, key| guard.splice(key, 3, b"more").map(drop)),
+        ("put", |guard, key| guard.items_mut().put(key, &Put::set(b"new")).map(drop)),
+        ("delete", |guard, key| guard.items_mut().delete(key, &Delete::default()).map(drop)),
+        ("touch", |guard, key| guard.items_mut().touch(key, Expire::At(NOW.plus_ms(3_600_000))).map(drop)),
+        ("append", |guard, key| guard.items_mut().splice(key, 3, b"more").map(drop)),
     ];
     at(IndexPlace::File, || {
         for (what, op) in ops {
@@ -173,7 +181,7 @@ fn tokens(rig: &mut Rig, value: &str) -> Vec<u64> {
         let name = key(number);
         let stored = rig.until_done(|guard| {
             let key = guard.key(Namespace::DEFAULT, &name);
-            guard.put(&key, &Put { want_token: true, ..Put::set(value.as_bytes()) })
+            guard.items_mut().put(&key, &Put { want_token: true, ..Put::set(value.as_bytes()) })
         });
         let PutOutcome::Stored { token, .. } = stored else { panic!("{stored:?}") };
         tokens.push(token);
@@ -201,7 +209,7 @@ fn what_is_given_once_was_not_given_in_the_life_that_was_lost_either() {
             let name = key(number);
             let stored = rig.until_done(|guard| {
                 let key = guard.key(Namespace::DEFAULT, &name);
-                guard.put(&key, &Put { compare: Some(*token), ..Put::set(b"mine") })
+                guard.items_mut().put(&key, &Put { compare: Some(*token), ..Put::set(b"mine") })
             });
             assert_eq!(stored, PutOutcome::Exists, "a token of a value that is gone");
         }
@@ -229,14 +237,14 @@ fn a_token_that_was_taken_since_the_checkpoint_does_not_pass_for_what_is_back() 
             rig.until_done(|guard| before(guard, &guard.key(Namespace::DEFAULT, b"n")));
             let token = rig.until_done(|guard| {
                 let key = guard.key(Namespace::DEFAULT, b"n");
-                Ok(guard.gets(&key)?.expect("it is there").token)
+                Ok(guard.versions().gets(&key)?.expect("it is there").token)
             });
             let mut rig = open(&synced, 2);
             assert_eq!(rig.read(b"n"), Some(b"10".to_vec()), "{what}");
             rig.until_done(|guard| after(guard, &guard.key(Namespace::DEFAULT, b"n")));
             let stored = rig.until_done(|guard| {
                 let key = guard.key(Namespace::DEFAULT, b"n");
-                guard.put(&key, &Put { compare: Some(token), ..Put::set(b"mine") })
+                guard.items_mut().put(&key, &Put { compare: Some(token), ..Put::set(b"mine") })
             });
             assert_eq!(stored, PutOutcome::Exists, "{what}");
         }
@@ -319,7 +327,7 @@ fn some_keys(count: usize) -> impl Iterator<Item = ChangingKey> {
 #[test]
 fn changes_that_begin_while_a_checkpoint_is_awaited_are_behind_it_and_need_no_room_in_it() {
     let mut rig = new();
-    let keep: Op = |guard, key| guard.put(key, &Put::set(b"v")).map(drop);
+    let keep: Op = |guard, key| guard.items_mut().put(key, &Put::set(b"v")).map(drop);
     together(&mut rig, &[(b"a", keep), (b"b", keep)]);
     let mut checkpointer = rig.store.checkpointer().expect("it has one");
     assert!(checkpointer.begin(NOW));
@@ -409,7 +417,10 @@ fn what_came_back_from_flash_or_went_there_since_the_checkpoint_is_as_it_was_the
         demote(&mut rig);
         rig.put(b"goes over", b"new");
         assert!(rig.delete(b"goes gone"));
-        rig.until_done(|guard| guard.touch(&guard.key(Namespace::DEFAULT, b"back"), Expire::Never).map(drop));
+        rig.until_done(|guard| {
+            let key = guard.key(Namespace::DEFAULT, b"back");
+            guard.items_mut().touch(&key, Expire::Never).map(drop)
+        });
         let is = |rig: &mut Rig| {
             [&b"stays"[..], b"back", b"over", b"gone", b"goes", b"goes over", b"goes gone"]
                 .map(|name| told(rig, name).map(|value| value == b"new"))

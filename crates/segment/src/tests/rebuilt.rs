@@ -55,7 +55,10 @@ fn change(rig: &mut Rig, expected: &mut Expected, prng: &mut Prng) {
         5 => rig.put_until(&name, &value, Expire::At(NOW)),
         6 => {
             let put = Put { mode: PutMode::Add, ..Put::set(&value) };
-            rig.until_done(|guard| guard.put(&guard.key(Namespace::DEFAULT, &name), &put));
+            rig.until_done(|guard| {
+                let key = guard.key(Namespace::DEFAULT, &name);
+                guard.items_mut().put(&key, &put)
+            });
             if is_there {
                 return;
             }
@@ -63,7 +66,7 @@ fn change(rig: &mut Rig, expected: &mut Expected, prng: &mut Prng) {
         _ => {
             rig.until_done(|guard| {
                 let key = guard.key(Namespace::DEFAULT, &name);
-                guard.change(&key, &mut |_, _, _| crate::Change::Remove(()))
+                guard.items_mut().change(&key, &mut |_, _, _| crate::Change::Remove(()))
             });
             return expected.note(&name, None);
         }
@@ -193,7 +196,11 @@ fn what_was_marked_stale_or_dropped_before_it_was_found_does_not_come_back_fresh
             (3, Delete { mark_stale: true, ..Delete::default() }),
             (4, Delete { drop_value: true, ..Delete::default() }),
         ] {
-            rig.until_done(|guard| guard.delete(&guard.key(Namespace::DEFAULT, &key(number)), &delete));
+            rig.until_done(|guard| {
+                let bytes = key(number);
+                let key = guard.key(Namespace::DEFAULT, &bytes);
+                guard.items_mut().delete(&key, &delete)
+            });
         }
         rig.settle();
         assert!(rig.read(&key(3)).is_none() && rig.read(&key(4)).is_none() && rig.read(&key(5)).is_some());
@@ -223,7 +230,9 @@ fn who_needs_memory_meanwhile_takes_the_oldest_segments_that_nobody_has_looked_a
         let mut rig = Rig::open_early(Arc::new(rig.file.image().expect("an image")), NOW);
         for number in 5000..6500 {
             rig.until_done_slowly(|guard| {
-                guard.put(&guard.key(Namespace::DEFAULT, &key(number)), &Put::set(&[b'w'; 20])).map(drop)
+                let bytes = key(number);
+                let key = guard.key(Namespace::DEFAULT, &bytes);
+                guard.items_mut().put(&key, &Put::set(&[b'w'; 20])).map(drop)
             });
         }
         let progress = rig.store.rebuild_progress().expect("it has one");
@@ -313,12 +322,15 @@ fn a_number_that_was_changed_where_it_stands_has_another_token_after_a_crash_in_
         };
         let mut rig = Rig::new();
         let add = |rig: &mut Rig| {
-            rig.until_done(|guard| guard.arith(&guard.key(Namespace::DEFAULT, b"number"), &arith).map(drop));
+            rig.until_done(|guard| {
+                let key = guard.key(Namespace::DEFAULT, b"number");
+                guard.numbers().arith(&key, &arith).map(drop)
+            });
         };
         let gets = |rig: &mut Rig| {
             rig.until_done(|guard| {
                 let key = guard.key(Namespace::DEFAULT, b"number");
-                Ok(guard.gets(&key)?.map(|item| (format!("{:?}", item.value), item.token)))
+                Ok(guard.versions().gets(&key)?.map(|item| (format!("{:?}", item.value), item.token)))
             })
         };
         (0..3).for_each(|_| add(&mut rig));
@@ -368,7 +380,9 @@ fn a_memory_that_is_half_dead_loses_no_item_to_writes_while_the_index_is_made_an
         let (mut early, mut stored) = (0, 0);
         while rig.store.is_rebuilding() || stored < 300 {
             rig.until_done_slowly(|guard| {
-                guard.put(&guard.key(Namespace::DEFAULT, &hot(stored)), &Put::set(&[b'n'; 40])).map(drop)
+                let bytes = hot(stored);
+                let key = guard.key(Namespace::DEFAULT, &bytes);
+                guard.items_mut().put(&key, &Put::set(&[b'n'; 40])).map(drop)
             });
             early += usize::from(rig.store.is_rebuilding());
             stored += 1;

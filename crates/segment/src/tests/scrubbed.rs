@@ -39,7 +39,10 @@ fn an_item_that_was_damaged_is_found_counted_and_gone_and_no_other() {
         fill(&mut rig, 40);
         rig.put(b"long", &[b'l'; 900]);
         rig.put(b"plain", b"to be damaged 1");
-        rig.until_done(|guard| guard.add(&name(guard, b"number"), 7));
+        rig.until_done(|guard| {
+            let key = name(guard, b"number");
+            guard.numbers().add(&key, 7)
+        });
         rig.put_until(b"ends", b"to be damaged 2", Expire::At(NOW.plus_ms(60_000)));
         rig.handle.own_seal(&rig.store);
         let file = image(&rig);
@@ -62,12 +65,24 @@ fn an_item_that_was_damaged_is_found_counted_and_gone_and_no_other() {
 fn what_changes_in_place_leaves_an_item_whole() {
     in_both_modes(|| {
         let mut rig = Rig::new();
-        rig.until_done(|guard| guard.add(&name(guard, b"number"), 7));
+        rig.until_done(|guard| {
+            let key = name(guard, b"number");
+            guard.numbers().add(&key, 7)
+        });
         rig.put_until(b"ends", b"value", Expire::At(NOW.plus_ms(60_000)));
         rig.put(b"token", b"value");
-        rig.until_done(|guard| guard.add(&name(guard, b"number"), 30));
-        rig.until_done(|guard| guard.touch(&name(guard, b"ends"), Expire::At(NOW.plus_ms(50_000))).map(drop));
-        rig.until_done(|guard| guard.gets(&name(guard, b"token")).map(drop));
+        rig.until_done(|guard| {
+            let key = name(guard, b"number");
+            guard.numbers().add(&key, 30)
+        });
+        rig.until_done(|guard| {
+            let key = name(guard, b"ends");
+            guard.items_mut().touch(&key, Expire::At(NOW.plus_ms(50_000))).map(drop)
+        });
+        rig.until_done(|guard| {
+            let key = name(guard, b"token");
+            guard.versions().gets(&key).map(drop)
+        });
         let mut rig = Rig::open(image(&rig), NOW);
         rig.handle.own_seal(&rig.store);
         rig.settle();
@@ -79,16 +94,17 @@ fn what_changes_in_place_leaves_an_item_whole() {
 /// Stores pieces of a value whose head never comes.
 fn begin_large(rig: &mut Rig) {
     let (store, piece) = (Arc::clone(&rig.store), rig.store.geometry.piece_bytes);
-    let mut writer = rig.handle.guard(NOW).large_begin(&store.hasher.key(Namespace(0), b"begun"), 2000, Expire::Never);
+    let mut writer =
+        rig.handle.guard(NOW).large().begin(&store.hasher.key(Namespace(0), b"begun"), 2000, Expire::Never);
     let writer = writer.as_mut().expect("it fits");
-    (0..4).for_each(|_| rig.until_done(|guard| guard.large_piece(writer, &vec![b'b'; piece])));
+    (0..4).for_each(|_| rig.until_done(|guard| guard.large().write_piece(writer, &vec![b'b'; piece])));
 }
 
 fn act(rig: &mut Rig, key_locks: &mut KeyLocks, op: &mut dyn FnMut(&mut Guard<'_>) -> Result<(), OpError>) {
     rig.until_done(|guard| {
-        guard.act_for(key_locks);
+        guard.locks_mut().attach(key_locks);
         let done = op(guard);
-        guard.act_for_none(key_locks);
+        guard.locks_mut().detach(key_locks);
         done
     });
 }
@@ -108,7 +124,7 @@ fn pieces_of_what_was_being_written_and_deferred_that_were_not_dug_go_after_a_cr
         // What an open key lock set wrote is undone, and its parts belong to no key.
         let mut key_locks = rig.store.key_locks();
         key_locks.add(&name(&rig.handle.guard(NOW), b"few"));
-        rig.until_done(|guard| guard.obtain(&mut key_locks));
+        rig.until_done(|guard| guard.locks_mut().acquire(&mut key_locks));
         act(&mut rig, &mut key_locks, &mut |guard| parted::change_first(guard, &name(guard, b"few"), b'x'));
         let file = image(&rig);
         rig.store.let_go(&mut key_locks);
@@ -145,10 +161,16 @@ fn a_value_that_is_renamed_while_heads_are_marked_keeps_its_pieces_and_parts() {
             for (from, to) in [(&b"long"[..], &b"long too"[..]), (b"parts", b"parts too")] {
                 let mut key_locks = rig.store.key_locks();
                 [from, to].iter().for_each(|bytes| key_locks.add(&name(&rig.handle.guard(NOW), bytes)));
-                rig.until_done_slowly(|guard| guard.obtain(&mut key_locks));
-                act(&mut rig, &mut key_locks, &mut |guard| guard.adopt(&name(guard, from), &name(guard, to)).map(drop));
+                rig.until_done_slowly(|guard| guard.locks_mut().acquire(&mut key_locks));
                 act(&mut rig, &mut key_locks, &mut |guard| {
-                    guard.part_with(&name(guard, from), &name(guard, to)).map(drop)
+                    let from = name(guard, from);
+                    let to = name(guard, to);
+                    guard.renames().share(&from, &to).map(drop)
+                });
+                act(&mut rig, &mut key_locks, &mut |guard| {
+                    let from = name(guard, from);
+                    let to = name(guard, to);
+                    guard.renames().unshare(&from, &to).map(drop)
                 });
                 rig.store.let_go(&mut key_locks);
             }
@@ -177,6 +199,9 @@ fn a_scrub_that_rests_begins_again_and_a_file_that_was_left_in_order_has_no_orph
         rig.settle();
         assert_eq!(rig.store.stats().damaged, 1, "the index is in {:?}", place());
         assert!(place() == IndexPlace::File || rig.store.rebuild_progress().is_some_and(|it| it.whole));
-        rig.until_done(|guard| guard.put(&name(guard, b"after"), &Put::set(b"v")));
+        rig.until_done(|guard| {
+            let key = name(guard, b"after");
+            guard.items_mut().put(&key, &Put::set(b"v"))
+        });
     });
 }

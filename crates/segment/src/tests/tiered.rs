@@ -58,7 +58,7 @@ pub(super) fn told(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
             return Some(there);
         }
         let guard = rig.handle.guard(rig.now);
-        match guard.from_flash(&guard.key(Namespace::DEFAULT, key)) {
+        match guard.tier().read(&guard.key(Namespace::DEFAULT, key)) {
             FromFlash::Nowhere => return None,
             FromFlash::Coming => {}
             FromFlash::Here(hit) => {
@@ -67,7 +67,7 @@ pub(super) fn told(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
                     Value::Integer(number) => number.to_string().into_bytes(),
                     other => panic!("{other:?}"),
                 };
-                guard.flash_kept(hit, false);
+                guard.tier().put_back(hit, false);
                 return Some(value);
             }
         }
@@ -146,22 +146,24 @@ fn a_look_in_memory_that_misses_an_item_on_flash_is_known_to_say_nothing() {
     rig.put(b"here", b"v");
     let mut guard = rig.handle.guard(rig.now);
     let key = guard.key(Namespace::DEFAULT, b"here");
-    assert!(!guard.is_on_flash(&key), "it is in memory");
+    assert!(!guard.tier().is_on_flash(&key), "it is in memory");
     drop(guard);
     demote(&mut rig);
     guard = rig.handle.guard(rig.now);
     let key = guard.key(Namespace::DEFAULT, b"here");
     let none = guard.key(Namespace::DEFAULT, b"none");
-    assert!(guard.peek(&none).is_none() && !guard.takes_unsettled() && !guard.is_elsewhere(&none));
-    assert!(guard.peek(&key).is_none() && guard.takes_unsettled() && !guard.takes_unsettled());
-    assert!(guard.get(&key).is_none() && guard.takes_unsettled());
-    assert!(guard.is_elsewhere(&key));
+    assert!(
+        guard.items().peek(&none).is_none() && !guard.tier().take_false_miss() && !guard.tier().is_false_miss(&none)
+    );
+    assert!(guard.items().peek(&key).is_none() && guard.tier().take_false_miss() && !guard.tier().take_false_miss());
+    assert!(guard.items().get(&key).is_none() && guard.tier().take_false_miss());
+    assert!(guard.tier().is_false_miss(&key));
     drop(guard);
     // What was asked for has come back by the next guard; a look from before would still be believed.
     guard = rig.handle.guard(rig.now);
     let key = guard.key(Namespace::DEFAULT, b"here");
-    assert!(guard.is_elsewhere(&key), "it is in memory now, so whoever did not find it looks again");
-    assert!(guard.peek(&key).is_some() && !guard.takes_unsettled());
+    assert!(guard.tier().is_false_miss(&key), "it is in memory now, so whoever did not find it looks again");
+    assert!(guard.items().peek(&key).is_some() && !guard.tier().take_false_miss());
 }
 
 #[test]

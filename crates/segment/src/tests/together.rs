@@ -22,16 +22,16 @@ fn begin(rig: &mut Rig, keys: &[Vec<u8>]) -> KeyLocks {
     let guard = rig.handle.guard(NOW);
     keys.iter().for_each(|bytes| key_locks.add(&name(&guard, bytes)));
     drop(guard);
-    rig.until_done(|guard| guard.obtain(&mut key_locks));
+    rig.until_done(|guard| guard.locks_mut().acquire(&mut key_locks));
     key_locks
 }
 
 /// One operation of what is done as one, in a guard of its own.
 fn act(rig: &mut Rig, key_locks: &mut KeyLocks, op: &mut Op<'_>) {
     rig.until_done(|guard| {
-        guard.act_for(key_locks);
+        guard.locks_mut().attach(key_locks);
         let done = op(guard);
-        guard.act_for_none(key_locks);
+        guard.locks_mut().detach(key_locks);
         done
     });
 }
@@ -86,11 +86,11 @@ fn told(found: &Contents, before: &Contents, after: &Contents) -> String {
 fn rename(rig: &mut Rig, key_locks: &mut KeyLocks, from: &[u8], to: &[u8]) {
     act(rig, key_locks, &mut |guard| {
         let (from, to) = (name(guard, from), name(guard, to));
-        guard.adopt(&from, &to).map(|adopted| assert!(adopted))
+        guard.renames().share(&from, &to).map(|adopted| assert!(adopted))
     });
     act(rig, key_locks, &mut |guard| {
         let (from, to) = (name(guard, from), name(guard, to));
-        guard.part_with(&from, &to).map(|both| assert!(both))
+        guard.renames().unshare(&from, &to).map(|both| assert!(both))
     });
 }
 
@@ -188,12 +188,30 @@ fn a_change_of_a_value_in_parts_that_was_cut_is_done_or_not() {
 fn many_changes(rig: &mut Rig, key_locks: &mut KeyLocks, between: &mut dyn FnMut(&mut Rig)) {
     let long = vec![b'n'; 700];
     let ops: &mut [(&str, &mut Op<'_>)] = &mut [
-        ("put", &mut |guard| guard.put(&name(guard, b"key-0001"), &Put::set(b"another")).map(drop)),
-        ("new", &mut |guard| guard.put(&name(guard, b"new"), &Put::set(b"new")).map(drop)),
-        ("put again", &mut |guard| guard.put(&name(guard, b"key-0001"), &Put::set(b"a third")).map(drop)),
-        ("delete", &mut |guard| guard.delete(&name(guard, b"key-0002"), &Delete::default()).map(drop)),
-        ("new goes", &mut |guard| guard.delete(&name(guard, b"new"), &Delete::default()).map(drop)),
-        ("deleted comes", &mut |guard| guard.put(&name(guard, b"key-0002"), &Put::set(b"is back")).map(drop)),
+        ("put", &mut |guard| {
+            let key = name(guard, b"key-0001");
+            guard.items_mut().put(&key, &Put::set(b"another")).map(drop)
+        }),
+        ("new", &mut |guard| {
+            let key = name(guard, b"new");
+            guard.items_mut().put(&key, &Put::set(b"new")).map(drop)
+        }),
+        ("put again", &mut |guard| {
+            let key = name(guard, b"key-0001");
+            guard.items_mut().put(&key, &Put::set(b"a third")).map(drop)
+        }),
+        ("delete", &mut |guard| {
+            let key = name(guard, b"key-0002");
+            guard.items_mut().delete(&key, &Delete::default()).map(drop)
+        }),
+        ("new goes", &mut |guard| {
+            let key = name(guard, b"new");
+            guard.items_mut().delete(&key, &Delete::default()).map(drop)
+        }),
+        ("deleted comes", &mut |guard| {
+            let key = name(guard, b"key-0002");
+            guard.items_mut().put(&key, &Put::set(b"is back")).map(drop)
+        }),
         ("add", &mut |guard| {
             let plain = Arith {
                 delta: 5,
@@ -204,12 +222,25 @@ fn many_changes(rig: &mut Rig, key_locks: &mut KeyLocks, between: &mut dyn FnMut
                 token: None,
                 want_token: false,
             };
-            guard.arith(&name(guard, b"number"), &plain).map(drop)
+            let key = name(guard, b"number");
+            guard.numbers().arith(&key, &plain).map(drop)
         }),
-        ("count", &mut |guard| guard.add(&name(guard, b"number"), 30).map(drop)),
-        ("touch", &mut |guard| guard.touch(&name(guard, b"ends"), Expire::At(NOW)).map(drop)),
-        ("long", &mut |guard| guard.put(&name(guard, b"long"), &Put::set(&long)).map(drop)),
-        ("long goes", &mut |guard| guard.delete(&name(guard, b"gone"), &Delete::default()).map(drop)),
+        ("count", &mut |guard| {
+            let key = name(guard, b"number");
+            guard.numbers().add(&key, 30).map(drop)
+        }),
+        ("touch", &mut |guard| {
+            let key = name(guard, b"ends");
+            guard.items_mut().touch(&key, Expire::At(NOW)).map(drop)
+        }),
+        ("long", &mut |guard| {
+            let key = name(guard, b"long");
+            guard.items_mut().put(&key, &Put::set(&long)).map(drop)
+        }),
+        ("long goes", &mut |guard| {
+            let key = name(guard, b"gone");
+            guard.items_mut().delete(&key, &Delete::default()).map(drop)
+        }),
         ("part", &mut |guard| parted::change_first(guard, &name(guard, b"parts"), b'x')),
         ("part again", &mut |guard| parted::change_first(guard, &name(guard, b"parts"), b'y')),
     ];
@@ -226,7 +257,10 @@ fn many_names() -> Vec<Vec<u8>> {
 
 fn many_filled(rig: &mut Rig) {
     fill(rig, 30);
-    rig.until_done(|guard| guard.add(&name(guard, b"number"), 100));
+    rig.until_done(|guard| {
+        let key = name(guard, b"number");
+        guard.numbers().add(&key, 100)
+    });
     rig.put_until(b"ends", b"later", Expire::At(NOW.plus_ms(60_000)));
     rig.put(b"long", &[b'l'; 900]);
     rig.put(b"gone", &[b'g'; 500]);
@@ -313,7 +347,8 @@ fn a_transaction_over_many_segments_that_was_cut_is_done_or_not() {
                 let mut key_locks = begin(rig, &names);
                 for bytes in &names {
                     act(rig, &mut key_locks, &mut |guard| {
-                        guard.put(&name(guard, bytes), &Put::set(b"behind")).map(drop)
+                        let key = name(guard, bytes);
+                        guard.items_mut().put(&key, &Put::set(b"behind")).map(drop)
                     });
                 }
                 assert_eq!(rig.store.groups_cut(), 0);
@@ -334,7 +369,9 @@ fn a_transaction_that_changes_more_than_is_kept_of_goes_on_and_is_whole_when_it_
         let mut key_locks = begin(&mut rig, &names);
         for number in 0..400 {
             act(&mut rig, &mut key_locks, &mut |guard| {
-                guard.put(&name(guard, &key(number)), &Put::set(b"another")).map(drop)
+                let bytes = key(number);
+                let key = name(guard, &bytes);
+                guard.items_mut().put(&key, &Put::set(b"another")).map(drop)
             });
         }
         rig.store.let_go(&mut key_locks);

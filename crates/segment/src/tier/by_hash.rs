@@ -11,6 +11,7 @@
 //!   brought back to memory for it, and no access is counted.
 //! - Reads ahead are among those of walks ([`crate::tier::staging`]), and make room as soon as their hash was visited.
 
+use crate::core::facets::Walks;
 use crate::core::handle::Guard;
 use crate::core::op::{Item, OpError};
 use crate::core::store::{Seen, Store};
@@ -63,19 +64,20 @@ impl Sought<'_> {
     }
 }
 
-impl Guard<'_> {
+impl<'g> Walks<'g, '_> {
     /// Returns the item in memory whose key has this hash ([`Key::hash`]), without counting an access.
-    pub fn by_hash(&self, namespace: Namespace, hash: u64) -> Option<Item<'_>> {
-        let (store, hash) = (self.store, Hash(hash));
+    pub fn by_hash(self, namespace: Namespace, hash: u64) -> Option<Item<'g>> {
+        let (store, hash) = (self.guard.store, Hash(hash));
         let found = store.index.find(hash, |slot| store.item_of_hash(slot, namespace.0, false, hash))?;
         let (address, layout) = found.what;
-        let seen = store.live(Some(Seen { word: found.word, slot: found.slot, address, layout }), self.now)?;
+        let seen = store.live(Some(Seen { word: found.word, slot: found.slot, address, layout }), self.guard.now)?;
         Some(store.item(&seen))
     }
 
     /// Returns true if the key with this hash, which is not in memory, may be on flash.
-    pub fn hash_may_be_on_flash(&self, hash: u64) -> bool {
-        self.tiered && self.store.index.find_tiered(Hash(hash), |_, slot| slot.is_flash().then_some(())).is_some()
+    pub fn hash_may_be_on_flash(self, hash: u64) -> bool {
+        self.guard.tiered
+            && self.guard.store.index.find_tiered(Hash(hash), |_, slot| slot.is_flash().then_some(())).is_some()
     }
 
     /// Visits the live item whose key has this hash, wherever it is; false: there is none. If it has to be read, the
@@ -85,7 +87,7 @@ impl Guard<'_> {
     /// # Errors
     /// [`OpError::Parked`] while it is being read: call again in a later iteration.
     pub fn visit_hash(
-        &self,
+        self,
         namespace: Namespace,
         hash: u64,
         ahead: impl Iterator<Item = u64>,
@@ -94,54 +96,54 @@ impl Guard<'_> {
         loop {
             if let Some(item) = self.by_hash(namespace, hash) {
                 visit(&item);
-                self.walked_past(hash);
+                walked_past(self.guard, hash);
                 return Ok(true);
             }
-            if !self.tiered {
+            if !self.guard.tiered {
                 return Ok(false);
             }
-            match self.locate(Sought::Hash(namespace, Hash(hash)), false) {
+            match self.guard.tier().locate(Sought::Hash(namespace, Hash(hash)), false) {
                 // It came back since it was looked for there.
                 Located::Memory { lives: true } => {}
                 Located::Memory { lives: false } | Located::Nowhere => {
-                    self.walked_past(hash);
+                    walked_past(self.guard, hash);
                     return Ok(false);
                 }
-                Located::Coming => return Err(self.read_ahead(namespace, hash, ahead)),
+                Located::Coming => return Err(read_ahead(self.guard, namespace, hash, ahead)),
                 Located::Here(at, slot) => {
-                    let reads = &self.own.reads;
+                    let reads = &self.guard.own.reads;
                     let read = reads.with(|reads| reads.lift_of(hash, at));
                     let Found::Item(parts) = &read.found else { unreachable!("it is an item") };
                     visit(&self.item_of(slot, &read, parts));
                     reads.with(|reads| reads.put_down(read));
-                    self.walked_past(hash);
+                    walked_past(self.guard, hash);
                     return Ok(true);
                 }
             }
         }
     }
+}
 
-    fn walked_past(&self, hash: u64) {
-        if self.tiered {
-            self.own.reads.with(|reads| reads.walked_past(hash));
-        }
+fn walked_past(guard: &Guard<'_>, hash: u64) {
+    if guard.tiered {
+        guard.own.reads.with(|reads| reads.walked_past(hash));
     }
+}
 
-    #[cold]
-    fn read_ahead(&self, namespace: Namespace, hash: u64, ahead: impl Iterator<Item = u64>) -> OpError {
-        let reads = &self.own.reads;
-        // What has no room is not to be kept from it by what comes behind it.
-        if reads.with(|reads| reads.is_coming(hash)) {
-            for hash in ahead {
-                if !reads.with(|reads| reads.has_room_for_walks()) {
-                    break;
-                }
-                if self.by_hash(namespace, hash).is_none() {
-                    let _ = self.locate(Sought::Hash(namespace, Hash(hash)), false);
-                }
+#[cold]
+fn read_ahead(guard: &Guard<'_>, namespace: Namespace, hash: u64, ahead: impl Iterator<Item = u64>) -> OpError {
+    let reads = &guard.own.reads;
+    // What has no room is not to be kept from it by what comes behind it.
+    if reads.with(|reads| reads.is_coming(hash)) {
+        for hash in ahead {
+            if !reads.with(|reads| reads.has_room_for_walks()) {
+                break;
             }
-            reads.with(|reads: &mut Staging| reads.waits_for(hash));
+            if guard.walks().by_hash(namespace, hash).is_none() {
+                let _ = guard.tier().locate(Sought::Hash(namespace, Hash(hash)), false);
+            }
         }
-        self.parked()
+        reads.with(|reads: &mut Staging| reads.waits_for(hash));
     }
+    guard.parked()
 }

@@ -17,6 +17,7 @@
 use base::clock::UnixMillis;
 
 use crate::core::counters::Counters;
+use crate::core::facets::{TierMoves, TierReads};
 use crate::core::handle::Guard;
 use crate::core::op::{Expire, Value};
 use crate::core::snap::Snap;
@@ -36,7 +37,7 @@ use crate::tier::{FlashAddress, Found, Kept, Parts, ReadBy, Tier, TierItem, Tier
 /// Reads from flash that make an item one in memory again.
 const BACK_FREQ: u64 = 2;
 
-/// A value that was read from flash. Give it back to [`Guard::flash_served`] or [`Guard::flash_kept`].
+/// A value that was read from flash. Give it back to [`TierMoves::served`] or [`TierReads::put_back`].
 #[derive(Debug)]
 pub struct FlashHit {
     read: TierRead,
@@ -272,37 +273,23 @@ impl Store {
     }
 }
 
-impl<'l> Guard<'l> {
-    /// Returns true if the store has a second tier.
-    #[inline(always)]
-    pub fn is_tiered(&self) -> bool {
-        self.tiered
-    }
-
-    /// Begins a request, which waits for no read yet.
-    #[inline(always)]
-    pub fn begin_request(&self) {
-        if self.tiered {
-            self.own.reads.with(Staging::begin_request);
-        }
-    }
-
+impl<'l> TierReads<'_, 'l> {
     /// Returns the read of flash that the request waits for which could not be answered; `None`: for something else.
     #[cold]
-    pub fn awaited(&self) -> Option<Awaited> {
-        if self.tiered { self.own.reads.with(Staging::awaited) } else { None }
+    pub fn awaited(self) -> Option<Awaited> {
+        if self.guard.tiered { self.guard.own.reads.with(Staging::awaited) } else { None }
     }
 
     /// Locates the key, and requests reads for what is not known. `back`: the item is to be brought back to memory.
-    pub(crate) fn locate(&self, sought: Sought<'_>, back: bool) -> Located {
-        let store = self.store;
+    pub(crate) fn locate(self, sought: Sought<'_>, back: bool) -> Located {
+        let store = self.guard.store;
         loop {
             let mut on_flash = None;
             let in_memory = store.index.find_tiered(sought.hash(), |word, slot| {
                 if slot.is_item() {
-                    return sought.seen_at(store, word, slot).map(|seen| store.ended(&seen, self.now).is_none());
+                    return sought.seen_at(store, word, slot).map(|seen| store.ended(&seen, self.guard.now).is_none());
                 }
-                if on_flash.is_none() && self.known(sought, slot.flash_address(), back) != Known::Other {
+                if on_flash.is_none() && known(self.guard, sought, slot.flash_address(), back) != Known::Other {
                     on_flash = Some(slot);
                 }
                 None
@@ -311,7 +298,7 @@ impl<'l> Guard<'l> {
                 (Some(lives), _) => return Located::Memory { lives },
                 (None, None) => return Located::Nowhere,
                 (None, Some(slot)) => {
-                    if let Some(located) = self.look_at(sought, slot, back) {
+                    if let Some(located) = look_at(self.guard, sought, slot, back) {
                         return located;
                     }
                 }
@@ -319,71 +306,15 @@ impl<'l> Guard<'l> {
         }
     }
 
-    fn known(&self, sought: Sought<'_>, at: FlashAddress, back: bool) -> Known {
-        self.own.reads.with(|reads| reads.known(sought.hash().0, at, back))
-    }
-
-    /// `None`: that slot is of no use to the key, and what else there is has to be looked at.
-    fn look_at(&self, sought: Sought<'_>, slot: Slot, back: bool) -> Option<Located> {
-        let (at, hash) = (slot.flash_address(), sought.hash().0);
-        let (reads, walk) = (&self.own.reads, matches!(sought, Sought::Hash(..)));
-        match self.known(sought, at, back) {
-            Known::Asked => {
-                reads.with(|reads| reads.waits_for(hash));
-                Some(Located::Coming)
-            }
-            Known::Other => None,
-            Known::Nothing => {
-                let (tier, handle) = (self.store.tier(), self.own.id);
-                reads.with(|reads| match walk {
-                    true => reads.ask_for_walk(tier, handle, hash, at, ReadBy::Key),
-                    false => reads.ask(tier, handle, hash, at, back),
-                });
-                Some(Located::Coming)
-            }
-            Known::Failed => {
-                self.counters().flash_failed.add(1);
-                self.drop_read(sought, at);
-                None
-            }
-            Known::Here => {
-                let read = reads.with(|reads| reads.take(hash, at)).expect("it is here");
-                let Found::Item(parts) = &read.found else { unreachable!("it is an item") };
-                match (sought.is(&read, parts), self.is_ended(parts)) {
-                    (false, _) => {
-                        let other = TierRead { found: Found::Other, ..read };
-                        reads.with(|reads| reads.put_back(other, false, walk));
-                        None
-                    }
-                    (true, true) => {
-                        reads.with(|reads| reads.recycle(read));
-                        self.drop_read(sought, at);
-                        Some(Located::Nowhere)
-                    }
-                    (true, false) => {
-                        reads.with(|reads| reads.put_back(read, back, walk));
-                        Some(Located::Here(at, slot))
-                    }
-                }
-            }
-        }
-    }
-
     /// Returns true if an item on flash has had its time, or was flushed.
-    pub(crate) fn is_ended(&self, parts: &Parts) -> bool {
-        parts.expire_at.is_some_and(|end| end <= self.now)
-            || parts.sequence < self.store.flushed_before(parts.namespace)
-    }
-
-    /// Discards a read that is of no use to any request.
-    fn drop_read(&self, sought: Sought<'_>, at: FlashAddress) {
-        self.own.reads.with(|reads| reads.forget(sought.hash().0, at));
-        self.store.clear_flash(self.counters(), sought.namespace(), sought.hash(), at);
+    pub(crate) fn is_ended(self, parts: &Parts) -> bool {
+        parts.expire_at.is_some_and(|end| end <= self.guard.now)
+            || parts.sequence < self.guard.store.flushed_before(parts.namespace)
     }
 
     /// Returns the value of a key that a plain read did not find in memory.
     #[cold]
-    pub fn from_flash(&self, key: &Key<'_>) -> FromFlash {
+    pub fn read(self, key: &Key<'_>) -> FromFlash {
         if key.piece {
             return FromFlash::Nowhere;
         }
@@ -392,7 +323,7 @@ impl<'l> Guard<'l> {
             // It came back meanwhile: the read that finds it is the next one.
             Located::Memory { lives: true } | Located::Coming => FromFlash::Coming,
             Located::Here(at, slot) => {
-                let read = self.own.reads.with(|reads| reads.take(key.hash.0, at)).expect("it is here");
+                let read = self.guard.own.reads.with(|reads| reads.take(key.hash.0, at)).expect("it is here");
                 FromFlash::Here(FlashHit { read, often: slot.freq() + 1 >= BACK_FREQ })
             }
         }
@@ -400,46 +331,33 @@ impl<'l> Guard<'l> {
 
     /// Puts a value from flash back because the reply has no room for it yet. With `back`, the reply comes from memory
     /// instead.
-    pub fn flash_kept(&self, hit: FlashHit, back: bool) {
-        self.own.reads.with(|reads| reads.put_back(hit.read, back, false));
-    }
-
-    /// Counts a value that was served from flash. An item that is read often goes back to memory.
-    pub fn flash_served(&mut self, key: &Key<'_>, hit: FlashHit) {
-        self.counters().flash_hits.add(1);
-        let at = hit.read.at;
-        if hit.often {
-            let read = self.bring_back(hit.read);
-            return self.own.reads.with(|reads| reads.recycle(read.unwrap_or_else(|read| read)));
-        }
-        self.store.index.find_tiered(key.hash, |word, slot| {
-            let same = slot.is_flash() && slot.flash_address() == at;
-            same.then(|| crate::index::bump(word, slot))
-        });
-        self.own.reads.with(|reads| reads.recycle(hit.read));
+    pub fn put_back(self, hit: FlashHit, back: bool) {
+        self.guard.own.reads.with(|reads| reads.put_back(hit.read, back, false));
     }
 
     /// Requests a read of the key from flash, if it is there, for a plain read that comes next.
     #[cold]
-    pub fn ask_flash(&self, key: &Key<'_>) {
+    pub fn request(self, key: &Key<'_>) {
         let _ = self.locate(Sought::Key(key), false);
     }
 
     /// Returns true if the key is on flash, from where it is asked for: what needs it in memory parks.
     #[inline(always)]
-    pub fn is_on_flash(&self, key: &Key<'_>) -> bool {
-        self.tiered && self.awaits_flash(key)
+    pub fn is_on_flash(self, key: &Key<'_>) -> bool {
+        self.guard.tiered && self.awaits_flash(key)
     }
 
     /// Returns true if an operation on the key has to wait until the item is in memory, or known to be nowhere.
     #[cold]
-    pub(crate) fn awaits_flash(&self, key: &Key<'_>) -> bool {
-        self.tiered && !key.piece && matches!(self.locate(Sought::Key(key), true), Located::Coming | Located::Here(..))
+    pub(crate) fn awaits_flash(self, key: &Key<'_>) -> bool {
+        self.guard.tiered
+            && !key.piece
+            && matches!(self.locate(Sought::Key(key), true), Located::Coming | Located::Here(..))
     }
 
     /// Returns true if the key has no item that lives, neither in memory nor on flash.
     #[cold]
-    pub(crate) fn is_nowhere(&self, key: &Key<'_>) -> bool {
+    pub(crate) fn is_nowhere(self, key: &Key<'_>) -> bool {
         key.piece || matches!(self.locate(Sought::Key(key), true), Located::Nowhere | Located::Memory { lives: false })
     }
 
@@ -447,92 +365,165 @@ impl<'l> Guard<'l> {
     /// memory and flash meanwhile. Call it after the look-up, never before. A read of the item is requested, and the
     /// caller parks.
     #[inline(always)]
-    pub fn is_elsewhere(&self, key: &Key<'_>) -> bool {
-        self.tiered && !self.is_nowhere(key)
+    pub fn is_false_miss(self, key: &Key<'_>) -> bool {
+        self.guard.tiered && !self.is_nowhere(key)
     }
 
     /// Notes that a look-up missed a key in memory.
     #[cold]
-    pub(crate) fn note_missing(&self, key: &Key<'_>) {
+    pub(crate) fn note_missing(self, key: &Key<'_>) {
         if !self.is_nowhere(key) {
-            self.unsettled.set(true);
+            self.guard.unsettled.set(true);
         }
     }
 
-    /// True if a key that [`Guard::get`] or [`Guard::peek`] missed since the last call is [`Guard::is_elsewhere`]. If
-    /// so, a result that depends on that miss may be wrong.
+    /// True if a key that [`crate::Items::get`] or [`crate::Items::peek`] missed since the last call is
+    /// [`TierReads::is_false_miss`]. If so, a result that depends on that miss may be wrong.
     #[inline(always)]
-    pub fn takes_unsettled(&self) -> bool {
-        self.tiered && self.unsettled.replace(false)
+    pub fn take_false_miss(self) -> bool {
+        self.guard.tiered && self.guard.unsettled.replace(false)
     }
 
     /// Returns true if a slot on flash may be the key's. The caller holds the key's lock, so nothing comes in between.
     #[cold]
-    pub(crate) fn may_be_on_flash(&self, locked: &Locked<'l>, key: &Key<'_>) -> bool {
-        if key.piece || self.store.find_locked(locked, key).is_some() {
+    pub(crate) fn may_be_on_flash(self, locked: &Locked<'l>, key: &Key<'_>) -> bool {
+        if key.piece || self.guard.store.find_locked(locked, key).is_some() {
             return false;
         }
-        let unknown = |slot: Slot| self.known(Sought::Key(key), slot.flash_address(), true) != Known::Other;
+        let unknown = |slot: Slot| known(self.guard, Sought::Key(key), slot.flash_address(), true) != Known::Other;
         locked.on_flash().any(|(_, slot)| unknown(slot))
+    }
+}
+
+impl TierMoves<'_, '_> {
+    /// Counts a value that was served from flash. An item that is read often goes back to memory.
+    pub fn served(self, key: &Key<'_>, hit: FlashHit) {
+        self.guard.counters().flash_hits.add(1);
+        let at = hit.read.at;
+        if hit.often {
+            let read = bring_back(self.guard, hit.read);
+            return self.guard.own.reads.with(|reads| reads.recycle(read.unwrap_or_else(|read| read)));
+        }
+        self.guard.store.index.find_tiered(key.hash, |word, slot| {
+            let same = slot.is_flash() && slot.flash_address() == at;
+            same.then(|| crate::index::bump(word, slot))
+        });
+        self.guard.own.reads.with(|reads| reads.recycle(hit.read));
     }
 
     /// Takes in what the tier has read, and brings back what is wanted in memory.
     #[cold]
-    pub(crate) fn settle_reads(&mut self) {
-        let (handle, tier) = (self.own.id, self.store.tier());
-        self.own.reads.with(|reads| reads.collect(tier, handle));
+    pub(crate) fn settle_reads(self) {
+        let (handle, tier) = (self.guard.own.id, self.guard.store.tier());
+        self.guard.own.reads.with(|reads| reads.collect(tier, handle));
         let mut from = 0;
-        while let Some(place) = self.own.reads.with(|reads| reads.wanted_back(from)) {
-            let read = self.own.reads.with(|reads| reads.lift(place));
-            match self.bring_back(read) {
+        while let Some(place) = self.guard.own.reads.with(|reads| reads.wanted_back(from)) {
+            let read = self.guard.own.reads.with(|reads| reads.lift(place));
+            match bring_back(self.guard, read) {
                 // Its entry goes with it, and the next one stands in its place.
-                Ok(read) => self.own.reads.with(|reads| {
+                Ok(read) => self.guard.own.reads.with(|reads| {
                     let (hash, at) = (read.hash, read.at);
                     reads.put_down(read);
                     reads.forget(hash, at);
                 }),
                 Err(read) => {
-                    self.own.reads.with(|reads| reads.put_down(read));
+                    self.guard.own.reads.with(|reads| reads.put_down(read));
                     from = place + 1;
                 }
             }
         }
     }
+}
 
-    /// Makes an item in memory of one that was read, if its slot still names what was read. `Err`: not now, or another
-    /// key's.
-    fn bring_back(&mut self, read: TierRead) -> Result<TierRead, TierRead> {
-        let store = self.store;
-        let Found::Item(parts) = &read.found else { return Ok(read) };
-        let namespace = crate::Namespace(parts.namespace);
-        let key = store.hasher.key(namespace, &read.buffer[parts.key.clone()]);
-        let flushed = || parts.sequence < store.flushed_before(parts.namespace);
-        let ended = self.is_ended(parts);
-        if key.hash.0 != read.hash {
-            return Err(TierRead { found: Found::Other, ..read });
+fn known(guard: &Guard<'_>, sought: Sought<'_>, at: FlashAddress, back: bool) -> Known {
+    guard.own.reads.with(|reads| reads.known(sought.hash().0, at, back))
+}
+
+/// `None`: that slot is of no use to the key, and what else there is has to be looked at.
+fn look_at(guard: &Guard<'_>, sought: Sought<'_>, slot: Slot, back: bool) -> Option<Located> {
+    let (at, hash) = (slot.flash_address(), sought.hash().0);
+    let (reads, walk) = (&guard.own.reads, matches!(sought, Sought::Hash(..)));
+    match known(guard, sought, at, back) {
+        Known::Asked => {
+            reads.with(|reads| reads.waits_for(hash));
+            Some(Located::Coming)
         }
-        if ended {
-            store.clear_flash(self.counters(), key.namespace, key.hash, read.at);
-            return Ok(read);
+        Known::Other => None,
+        Known::Nothing => {
+            let (tier, handle) = (guard.store.tier(), guard.own.id);
+            reads.with(|reads| match walk {
+                true => reads.ask_for_walk(tier, handle, hash, at, ReadBy::Key),
+                false => reads.ask(tier, handle, hash, at, back),
+            });
+            Some(Located::Coming)
         }
-        let plan = plan_of(&read, parts);
-        let Ok(unpublished) = store.unpublished(&mut self.own.open, &key, &plan, self.now) else { return Err(read) };
-        let Some(locked) = store.index.lock(key.hash) else {
-            self.own.open.give_back(store, unpublished.reserved);
-            return Err(read);
-        };
-        match locked.find_flash(read.at).filter(|_| !flushed()) {
-            Some((word, slot)) => {
-                store.publish_at(&locked, (self.counters(), self.own.id), &key, &unpublished, word, slot);
-                self.counters().flash_back.add(1);
+        Known::Failed => {
+            guard.counters().flash_failed.add(1);
+            drop_read(guard, sought, at);
+            None
+        }
+        Known::Here => {
+            let read = reads.with(|reads| reads.take(hash, at)).expect("it is here");
+            let Found::Item(parts) = &read.found else { unreachable!("it is an item") };
+            match (sought.is(&read, parts), guard.tier().is_ended(parts)) {
+                (false, _) => {
+                    let other = TierRead { found: Found::Other, ..read };
+                    reads.with(|reads| reads.put_back(other, false, walk));
+                    None
+                }
+                (true, true) => {
+                    reads.with(|reads| reads.recycle(read));
+                    drop_read(guard, sought, at);
+                    Some(Located::Nowhere)
+                }
+                (true, false) => {
+                    reads.with(|reads| reads.put_back(read, back, walk));
+                    Some(Located::Here(at, slot))
+                }
             }
-            None => {
-                drop(locked);
-                self.own.open.give_back(store, unpublished.reserved);
-            }
         }
-        Ok(read)
     }
+}
+
+/// Discards a read that is of no use to any request.
+fn drop_read(guard: &Guard<'_>, sought: Sought<'_>, at: FlashAddress) {
+    guard.own.reads.with(|reads| reads.forget(sought.hash().0, at));
+    guard.store.clear_flash(guard.counters(), sought.namespace(), sought.hash(), at);
+}
+
+/// Makes an item in memory of one that was read, if its slot still names what was read. `Err`: not now, or another
+/// key's.
+fn bring_back(guard: &mut Guard<'_>, read: TierRead) -> Result<TierRead, TierRead> {
+    let store = guard.store;
+    let Found::Item(parts) = &read.found else { return Ok(read) };
+    let namespace = crate::Namespace(parts.namespace);
+    let key = store.hasher.key(namespace, &read.buffer[parts.key.clone()]);
+    let flushed = || parts.sequence < store.flushed_before(parts.namespace);
+    let ended = guard.tier().is_ended(parts);
+    if key.hash.0 != read.hash {
+        return Err(TierRead { found: Found::Other, ..read });
+    }
+    if ended {
+        store.clear_flash(guard.counters(), key.namespace, key.hash, read.at);
+        return Ok(read);
+    }
+    let plan = plan_of(&read, parts);
+    let Ok(unpublished) = store.unpublished(&mut guard.own.open, &key, &plan, guard.now) else { return Err(read) };
+    let Some(locked) = store.index.lock(key.hash) else {
+        guard.own.open.give_back(store, unpublished.reserved);
+        return Err(read);
+    };
+    match locked.find_flash(read.at).filter(|_| !flushed()) {
+        Some((word, slot)) => {
+            store.publish_at(&locked, (guard.counters(), guard.own.id), &key, &unpublished, word, slot);
+            guard.counters().flash_back.add(1);
+        }
+        None => {
+            drop(locked);
+            guard.own.open.give_back(store, unpublished.reserved);
+        }
+    }
+    Ok(read)
 }
 
 /// Returns the item in memory that an item on flash becomes.

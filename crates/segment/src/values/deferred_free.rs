@@ -13,9 +13,6 @@
 //!
 //! Bounds: see [`crate::values::free_queue::QUEUE_BYTES_MAX`].
 
-use crate::values::free_queue::DeferredFree;
-use crate::values::free_queue::Left;
-
 use crate::core::counters::Counters;
 use crate::core::store::Store;
 use crate::items::unpublished::Orphan;
@@ -23,6 +20,7 @@ use crate::layout::hidden_key::ANCHOR;
 use crate::layout::key::Key;
 use crate::layout::parts_head::{Head, entries, entry_at};
 use crate::layout::slot::Slot;
+use crate::values::free_queue::{DeferredFree, Left};
 
 /// Pieces and parts that go at once.
 const AT_ONCE: usize = 32;

@@ -15,12 +15,10 @@
 //!   nothing, and a tight store would park it for ever.
 //! - A reader pins the segments of the pieces: see [`crate::core::pin`].
 
-use crate::layout::hidden_key::piece_name;
-use crate::values::source::Source;
-use crate::values::writer::LargeWriter;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::counters::Counters;
+use crate::core::facets::{LargeValues, Pieces, Sizes};
 use crate::core::handle::Guard;
 use crate::core::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome, Value};
 use crate::core::pin::Pinned;
@@ -28,10 +26,13 @@ use crate::core::store::{Seen, Store, large_ref, large_value};
 use crate::items::unpublished::{Content, Orphan, Plan};
 use crate::items::write::put::{Body, Expect};
 use crate::items::write::touch::Alter;
+use crate::layout::hidden_key::piece_name;
 use crate::layout::item::Kind;
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
+use crate::values::source::Source;
 use crate::values::unfinished::{JoinOf, SOURCES_MAX, earlier, outlasting, outlasts};
+use crate::values::writer::LargeWriter;
 
 /// The progress of putting a joined value together.
 enum Fed {
@@ -85,58 +86,60 @@ impl Store {
     }
 }
 
-impl<'l> Guard<'l> {
+impl Sizes<'_, '_> {
     /// Returns the longest value that is stored whole under this key, in bytes.
-    pub(crate) fn whole_max(&self, key: &Key<'_>) -> u64 {
+    pub(crate) fn whole_max(self, key: &Key<'_>) -> u64 {
         self.whole_max_of(key.bytes.len())
     }
 
     /// Returns the longest value that is stored whole under a key of `key_bytes` bytes, in bytes.
-    pub(crate) fn whole_max_of(&self, key_bytes: usize) -> u64 {
-        (self.store.geometry.item_whole_max - ITEM_OVERHEAD - key_bytes) as u64
+    pub(crate) fn whole_max_of(self, key_bytes: usize) -> u64 {
+        (self.guard.store.geometry.item_whole_max - ITEM_OVERHEAD - key_bytes) as u64
     }
 
-    /// Returns the length above which values may be stored in pieces: give them to [`Guard::large_begin`] as they come
+    /// Returns the length above which values may be stored in pieces: give them to [`LargeValues::begin`] as they come
     /// in.
-    pub fn large_threshold(&self) -> u64 {
-        self.store.geometry.value_whole_max as u64
+    pub fn large_threshold(self) -> u64 {
+        self.guard.store.geometry.value_whole_max as u64
     }
 
     /// Returns the exact length of every piece except the last, in bytes.
-    pub fn large_piece_max(&self) -> usize {
-        self.store.geometry.piece_bytes
+    pub fn piece_bytes_max(self) -> usize {
+        self.guard.store.geometry.piece_bytes
     }
 
     /// Returns the number of bytes of the next piece.
-    pub(crate) fn piece_len(&self, writer: &LargeWriter) -> usize {
-        (writer.bytes - writer.written).min(self.store.geometry.piece_bytes as u64) as usize
+    pub(crate) fn piece_len(self, writer: &LargeWriter) -> usize {
+        (writer.bytes - writer.written).min(self.guard.store.geometry.piece_bytes as u64) as usize
     }
+}
 
+impl LargeValues<'_, '_> {
     /// Begins a value of `value_bytes`, to be stored under `key`. For what will be appended or prepended give
     /// [`Expire::Never`]: the pieces have to last until they are joined to the item that is there.
     ///
     /// # Errors
     /// [`OpError::TooLarge`].
-    pub fn large_begin(&mut self, key: &Key<'_>, value_bytes: u64, expire: Expire) -> Result<LargeWriter, OpError> {
-        self.check_size(key, value_bytes)?;
-        let object = self.store.kept.objects.fetch_add(1, Relaxed);
+    pub fn begin(self, key: &Key<'_>, value_bytes: u64, expire: Expire) -> Result<LargeWriter, OpError> {
+        self.guard.sizes().check_size(key, value_bytes)?;
+        let object = self.guard.store.kept.objects.fetch_add(1, Relaxed);
         Ok(LargeWriter { namespace: key.namespace, object, bytes: value_bytes, written: 0, expire })
     }
 
-    /// Stores the next piece: [`Guard::large_piece_max`] bytes, or what is left.
+    /// Stores the next piece: [`Sizes::piece_bytes_max`] bytes, or what is left.
     ///
     /// # Errors
     /// [`OpError::Parked`]: nothing was stored, give the same bytes again in a later iteration.
     ///
     /// # Panics
     /// If the length is another one.
-    pub fn large_piece(&mut self, writer: &mut LargeWriter, bytes: &[u8]) -> Result<(), OpError> {
-        let expected = self.piece_len(writer);
+    pub fn write_piece(self, writer: &mut LargeWriter, bytes: &[u8]) -> Result<(), OpError> {
+        let expected = self.guard.sizes().piece_len(writer);
         assert!(bytes.len() == expected && expected > 0, "a piece of {} bytes, not {expected}", bytes.len());
-        let name = writer.next_name(self.store);
-        let key = self.store.hasher.piece(writer.namespace, &name);
+        let name = writer.next_name(self.guard.store);
+        let key = self.guard.store.hasher.piece(writer.namespace, &name);
         let plan = writer.piece_plan(Content::Bytes(bytes, &[]));
-        self.commit(&key, &plan, None)?;
+        self.guard.commits().commit(&key, &plan, None)?;
         writer.written += bytes.len() as u64;
         Ok(())
     }
@@ -145,49 +148,49 @@ impl<'l> Guard<'l> {
     ///
     /// # Errors
     /// The writer comes back with the error: on [`OpError::Parked`] call again in a later iteration.
-    pub fn large_commit(
-        &mut self,
+    pub fn commit(
+        self,
         writer: LargeWriter,
         key: &Key<'_>,
         put: &Put<'_>,
     ) -> Result<PutOutcome, (LargeWriter, OpError)> {
         let large = writer.whole();
-        let outcome = match self.put_body(key, put, Body::Head(&large_value(large))) {
+        let outcome = match self.guard.items_mut().put_body(key, put, Body::Head(&large_value(large))) {
             Ok(outcome) => outcome,
             Err(error) => return Err((writer, error)),
         };
         let joined = matches!(put.mode, PutMode::Append | PutMode::Prepend) && put.vivify.is_none();
         if joined || !matches!(outcome, PutOutcome::Stored { .. }) {
-            self.large_abort(writer);
+            self.guard.large().abort(writer);
         }
         Ok(outcome)
     }
 
     /// Gives up a value that is being written, and removes its pieces.
-    pub fn large_abort(&mut self, writer: LargeWriter) {
+    pub fn abort(self, writer: LargeWriter) {
         let large = LargeRef { object: writer.object, bytes: writer.written };
-        self.store.free_orphan(self.counters(), Orphan::Pieces { namespace: writer.namespace, large });
+        self.guard.store.free_orphan(self.guard.counters(), Orphan::Pieces { namespace: writer.namespace, large });
     }
 
     /// Stores a large value that is in memory as a whole.
-    pub(crate) fn put_large(&mut self, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, OpError> {
-        self.check_room(key, put.value.len() as u64)?;
-        let mut writer = self.large_begin(key, put.value.len() as u64, put.expire)?;
-        for piece in put.value.chunks(self.large_piece_max()) {
-            if let Err(error) = self.large_piece(&mut writer, piece) {
-                self.large_abort(writer);
+    pub(crate) fn put_large(self, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, OpError> {
+        self.guard.large().check_room(key, put.value.len() as u64)?;
+        let mut writer = self.guard.large().begin(key, put.value.len() as u64, put.expire)?;
+        for piece in put.value.chunks(self.guard.sizes().piece_bytes_max()) {
+            if let Err(error) = self.guard.large().write_piece(&mut writer, piece) {
+                self.guard.large().abort(writer);
                 return Err(error);
             }
         }
-        self.large_commit(writer, key, put).map_err(|(writer, error)| {
-            self.large_abort(writer);
+        self.guard.large().commit(writer, key, put).map_err(|(writer, error)| {
+            self.guard.large().abort(writer);
             error
         })
     }
 
     /// Stores the sources end to end as a large value, in the place of the item that is expected.
     pub(crate) fn commit_joined(
-        &mut self,
+        self,
         key: &Key<'_>,
         plan: &Plan<'_>,
         expect: Option<Expect>,
@@ -195,105 +198,57 @@ impl<'l> Guard<'l> {
     ) -> Result<Option<u64>, OpError> {
         let bytes = sources.iter().map(Source::len).sum();
         let of = join_of(key, plan.expire, expect, sources);
-        let (begun, other) = self.own.unfinished.take_join(&of);
+        let (begun, other) = self.guard.own.unfinished.take_join(&of);
         if let Some(other) = other {
-            self.large_abort(other);
+            self.guard.large().abort(other);
         }
         let mut writer = match begun {
             Some(writer) => writer,
-            None if !self.own.unfinished.can_keep() => {
-                self.own.unfinished.pause();
-                return Err(self.parked());
+            None if !self.guard.own.unfinished.can_keep() => {
+                self.guard.own.unfinished.pause();
+                return Err(self.guard.parked());
             }
             None => {
-                self.check_room(key, bytes)?;
-                self.large_begin(key, bytes, outlasting(plan.expire, self.now))?
+                self.guard.large().check_room(key, bytes)?;
+                let expire = outlasting(plan.expire, self.guard.now);
+                self.guard.large().begin(key, bytes, expire)?
             }
         };
-        let mut scratch = std::mem::take(&mut self.own.scratch);
-        let fed = self.feed(&mut writer, &mut scratch, key.namespace, sources);
-        self.own.scratch = scratch;
+        let mut scratch = std::mem::take(&mut self.guard.own.scratch);
+        let fed = feed(self.guard, &mut writer, &mut scratch, key.namespace, sources);
+        self.guard.own.scratch = scratch;
         let head = large_value(LargeRef { object: writer.object, bytes });
         let stored = match fed {
             Ok(Fed::All) => {
                 let plan = Plan { kind: Kind::Head, content: Content::Bytes(&head, &[]), ..*plan };
-                self.commit(key, &plan, expect)
+                self.guard.commits().commit(key, &plan, expect)
             }
-            Ok(Fed::ItemBroken(large)) => self.delete_broken(key, large).map(|()| None),
+            Ok(Fed::ItemBroken(large)) => delete_broken(self.guard, key, large).map(|()| None),
             Ok(Fed::PartLost) => Err(OpError::OutOfMemory),
             Ok(Fed::CopiedLost) => Ok(None),
             Ok(Fed::Paused) => {
                 // What is written stays for the next guard. Where memory is short it does not: see above.
-                self.own.unfinished.keep_join(of, writer);
-                self.own.unfinished.pause();
-                return Err(self.parked());
+                self.guard.own.unfinished.keep_join(of, writer);
+                self.guard.own.unfinished.pause();
+                return Err(self.guard.parked());
             }
             Err(error) => Err(error),
         };
         if !matches!(stored, Ok(Some(_))) {
-            self.large_abort(writer);
+            self.guard.large().abort(writer);
         }
         stored
     }
 
     /// Checks that there are free segments for a large value of so many bytes.
-    pub(crate) fn check_room(&mut self, key: &Key<'_>, bytes: u64) -> Result<(), OpError> {
-        if self.store.call_for_room(key.namespace, bytes) {
+    pub(crate) fn check_room(self, key: &Key<'_>, bytes: u64) -> Result<(), OpError> {
+        if self.guard.store.call_for_room(key.namespace, bytes) {
             return Ok(());
         }
-        match self.store.no_segment(key.namespace) {
-            OpError::Parked => Err(self.parked()),
+        match self.guard.store.no_segment(key.namespace) {
+            OpError::Parked => Err(self.guard.parked()),
             full => Err(full),
         }
-    }
-
-    /// Cuts the sources into pieces.
-    fn feed(
-        &mut self,
-        writer: &mut LargeWriter,
-        scratch: &mut [u8],
-        namespace: u8,
-        sources: &[Source<'_>],
-    ) -> Result<Fed, OpError> {
-        // Of what an earlier guard has written nothing is read again: it ended with a whole piece.
-        let (mut filled, mut skip) = (0, writer.written);
-        for source in sources {
-            let mut at = skip.min(source.len());
-            skip -= at;
-            while at < source.len() {
-                let from = match *source {
-                    Source::Bytes(bytes) => &bytes[at as usize..],
-                    Source::Zeros(bytes) => &ZEROS[..ZEROS.len().min((bytes - at) as usize)],
-                    Source::Item { large, from, to } => match self.piece_from(namespace, large, from + at..to) {
-                        Some(bytes) => bytes,
-                        None => return Ok(Fed::ItemBroken(large)),
-                    },
-                    Source::Part(large) => match self.piece_from(namespace, large, at..large.bytes) {
-                        Some(bytes) => bytes,
-                        None => return Ok(Fed::PartLost),
-                    },
-                    Source::Copied(large) => match self.piece_from(namespace, large, at..large.bytes) {
-                        Some(bytes) => bytes,
-                        None => return Ok(Fed::CopiedLost),
-                    },
-                };
-                let take = from.len().min(scratch.len() - filled);
-                scratch[filled..filled + take].copy_from_slice(&from[..take]);
-                (at, filled) = (at + take as u64, filled + take);
-                if filled == scratch.len() {
-                    self.large_piece(writer, &scratch[..filled])?;
-                    let goes_on = self.own.unfinished.spend(filled as u64);
-                    filled = 0;
-                    if !goes_on && writer.written < writer.bytes {
-                        return Ok(Fed::Paused);
-                    }
-                }
-            }
-        }
-        if filled > 0 {
-            self.large_piece(writer, &scratch[..filled])?;
-        }
-        Ok(Fed::All)
     }
 
     /// Stores the large value that `from` has under `to` too, with its flags and its expiry, over as many iterations as
@@ -301,38 +256,84 @@ impl<'l> Guard<'l> {
     ///
     /// # Errors
     /// [`OpError::Parked`] (again in a later iteration), [`OpError::TooLarge`], [`OpError::OutOfMemory`].
-    pub fn copy_large(&mut self, from: &Key<'_>, to: &Key<'_>) -> Result<Option<()>, OpError> {
-        self.retry(|guard| guard.try_copy_large(from, to))
+    pub fn copy(self, from: &Key<'_>, to: &Key<'_>) -> Result<Option<()>, OpError> {
+        self.guard.commits().retry(|guard| try_copy_large(guard, from, to))
     }
 
-    fn try_copy_large(&mut self, from: &Key<'_>, to: &Key<'_>) -> Result<Option<Option<()>>, OpError> {
-        let (there, source) = (self.snap(to)?, self.find_live(from));
-        let store = self.store;
-        let Some(seen) = source.filter(|seen| seen.layout.kind() == Kind::Head) else { return Ok(Some(None)) };
-        let large = large_ref(seen.layout.value(&store.segments.heap, seen.address));
-        let client_flags = seen.layout.client_flags(&store.segments.heap, seen.address);
-        self.check_size(to, large.bytes)?;
-        let put = Put { client_flags, expire: store.expire(&seen), ..Put::set(&[]) };
-        let plan = Plan::of(&put, Kind::Plain, Content::Bytes(&[], &[]));
-        let expect = Some(Expect::there(there.map(|(_, snap)| snap)));
-        match self.commit_joined(to, &plan, expect, &[Source::Copied(large)])? {
-            Some(_) => Ok(Some(Some(()))),
-            // It is another one by now, or has lost a piece and goes.
-            None => self.delete_broken_if_lost(from, large).map(|()| None),
+    /// Pins the pieces of the large value that `key`'s item named in this guard. `None`: a piece is lost; the item is
+    /// deleted, and the read is a miss.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] if the broken item's lock could not be taken.
+    pub fn pin(self, key: &Key<'_>, large: LargeRef) -> Result<Option<Pinned>, OpError> {
+        self.guard.large().pin_range(key, large, 0..large.bytes)
+    }
+
+    /// Pins the pieces that some of its bytes lie in, which are what is pinned then. `None` as with
+    /// [`LargeValues::pin`].
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] if the broken item's lock could not be taken.
+    pub fn pin_range(
+        self,
+        key: &Key<'_>,
+        large: LargeRef,
+        range: std::ops::Range<u64>,
+    ) -> Result<Option<Pinned>, OpError> {
+        assert!(range.end <= large.bytes, "{range:?} of {} bytes", large.bytes);
+        let bytes = range.end - range.start;
+        // A range may begin within a piece, and so lie in one more than it is long.
+        let mut pin = Pinned::of_large(bytes, self.guard.store.piece_count(bytes) + 1);
+        self.guard.store.pins.fetch_add(1, Relaxed);
+        let mut at = range.start;
+        while at < range.end {
+            let Some((address, bytes)) = place_of(self.guard, key.namespace, large, at..range.end) else {
+                self.guard.store.unpin(pin);
+                delete_broken(self.guard, key, large)?;
+                return Ok(None);
+            };
+            self.guard.store.pin_piece(&mut pin, address, bytes);
+            at += u64::from(bytes);
         }
+        Ok(Some(pin))
     }
 
-    /// Deletes the item that names a large value, if that has lost a piece.
-    fn delete_broken_if_lost(&mut self, key: &Key<'_>, large: LargeRef) -> Result<(), OpError> {
-        let pieces = self.store.piece_count(large.bytes);
-        let is_lost = (0..pieces).any(|number| self.piece(key.namespace, large.object, number).is_none());
-        if is_lost { self.delete_broken(key, large) } else { Ok(()) }
+    /// Gives the pieces of a head a later expiry before the head is copied with it, because a head must never outlive
+    /// them. With an earlier expiry they stay as they are. Partly done on an error: calling again completes it.
+    pub(crate) fn touch_pieces(self, seen: &Seen<'_>, to: Option<Expire>) -> Result<(), OpError> {
+        let Some(expire) = to.filter(|_| seen.layout.kind() == Kind::Head) else { return Ok(()) };
+        if self.guard.store.can_touch_in_place(seen, expire, self.guard.now) {
+            return Ok(());
+        }
+        let large = large_ref(seen.layout.value(&self.guard.store.segments.heap, seen.address));
+        let (mut place, other) = self.guard.own.unfinished.take_touch(large.object, expire);
+        if let Some(other) = other {
+            self.guard.large().abort(other);
+        }
+        let namespace = self.guard.store.segments.header_of(seen.address).namespace();
+        let mut touched = Ok(());
+        while place.0 < self.guard.store.piece_count(large.bytes) && touched.is_ok() {
+            if self.guard.own.unfinished.is_spent() {
+                self.guard.own.unfinished.pause();
+                touched = Err(self.guard.parked());
+            } else {
+                touched = touch_piece(self.guard, namespace, (large.object, place.0), expire).map(|lasts| {
+                    place = (place.0 + 1, earlier(place.1, lasts));
+                });
+            }
+        }
+        if touched.is_err() {
+            self.guard.own.unfinished.keep_touch(large.object, place);
+        }
+        touched
     }
+}
 
+impl Pieces<'_, '_> {
     /// Gives the bytes of a part of the value that `key`'s item has in this guard to `each`, from place to place, in
     /// order. Returns false if a piece of it is lost: what was given then is not all of it.
     pub fn copy_range(
-        &self,
+        self,
         key: &Key<'_>,
         value: Value<'_>,
         range: std::ops::Range<u64>,
@@ -342,159 +343,169 @@ impl<'l> Guard<'l> {
         let whole = match value {
             Value::Bytes(bytes) | Value::Typed { bytes, .. } => bytes,
             Value::Integer(number) => crate::items::write::put::decimal(number, &mut digits),
-            Value::Large(large) => return self.copy_pieces(key.namespace, large, range, each),
+            Value::Large(large) => return copy_pieces(self.guard, key.namespace, large, range, each),
         };
         each(&whole[range.start as usize..range.end as usize]);
         true
     }
+}
 
-    fn copy_pieces(
-        &self,
-        namespace: u8,
-        large: LargeRef,
-        range: std::ops::Range<u64>,
-        each: &mut dyn FnMut(&[u8]),
-    ) -> bool {
-        assert!(range.end <= large.bytes, "{range:?} of {} bytes", large.bytes);
-        let mut at = range.start;
-        while at < range.end {
-            let Some(bytes) = self.piece_from(namespace, large, at..range.end) else { return false };
-            each(bytes);
-            at += bytes.len() as u64;
-        }
-        true
-    }
-
-    /// Returns the first bytes of a range of a large value that lie in one piece; `None` if that is lost.
-    fn piece_from(&self, namespace: u8, large: LargeRef, range: std::ops::Range<u64>) -> Option<&'l [u8]> {
-        let (address, bytes) = self.place_of(namespace, large, range)?;
-        Some(self.store.segments.heap.bytes(address, bytes as usize))
-    }
-
-    /// Returns the address and the length of the first bytes of a range that lie in one piece.
-    fn place_of(&self, namespace: u8, large: LargeRef, range: std::ops::Range<u64>) -> Option<(usize, u32)> {
-        let piece_bytes = self.store.geometry.piece_bytes as u64;
-        let (number, from) = (range.start / piece_bytes, range.start % piece_bytes);
-        let (address, bytes) = self.piece(namespace, large.object, number as u32)?;
-        let to = u64::from(bytes).min(from + range.end - range.start);
-        Some((address + from as usize, (to - from) as u32))
-    }
-
-    /// Returns the address and the length of a piece's bytes.
-    fn piece(&self, namespace: u8, object: u64, number: u32) -> Option<(usize, u32)> {
-        let name = piece_name(object, number);
-        let key = self.store.hasher.piece(namespace, &name);
-        let seen = self.find_live(&key)?;
-        crate::index::bump(seen.word, seen.slot);
-        Some((seen.layout.value_address(seen.address), seen.layout.value_len as u32))
-    }
-
-    /// Pins the pieces of the large value that `key`'s item named in this guard. `None`: a piece is lost; the item is
-    /// deleted, and the read is a miss.
-    ///
-    /// # Errors
-    /// [`OpError::Parked`] if the broken item's lock could not be taken.
-    pub fn pin_large(&mut self, key: &Key<'_>, large: LargeRef) -> Result<Option<Pinned>, OpError> {
-        self.pin_large_range(key, large, 0..large.bytes)
-    }
-
-    /// Pins the pieces that some of its bytes lie in, which are what is pinned then. `None` as with
-    /// [`Guard::pin_large`].
-    ///
-    /// # Errors
-    /// [`OpError::Parked`] if the broken item's lock could not be taken.
-    pub fn pin_large_range(
-        &mut self,
-        key: &Key<'_>,
-        large: LargeRef,
-        range: std::ops::Range<u64>,
-    ) -> Result<Option<Pinned>, OpError> {
-        assert!(range.end <= large.bytes, "{range:?} of {} bytes", large.bytes);
-        let bytes = range.end - range.start;
-        // A range may begin within a piece, and so lie in one more than it is long.
-        let mut pin = Pinned::of_large(bytes, self.store.piece_count(bytes) + 1);
-        self.store.pins.fetch_add(1, Relaxed);
-        let mut at = range.start;
-        while at < range.end {
-            let Some((address, bytes)) = self.place_of(key.namespace, large, at..range.end) else {
-                self.store.unpin(pin);
-                self.delete_broken(key, large)?;
-                return Ok(None);
+/// Cuts the sources into pieces.
+fn feed(
+    guard: &mut Guard<'_>,
+    writer: &mut LargeWriter,
+    scratch: &mut [u8],
+    namespace: u8,
+    sources: &[Source<'_>],
+) -> Result<Fed, OpError> {
+    // Of what an earlier guard has written nothing is read again: it ended with a whole piece.
+    let (mut filled, mut skip) = (0, writer.written);
+    for source in sources {
+        let mut at = skip.min(source.len());
+        skip -= at;
+        while at < source.len() {
+            let from = match *source {
+                Source::Bytes(bytes) => &bytes[at as usize..],
+                Source::Zeros(bytes) => &ZEROS[..ZEROS.len().min((bytes - at) as usize)],
+                Source::Item { large, from, to } => match piece_from(guard, namespace, large, from + at..to) {
+                    Some(bytes) => bytes,
+                    None => return Ok(Fed::ItemBroken(large)),
+                },
+                Source::Part(large) => match piece_from(guard, namespace, large, at..large.bytes) {
+                    Some(bytes) => bytes,
+                    None => return Ok(Fed::PartLost),
+                },
+                Source::Copied(large) => match piece_from(guard, namespace, large, at..large.bytes) {
+                    Some(bytes) => bytes,
+                    None => return Ok(Fed::CopiedLost),
+                },
             };
-            self.store.pin_piece(&mut pin, address, bytes);
-            at += u64::from(bytes);
-        }
-        Ok(Some(pin))
-    }
-
-    fn delete_broken(&mut self, key: &Key<'_>, large: LargeRef) -> Result<(), OpError> {
-        let store = self.store;
-        if store.is_rebuilding() {
-            let snap = self.snap(key)?.filter(|(seen, _)| store.object_at(seen) == Some(large.object));
-            return snap.map_or(Ok(()), |(_, snap)| self.end_for_good(key, Some(snap), None).map(drop));
-        }
-        let locked = self.lock(key)?;
-        let Some(there) = store.find_locked(&locked, key) else { return Ok(()) };
-        let names = there.layout.kind() == Kind::Head
-            && large_ref(there.layout.value(&store.segments.heap, there.address)) == large;
-        if names {
-            self.counters().large_broken.add(1);
-            store.unname(&locked, &there, Slot::EMPTY);
-            let orphan = store.kill(self.counters(), there.address, &there.layout);
-            drop(locked);
-            self.free_orphan(orphan, None);
-        }
-        Ok(())
-    }
-
-    /// Gives the pieces of a head a later expiry before the head is copied with it, because a head must never outlive
-    /// them. With an earlier expiry they stay as they are. Partly done on an error: calling again completes it.
-    pub(crate) fn touch_pieces(&mut self, seen: &Seen<'_>, to: Option<Expire>) -> Result<(), OpError> {
-        let Some(expire) = to.filter(|_| seen.layout.kind() == Kind::Head) else { return Ok(()) };
-        if self.store.can_touch_in_place(seen, expire, self.now) {
-            return Ok(());
-        }
-        let large = large_ref(seen.layout.value(&self.store.segments.heap, seen.address));
-        let (mut place, other) = self.own.unfinished.take_touch(large.object, expire);
-        if let Some(other) = other {
-            self.large_abort(other);
-        }
-        let namespace = self.store.segments.header_of(seen.address).namespace();
-        let mut touched = Ok(());
-        while place.0 < self.store.piece_count(large.bytes) && touched.is_ok() {
-            if self.own.unfinished.is_spent() {
-                self.own.unfinished.pause();
-                touched = Err(self.parked());
-            } else {
-                touched = self.touch_piece(namespace, (large.object, place.0), expire).map(|lasts| {
-                    place = (place.0 + 1, earlier(place.1, lasts));
-                });
+            let take = from.len().min(scratch.len() - filled);
+            scratch[filled..filled + take].copy_from_slice(&from[..take]);
+            (at, filled) = (at + take as u64, filled + take);
+            if filled == scratch.len() {
+                guard.large().write_piece(writer, &scratch[..filled])?;
+                let goes_on = guard.own.unfinished.spend(filled as u64);
+                filled = 0;
+                if !goes_on && writer.written < writer.bytes {
+                    return Ok(Fed::Paused);
+                }
             }
         }
-        if touched.is_err() {
-            self.own.unfinished.keep_touch(large.object, place);
-        }
-        touched
     }
+    if filled > 0 {
+        guard.large().write_piece(writer, &scratch[..filled])?;
+    }
+    Ok(Fed::All)
+}
 
-    /// Gives a piece an expiry behind that of its head, if it has none; says when it ends.
-    fn touch_piece(&mut self, namespace: u8, (object, number): (u64, u32), head: Expire) -> Result<Expire, OpError> {
-        let name = piece_name(object, number);
-        let key = self.store.hasher.piece(namespace, &name);
-        let lasting = outlasting(head, self.now);
-        self.own.unfinished.spend(LOOKED_AT_BYTES);
-        self.retry(|guard| {
-            // One that is lost is found to be when the value is read.
-            let Some((seen, snap)) = guard.snap_at_once(&key)? else { return Ok(Some(Expire::Never)) };
-            let present = guard.store.expire(&seen);
-            if outlasts(present, head) {
-                return Ok(Some(present));
-            }
-            guard.own.unfinished.spend(guard.store.geometry.piece_bytes as u64);
-            let alter = Alter { expire: Some(lasting), ..Alter::default() };
-            Ok(guard.alter(&key, &seen, snap, alter)?.map(|altered| altered.expire))
-        })
+fn try_copy_large(guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) -> Result<Option<Option<()>>, OpError> {
+    let (there, source) = (guard.items().snap(to)?, guard.items().find_live(from));
+    let store = guard.store;
+    let Some(seen) = source.filter(|seen| seen.layout.kind() == Kind::Head) else { return Ok(Some(None)) };
+    let large = large_ref(seen.layout.value(&store.segments.heap, seen.address));
+    let client_flags = seen.layout.client_flags(&store.segments.heap, seen.address);
+    guard.sizes().check_size(to, large.bytes)?;
+    let put = Put { client_flags, expire: store.expire(&seen), ..Put::set(&[]) };
+    let plan = Plan::of(&put, Kind::Plain, Content::Bytes(&[], &[]));
+    let expect = Some(Expect::there(there.map(|(_, snap)| snap)));
+    match guard.large().commit_joined(to, &plan, expect, &[Source::Copied(large)])? {
+        Some(_) => Ok(Some(Some(()))),
+        // It is another one by now, or has lost a piece and goes.
+        None => delete_broken_if_lost(guard, from, large).map(|()| None),
     }
+}
+
+/// Deletes the item that names a large value, if that has lost a piece.
+fn delete_broken_if_lost(guard: &mut Guard<'_>, key: &Key<'_>, large: LargeRef) -> Result<(), OpError> {
+    let pieces = guard.store.piece_count(large.bytes);
+    let is_lost = (0..pieces).any(|number| piece(guard, key.namespace, large.object, number).is_none());
+    if is_lost { delete_broken(guard, key, large) } else { Ok(()) }
+}
+
+fn copy_pieces(
+    guard: &Guard<'_>,
+    namespace: u8,
+    large: LargeRef,
+    range: std::ops::Range<u64>,
+    each: &mut dyn FnMut(&[u8]),
+) -> bool {
+    assert!(range.end <= large.bytes, "{range:?} of {} bytes", large.bytes);
+    let mut at = range.start;
+    while at < range.end {
+        let Some(bytes) = piece_from(guard, namespace, large, at..range.end) else { return false };
+        each(bytes);
+        at += bytes.len() as u64;
+    }
+    true
+}
+
+/// Returns the first bytes of a range of a large value that lie in one piece; `None` if that is lost.
+fn piece_from<'l>(guard: &Guard<'l>, namespace: u8, large: LargeRef, range: std::ops::Range<u64>) -> Option<&'l [u8]> {
+    let (address, bytes) = place_of(guard, namespace, large, range)?;
+    Some(guard.store.segments.heap.bytes(address, bytes as usize))
+}
+
+/// Returns the address and the length of the first bytes of a range that lie in one piece.
+fn place_of(guard: &Guard<'_>, namespace: u8, large: LargeRef, range: std::ops::Range<u64>) -> Option<(usize, u32)> {
+    let piece_bytes = guard.store.geometry.piece_bytes as u64;
+    let (number, from) = (range.start / piece_bytes, range.start % piece_bytes);
+    let (address, bytes) = piece(guard, namespace, large.object, number as u32)?;
+    let to = u64::from(bytes).min(from + range.end - range.start);
+    Some((address + from as usize, (to - from) as u32))
+}
+
+/// Returns the address and the length of a piece's bytes.
+fn piece(guard: &Guard<'_>, namespace: u8, object: u64, number: u32) -> Option<(usize, u32)> {
+    let name = piece_name(object, number);
+    let key = guard.store.hasher.piece(namespace, &name);
+    let seen = guard.items().find_live(&key)?;
+    crate::index::bump(seen.word, seen.slot);
+    Some((seen.layout.value_address(seen.address), seen.layout.value_len as u32))
+}
+
+fn delete_broken(guard: &mut Guard<'_>, key: &Key<'_>, large: LargeRef) -> Result<(), OpError> {
+    let store = guard.store;
+    if store.is_rebuilding() {
+        let snap = guard.items().snap(key)?.filter(|(seen, _)| store.object_at(seen) == Some(large.object));
+        return snap.map_or(Ok(()), |(_, snap)| guard.items_mut().end_for_good(key, Some(snap), None).map(drop));
+    }
+    let locked = guard.locks().lock(key)?;
+    let Some(there) = store.find_locked(&locked, key) else { return Ok(()) };
+    let names = there.layout.kind() == Kind::Head
+        && large_ref(there.layout.value(&store.segments.heap, there.address)) == large;
+    if names {
+        guard.counters().large_broken.add(1);
+        store.unname(&locked, &there, Slot::EMPTY);
+        let orphan = store.kill(guard.counters(), there.address, &there.layout);
+        drop(locked);
+        guard.commits().free_orphan(orphan, None);
+    }
+    Ok(())
+}
+
+/// Gives a piece an expiry behind that of its head, if it has none; says when it ends.
+fn touch_piece(
+    guard: &mut Guard<'_>,
+    namespace: u8,
+    (object, number): (u64, u32),
+    head: Expire,
+) -> Result<Expire, OpError> {
+    let name = piece_name(object, number);
+    let key = guard.store.hasher.piece(namespace, &name);
+    let lasting = outlasting(head, guard.now);
+    guard.own.unfinished.spend(LOOKED_AT_BYTES);
+    guard.commits().retry(|guard| {
+        // One that is lost is found to be when the value is read.
+        let Some((seen, snap)) = guard.items().snap_at_once(&key)? else { return Ok(Some(Expire::Never)) };
+        let present = guard.store.expire(&seen);
+        if outlasts(present, head) {
+            return Ok(Some(present));
+        }
+        guard.own.unfinished.spend(guard.store.geometry.piece_bytes as u64);
+        let alter = Alter { expire: Some(lasting), ..Alter::default() };
+        Ok(guard.items_mut().alter(&key, &seen, snap, alter)?.map(|altered| altered.expire))
+    })
 }
 
 /// Looking at a piece counts for as many bytes of an iteration's share.

@@ -13,34 +13,29 @@
 //!   any more go afterwards. With the head, whatever ends it, all of its parts go, unless its successor is of the same
 //!   object. Many parts go a few at a time, in the background ([`crate::values::deferred_free`]).
 //! - Part numbers are never reused, so no part can be taken for another. They are their object's, not their key's: a
-//!   value is renamed by its head and its anchor alone ([`Guard::adopt`]).
+//!   value is renamed by its head and its anchor alone ([`crate::Renames::share`]).
 //! - A part is retained as long as its head is. When its segment is evicted, the head's reads count for it, and the
 //!   anchor leads to the head. A head goes with the first of its parts that does, and all others with it. Parts have no
 //!   end of their own: they go with the head.
 //! - A reader that finds a part missing has been overtaken by a change, or the part was pushed out of the index. The
-//!   reader looks again ([`Guard::end_broken`]).
+//!   reader looks again ([`PartWrites::end_broken`]).
 
-use crate::items::write::change::Parts;
-use crate::layout::hidden_key::ANCHOR;
-use crate::layout::hidden_key::NAME_BYTES;
-use crate::layout::hidden_key::name;
-use crate::layout::hidden_key::part_of;
-use crate::layout::parts_head::Head;
-use crate::layout::parts_head::entries;
-use crate::layout::parts_head::entry_at;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::core::counters::Counters;
+use crate::core::facets::{PartReads, PartWrites, Sizes};
 use crate::core::handle::Guard;
 use crate::core::op::{Item, OpError};
 use crate::core::store::{Seen, Store, large_ref};
 use crate::index::Hash;
 use crate::items::unpublished::{Content, Plan};
-use crate::items::write::change::Change;
+use crate::items::write::change::{Change, Parts};
 use crate::layout::header::SegmentHeader;
+use crate::layout::hidden_key::{ANCHOR, NAME_BYTES, name, part_of};
 use crate::layout::item::{Kind, Layout, NUM};
 use crate::layout::key::{Key, Namespace};
+use crate::layout::parts_head::{Head, entries, entry_at};
 use crate::layout::slot::Slot;
 use crate::values::free_queue::DeferredFree;
 use crate::values::orphans::Named;
@@ -183,49 +178,44 @@ impl Store {
     }
 }
 
-impl Guard<'_> {
+impl<'g> PartReads<'g, '_> {
     /// Returns the bytes of a part of the value that `key`'s item has in this guard, which is of this object; counts as
     /// an access of it. `None`: it is lost, or the value was changed since the item was looked at: see
-    /// [`Guard::takes_lost`].
-    pub fn part(&self, key: &Key<'_>, object: u64, part: u64) -> Option<&[u8]> {
+    /// [`PartReads::take_lost`].
+    pub fn part(self, key: &Key<'_>, object: u64, part: u64) -> Option<&'g [u8]> {
         let name = name(part, object);
-        let found = self.find_live(&self.store.hasher.piece(key.namespace, &name));
+        let found = self.guard.items().find_live(&self.guard.store.hasher.piece(key.namespace, &name));
         if found.is_none() {
-            self.lost.set(true);
+            self.guard.lost.set(true);
         }
         found.map(|seen| {
             crate::index::bump(seen.word, seen.slot);
-            seen.layout.value(&self.store.segments.heap, seen.address)
+            seen.layout.value(&self.guard.store.segments.heap, seen.address)
         })
     }
 
     /// Returns a number for a new part, or a new object.
-    pub fn part_number(&self) -> u64 {
-        self.store.kept.objects.fetch_add(1, Relaxed)
-    }
-
-    /// Returns the longest part, in bytes.
-    pub fn part_bytes_max(&self) -> usize {
-        self.whole_max_of(NAME_BYTES) as usize
+    pub fn part_number(self) -> u64 {
+        self.guard.store.kept.objects.fetch_add(1, Relaxed)
     }
 
     /// Returns whether a part was looked for in this guard and not found, since the last call.
-    pub fn takes_lost(&self) -> bool {
-        self.lost.replace(false)
+    pub fn take_lost(self) -> bool {
+        self.guard.lost.replace(false)
     }
 
     /// Returns the bytes of an item's parts in the store, header and padding included: of those from number `from` on,
     /// and at most `parts_max`. Gives the number to go on at too; `None`: that was all.
-    pub fn parts_bytes(&self, key: &Key<'_>, item: &Item<'_>, from: u64, parts_max: u64) -> (u64, Option<u64>) {
+    pub fn parts_bytes(self, key: &Key<'_>, item: &Item<'_>, from: u64, parts_max: u64) -> (u64, Option<u64>) {
         let crate::Value::Typed { kind, bytes } = item.value else { return (0, None) };
         let value = [&[kind][..], bytes].concat();
         let Some(head) = Head::of(&value) else { return (0, None) };
         let bytes_of = |part: u64| {
-            self.store.find_part(key.namespace, head.object, part).map_or(0, |seen| seen.layout.size as u64)
+            self.guard.store.find_part(key.namespace, head.object, part).map_or(0, |seen| seen.layout.size as u64)
         };
         let mut sum = if from == 0 { bytes_of(ANCHOR) } else { 0 };
         let (mut number, to) = (0, from.saturating_add(parts_max));
-        self.store.each_part(key.namespace, head, &mut |part| {
+        self.guard.store.each_part(key.namespace, head, &mut |part| {
             if (from..to).contains(&number) {
                 sum += bytes_of(part);
             }
@@ -234,15 +224,25 @@ impl Guard<'_> {
         });
         (sum, (number > to).then_some(to))
     }
+}
 
-    /// As [`Guard::change`], for values that are in parts or may be: of a type with [`crate::KIND_IN_PARTS`], in the
-    /// way that this module draws.
+impl Sizes<'_, '_> {
+    /// Returns the longest part, in bytes.
+    pub fn part_bytes_max(self) -> usize {
+        self.whole_max_of(NAME_BYTES) as usize
+    }
+}
+
+impl PartWrites<'_, '_> {
+    /// As [`crate::ItemsMut::change`], for values that are in parts or may be: of a type with [`crate::KIND_IN_PARTS`],
+    /// in the way that this module draws.
     ///
     /// # Errors
-    /// As [`Guard::change`]; [`OpError::TooLarge`] also where a part is longer than an item in one piece may be.
-    pub fn change_parts<T>(&mut self, key: &Key<'_>, decide: &mut DecideParts<'_, T>) -> Result<T, OpError> {
+    /// As [`crate::ItemsMut::change`]; [`OpError::TooLarge`] also where a part is longer than an item in one piece may
+    /// be.
+    pub fn change<T>(self, key: &Key<'_>, decide: &mut DecideParts<'_, T>) -> Result<T, OpError> {
         let parts = RefCell::new(Parts::default());
-        self.change_with(key, Some(&parts), &mut |guard, item, scratch| {
+        self.guard.items_mut().change_with(key, Some(&parts), &mut |guard, item, scratch| {
             let mut parts = parts.borrow_mut();
             parts.bytes.clear();
             parts.new.clear();
@@ -252,83 +252,61 @@ impl Guard<'_> {
     }
 
     /// Writes new parts of an object, all or none; of one that is new its anchor too.
-    pub(crate) fn write_parts(
-        &mut self,
-        key: &Key<'_>,
-        object: u64,
-        is_new: bool,
-        parts: &Parts,
-    ) -> Result<(), OpError> {
+    pub(crate) fn write_parts(self, key: &Key<'_>, object: u64, is_new: bool, parts: &Parts) -> Result<(), OpError> {
         let longest = parts.new.iter().map(|(_, place)| place.len()).max().unwrap_or(0);
-        if longest > self.part_bytes_max() {
+        if longest > self.guard.sizes().part_bytes_max() {
             return Err(OpError::TooLarge);
         }
-        if parts.bytes.len() > self.store.geometry.piece_bytes {
-            self.check_room(key, parts.bytes.len() as u64)?;
+        if parts.bytes.len() > self.guard.store.geometry.piece_bytes {
+            self.guard.large().check_room(key, parts.bytes.len() as u64)?;
         }
-        let mut written = if is_new { self.set_owner(key, object) } else { Ok(()) };
+        let mut written = if is_new { self.guard.parts_mut().set_owner(key, object) } else { Ok(()) };
         for (part, place) in &parts.new {
-            written = written.and_then(|()| self.write_part(key, object, *part, &parts.bytes[place.clone()]));
+            written = written
+                .and_then(|()| self.guard.parts_mut().write_part(key, object, *part, &parts.bytes[place.clone()]));
         }
         if written.is_err() {
-            self.take_parts_back(key, object, is_new, parts);
+            self.guard.parts_mut().take_parts_back(key, object, is_new, parts);
         }
         written
     }
 
     /// Stores one part.
-    pub(crate) fn write_part(&mut self, key: &Key<'_>, object: u64, part: u64, bytes: &[u8]) -> Result<(), OpError> {
-        self.write_hidden(key, object, part, Content::Bytes(bytes, &[]))
+    pub(crate) fn write_part(self, key: &Key<'_>, object: u64, part: u64, bytes: &[u8]) -> Result<(), OpError> {
+        write_hidden(self.guard, key, object, part, Content::Bytes(bytes, &[]))
     }
 
     /// Sets the key that the parts of an object belong to from now on.
-    pub(crate) fn set_owner(&mut self, key: &Key<'_>, object: u64) -> Result<(), OpError> {
-        self.write_hidden(key, object, ANCHOR, Content::Number(key.hash.0))
-    }
-
-    fn write_hidden(&mut self, key: &Key<'_>, object: u64, part: u64, content: Content<'_>) -> Result<(), OpError> {
-        let name = name(part, object);
-        let hidden = self.store.hasher.piece(key.namespace, &name);
-        self.commit(&hidden, &Plan::bare(Kind::Piece, content), None).map(drop)
+    pub(crate) fn set_owner(self, key: &Key<'_>, object: u64) -> Result<(), OpError> {
+        write_hidden(self.guard, key, object, ANCHOR, Content::Number(key.hash.0))
     }
 
     /// Removes what a change has written and not published: a repeated decision gets numbers of its own.
-    pub(crate) fn take_parts_back(&mut self, key: &Key<'_>, object: u64, is_new: bool, parts: &Parts) {
+    pub(crate) fn take_parts_back(self, key: &Key<'_>, object: u64, is_new: bool, parts: &Parts) {
         let anchor = is_new.then_some(ANCHOR);
         let written = parts.new.iter().map(|(part, _)| *part).chain(anchor);
-        let left = self.not_removed(key, object, written).collect();
-        self.bury_loose(key, object, left);
+        let left = not_removed(self.guard, key, object, written).collect();
+        bury_loose(self.guard, key, object, left);
     }
 
     /// Removes parts that a head does not name any more. Those whose locks cannot be taken are removed later.
-    pub(crate) fn end_parts(&mut self, key: &Key<'_>, object: u64, gone: &[u64]) {
-        let left: Vec<u64> = match self.own.group.get_mut().is_open() {
+    pub(crate) fn end_parts(self, key: &Key<'_>, object: u64, gone: &[u64]) {
+        let left: Vec<u64> = match self.guard.own.group.get_mut().is_open() {
             true => gone.to_vec(),
-            false => self.not_removed(key, object, gone.iter().copied()).collect(),
+            false => not_removed(self.guard, key, object, gone.iter().copied()).collect(),
         };
-        self.bury_loose(key, object, left);
-    }
-
-    fn bury_loose(&mut self, key: &Key<'_>, object: u64, parts: Vec<u64>) {
-        if !parts.is_empty() {
-            self.free_deferred(DeferredFree::of_loose(key.namespace, object, parts));
-        }
-    }
-
-    /// Removes parts, and returns those whose locks could not be taken.
-    fn not_removed(&self, key: &Key<'_>, object: u64, parts: impl Iterator<Item = u64>) -> impl Iterator<Item = u64> {
-        let (store, counters, namespace) = (self.store, self.counters(), key.namespace);
-        parts.filter(move |part| store.remove_part(counters, namespace, object, *part).is_none())
+        bury_loose(self.guard, key, object, left);
     }
 
     /// Ends the key's value if it has lost a part, as if it had been evicted. Called after a part was not found
-    /// ([`Guard::takes_lost`]). If no part is lost, the value was changed meanwhile, and the caller looks at it again.
+    /// ([`PartReads::take_lost`]). If no part is lost, the value was changed meanwhile, and the caller looks at it
+    /// again.
     ///
     /// # Errors
     /// [`OpError::Parked`].
-    pub fn end_broken(&mut self, key: &Key<'_>) -> Result<bool, OpError> {
-        self.retry(|guard| {
-            let Some((seen, snap)) = guard.snap(key)? else { return Ok(Some(false)) };
+    pub fn end_broken(self, key: &Key<'_>) -> Result<bool, OpError> {
+        self.guard.commits().retry(|guard| {
+            let Some((seen, snap)) = guard.items().snap(key)? else { return Ok(Some(false)) };
             let store = guard.store;
             let head = match seen.layout.is(Kind::Typed) {
                 true => Head::of(seen.layout.value(&store.segments.heap, seen.address)),
@@ -342,9 +320,38 @@ impl Guard<'_> {
             if store.each_part(key.namespace, head, &mut |part| is_there(part)) {
                 return Ok(Some(false));
             }
-            let removed = guard.remove_same(key, snap)?;
+            let removed = guard.items_mut().remove_same(key, snap)?;
             guard.counters().large_broken.add(u64::from(removed));
             Ok(removed.then_some(true))
         })
     }
+}
+
+fn write_hidden(
+    guard: &mut Guard<'_>,
+    key: &Key<'_>,
+    object: u64,
+    part: u64,
+    content: Content<'_>,
+) -> Result<(), OpError> {
+    let name = name(part, object);
+    let hidden = guard.store.hasher.piece(key.namespace, &name);
+    guard.commits().commit(&hidden, &Plan::bare(Kind::Piece, content), None).map(drop)
+}
+
+fn bury_loose(guard: &mut Guard<'_>, key: &Key<'_>, object: u64, parts: Vec<u64>) {
+    if !parts.is_empty() {
+        guard.commits().free_deferred(DeferredFree::of_loose(key.namespace, object, parts));
+    }
+}
+
+/// Removes parts, and returns those whose locks could not be taken.
+fn not_removed(
+    guard: &Guard<'_>,
+    key: &Key<'_>,
+    object: u64,
+    parts: impl Iterator<Item = u64>,
+) -> impl Iterator<Item = u64> {
+    let (store, counters, namespace) = (guard.store, guard.counters(), key.namespace);
+    parts.filter(move |part| store.remove_part(counters, namespace, object, *part).is_none())
 }

@@ -14,7 +14,7 @@ pub(crate) enum Source<'v> {
         from: u64,
         to: u64,
     },
-    /// A value that [`crate::Guard::large_piece`] wrote, and that no item names.
+    /// A value that [`crate::LargeValues::write_piece`] wrote, and that no item names.
     Part(LargeRef),
     /// The large value of another key's item.
     Copied(LargeRef),

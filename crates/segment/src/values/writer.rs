@@ -9,7 +9,7 @@ use crate::layout::item::Kind;
 
 /// A large value that is being written, piece by piece, over as many iterations as it takes.
 ///
-/// Give it to [`crate::Guard::large_commit`] or [`crate::Guard::large_abort`]; one that is dropped leaves its pieces to
+/// Give it to [`crate::LargeValues::commit`] or [`crate::LargeValues::abort`]; one that is dropped leaves its pieces to
 /// eviction.
 #[derive(Debug)]
 pub struct LargeWriter {

@@ -138,9 +138,10 @@ impl Bench {
     fn check(&mut self, key: &[u8]) {
         let mut guard = self.handle.guard(self.now);
         let k = named(&guard, key);
-        let hit = guard.read(&k, guard.look_ahead(k.key_hash())).map(|hit| (hit.value, hit.client_flags));
+        let hit =
+            guard.items().read(&k, guard.items().prefetch_item(k.key_hash())).map(|hit| (hit.value, hit.client_flags));
         // Without counting the access once more.
-        let got = guard.peek(&k).map(|item| (item.value, item.client_flags, item.expire, item.stale));
+        let got = guard.items().peek(&k).map(|item| (item.value, item.client_flags, item.expire, item.stale));
         assert_eq!(hit, got.map(|(value, client_flags, ..)| (value, client_flags)), "a read in stages");
         let seen = match got {
             None => None,
@@ -148,7 +149,7 @@ impl Bench {
             Some((Value::Integer(n), flags, expire, stale)) => Some((n.to_string().into_bytes(), flags, expire, stale)),
             Some((Value::Typed { .. }, ..)) => panic!("nobody stores a typed value here"),
             Some((Value::Large(large), flags, expire, stale)) => {
-                let pinned = guard.pin_large(&k, large).expect("nobody else locks");
+                let pinned = guard.large().pin(&k, large).expect("nobody else locks");
                 drop(guard);
                 // The pin has to hold whatever the background does meanwhile.
                 self.slices(20);
@@ -186,7 +187,7 @@ impl Bench {
     fn try_put(&mut self, key: &[u8], put: &Put<'_>) -> Result<PutOutcome, gannet_segment::OpError> {
         let mut guard = self.handle.guard(self.now);
         let k = named(&guard, key);
-        guard.put(&k, put)
+        guard.items_mut().put(&k, put)
     }
 
     fn put(&mut self) {
@@ -269,7 +270,7 @@ impl Bench {
         let key = self.key();
         let mut guard = self.handle.guard(self.now);
         let k = named(&guard, &key);
-        let token = guard.gets(&k).expect("nobody else locks").map(|item| item.token);
+        let token = guard.versions().gets(&k).expect("nobody else locks").map(|item| item.token);
         drop(guard);
         if let Some(token) = token {
             self.model.give_token(&key, token);
@@ -288,7 +289,7 @@ impl Bench {
             drop_value: self.prng.chance(1, 6),
             token: None,
         };
-        let got: DeleteOutcome = self.until_done(&key, |guard, key| guard.delete(key, &delete));
+        let got: DeleteOutcome = self.until_done(&key, |guard, key| guard.items_mut().delete(key, &delete));
         assert_eq!(got, self.model.delete(&key, &delete, self.now), "{delete:?}");
         self.check(&key);
     }
@@ -305,7 +306,7 @@ impl Bench {
             token: None,
             want_token: self.prng.chance(1, 4),
         };
-        let got = self.until_done(&key, |guard, key| guard.arith(key, &arith));
+        let got = self.until_done(&key, |guard, key| guard.numbers().arith(key, &arith));
         let expected = self.model.arith(&key, &arith, self.now);
         match (got, expected) {
             (ArithOutcome::Number { value: a, token, expire: e }, ArithOutcome::Number { value: b, expire: f, .. }) => {
@@ -323,7 +324,7 @@ impl Bench {
     fn touch(&mut self) {
         let (key, expire) = (self.key(), self.expire());
         self.settle(&key);
-        let found = self.until_done(&key, |guard, key| Ok(guard.touch(key, expire)?.is_some()));
+        let found = self.until_done(&key, |guard, key| Ok(guard.items_mut().touch(key, expire)?.is_some()));
         let expected = self.model.touch(&key, expire, self.now);
         assert_eq!(found, expected, "touch to {expire:?}");
         self.check(&key);
@@ -341,8 +342,9 @@ impl Bench {
             want_access: self.prng.chance(1, 3),
             no_bump: self.prng.chance(1, 4),
         };
-        let got = self
-            .until_done(&key, |guard, key| Ok(guard.fetch(key, &fetch)?.map(|f| (f.lease, f.vivified, f.item.token))));
+        let got = self.until_done(&key, |guard, key| {
+            Ok(guard.items_mut().fetch(key, &fetch)?.map(|f| (f.lease, f.vivified, f.item.token)))
+        });
         let expected = self.model.fetch(&key, &fetch, self.now);
         assert_eq!(got.map(|(lease, vivified, _)| (lease, vivified)), expected, "{fetch:?}");
         if let Some((lease, _, token)) = got {
@@ -356,7 +358,7 @@ impl Bench {
 
     fn flush(&mut self) {
         let namespace = self.prng.below(NAMESPACES.len() as u64) as usize;
-        self.handle.guard(self.now).flush(NAMESPACES[namespace]).expect("no slice runs");
+        self.handle.guard(self.now).items_mut().flush(NAMESPACES[namespace]).expect("no slice runs");
         self.model.flush(namespace as u8);
         self.steps.flushes += 1;
     }
@@ -386,7 +388,7 @@ impl Bench {
         let name = format!("{}noise-{}", self.prng.below(NAMESPACES.len() as u64), self.prng.below(1000));
         let mut guard = self.handle.guard(self.now);
         let key = named(&guard, name.as_bytes());
-        let _ = guard.put(&key, &Put::set(&[b'n'; 200]));
+        let _ = guard.items_mut().put(&key, &Put::set(&[b'n'; 200]));
     }
 
     /// A roomy store keeps the memory that it began with at least, so that nothing has to go.

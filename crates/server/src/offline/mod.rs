@@ -160,7 +160,7 @@ impl Offline {
         let (mut cursor, mut stride) = (Some(0), Stride::default());
         while let Some(at) = cursor {
             let (guard, mut ended) = (self.handle.guard(clock.unix()), None);
-            let stepped = guard.walk_all(at, &mut stride, &mut |namespace, item, _| {
+            let stepped = guard.walks().walk_all(at, &mut stride, &mut |namespace, item, _| {
                 if ended.is_some() {
                     return;
                 }
@@ -219,7 +219,7 @@ fn tell<E>(
     let Value::Typed { kind, bytes: typed } = item.value else {
         whole.clear();
         let len = item.value_len();
-        if !guard.copy_range(&key, item.value, 0..len, &mut |part| whole.extend_from_slice(part)) {
+        if !guard.pieces().copy_range(&key, item.value, 0..len, &mut |part| whole.extend_from_slice(part)) {
             return Ok(Some(false));
         }
         return each(&entry(Told::Bytes(whole))).map(|()| Some(true));
@@ -257,7 +257,7 @@ struct KeyParts<'t> {
 
 impl Source for KeyParts<'_> {
     fn part(&self, object: u64, number: u64) -> Option<&[u8]> {
-        self.guard.part(&self.key, object, number)
+        self.guard.parts().part(&self.key, object, number)
     }
 
     fn fresh(&self) -> u64 {

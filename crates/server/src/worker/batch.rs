@@ -243,7 +243,7 @@ impl<B: Backend> Core<B> {
                 session.pause = Pause::None;
             } else if parked {
                 self.ctx.counters().parked.add(1);
-                session.pause = guard.awaited().map_or(Pause::Store, Pause::Flash);
+                session.pause = guard.tier().awaited().map_or(Pause::Store, Pause::Flash);
             }
             if session.state.is_arriving() {
                 self.note_arrival(index);
@@ -272,7 +272,7 @@ impl<B: Backend> Core<B> {
     pub(super) fn flush_if_due(&mut self, guard: &mut Guard<'_>) -> bool {
         let (flush, now) = (&self.ctx.shared.delayed_flush, self.ctx.now);
         while let Some(namespace) = flush.take(now) {
-            if guard.flush(namespace).is_err() {
+            if guard.items_mut().flush(namespace).is_err() {
                 flush.put_back(namespace, now);
                 return false;
             }

@@ -169,7 +169,7 @@ impl<B: Backend> Worker<B> {
     /// Creates a worker without connections. It allocates here all memory that it will ever use.
     pub fn new(mut parts: WorkerParts<B>) -> Self {
         let guard = parts.handle.guard(parts.clock.unix());
-        let piece_bytes_max = (guard.large_threshold() as usize).max(guard.large_piece_max());
+        let piece_bytes_max = (guard.sizes().large_threshold() as usize).max(guard.sizes().piece_bytes_max());
         drop(guard);
         let sizes = Sizes::new(parts.sessions_max, piece_bytes_max);
         let buffers = Buffers::of_worker(sizes, &parts.shared, parts.number);

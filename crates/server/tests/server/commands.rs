@@ -122,7 +122,7 @@ fn large_values_of_every_awkward_length_come_back_as_they_went() {
     let piece = {
         let mut handle = running.shared().store.handle().expect("a spare lane");
         let guard = handle.guard(base::clock::UnixMillis::now());
-        guard.large_piece_max()
+        guard.sizes().piece_bytes_max()
     };
     for len in [piece - 1, piece, piece + 1, 2 * piece - 1, 2 * piece, 2 * piece + 1, 5 * piece + 3, 3 << 20] {
         let bytes = pattern(len);

@@ -242,7 +242,8 @@ fn a_clock_that_was_set_back_before_a_start_freezes_no_time_to_live() {
         let mut guard = handle.guard(ahead);
         for (name, ms) in [(&b"ended"[..], 1000), (b"old", 3000)] {
             let expire = Expire::At(ahead.plus_ms(ms));
-            let stored = guard.put(&guard.key(Namespace::DEFAULT, name), &Put { expire, ..Put::set(b"v") });
+            let key = guard.key(Namespace::DEFAULT, name);
+            let stored = guard.items_mut().put(&key, &Put { expire, ..Put::set(b"v") });
             assert!(stored.is_ok());
         }
         drop(guard);

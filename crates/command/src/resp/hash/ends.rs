@@ -121,7 +121,7 @@ impl<'c> Call<'c, '_> {
             });
         }
         self.answer_room((names.len() + 1) * reply::NUMBER_LINE_BYTES_MAX)?;
-        let item = self.guard.get(&key);
+        let item = self.guard.items().get(&key);
         let parts = KeyParts::new(self.guard, key);
         let record = record(item.as_ref(), self.ctx.view(), &parts)?;
         reply::array(self.out, names.len() as u64);

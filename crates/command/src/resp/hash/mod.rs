@@ -58,7 +58,7 @@ impl<'c> Call<'c, '_> {
     /// Gives `look` the record under a key, if there is one, counts the read, and answers with the number it makes.
     pub(super) fn number_of(&mut self, bytes: &[u8], look: impl FnOnce(Record<'_>) -> Result<i64, Stop>) -> Run {
         let key = self.key(bytes);
-        let item = self.guard.get(&key);
+        let item = self.guard.items().get(&key);
         let parts = KeyParts::new(self.guard, key);
         let told = record(item.as_ref(), self.ctx.view(), &parts)?.map(look).transpose()?;
         self.note_read(told.is_some());
@@ -125,7 +125,7 @@ impl<'c> Call<'c, '_> {
     fn tell_all_here(&mut self, mut args: Args<'c>, telling: Telling) -> Result<bool, Stop> {
         let (key, now_ms) = (self.key(args.next().unwrap_or_default()), self.ctx.now.0);
         let (version, bytes_max) = (self.session.version, self.answer_bytes_max());
-        let item = self.guard.get(&key);
+        let item = self.guard.items().get(&key);
         if item.as_ref().is_some_and(is_large) {
             return Ok(false);
         }
@@ -177,7 +177,7 @@ pub(super) fn hvals<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 /// `HGET` and `HMGET`: some fields of a hash, each null where there is none.
 fn tell_some<'c>(call: &mut Call<'c, '_>, bytes: &[u8], names: Args<'c>) -> Run {
     let (key, now_ms, bytes_max) = (call.key(bytes), call.ctx.now.0, call.answer_bytes_max());
-    let item = call.guard.get(&key);
+    let item = call.guard.items().get(&key);
     let parts = KeyParts::new(call.guard, key);
     let record = record(item.as_ref(), call.ctx.view(), &parts)?;
     let (record, mut at) = (record.as_ref(), 0);

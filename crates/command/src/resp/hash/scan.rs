@@ -122,7 +122,7 @@ impl Call<'_, '_> {
     /// Returns the number of fields under a key, or more.
     fn number_of_fields(&mut self, key: &[u8]) -> Result<usize, Stop> {
         let (key, view) = (self.key(key), self.ctx.view());
-        let item = self.guard.peek(&key);
+        let item = self.guard.items().peek(&key);
         let parts = KeyParts::new(self.guard, key);
         let record = record(item.as_ref(), view, &parts)?;
         Ok(record.map(|record| record.count_at_most(view.now_ms)).transpose()?.unwrap_or(0))
@@ -179,7 +179,7 @@ impl Call<'_, '_> {
     /// Gives what a scan takes of the fields that are kept beside those of the cursor.
     fn scan_step(&mut self, key: &[u8], scan: &Scan<'_>, walk: &mut Walk, mut put: impl FnMut(&[u8]) -> Run) -> Run {
         let (key, view) = (self.key(key), self.ctx.view());
-        let item = self.guard.get(&key);
+        let item = self.guard.items().get(&key);
         let parts = KeyParts::new(self.guard, key);
         let from = walk.cursor;
         walk.cursor = HASHES;
@@ -269,7 +269,9 @@ impl Drawing {
 pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let key = args.into_iter().next().unwrap_or_default();
     let drawing = Drawing::read(args.behind_first(), call.session.version)?;
-    if call.session.walk.is_none() && !call.guard.peek(&call.key(key)).is_some_and(|item| super::is_large(&item)) {
+    if call.session.walk.is_none()
+        && !call.guard.items().peek(&call.key(key)).is_some_and(|item| super::is_large(&item))
+    {
         return call.at_any_length("hrandfield", args, |call, _| call.draw_from_plain(key, drawing));
     }
     drawing.check(call.ctx.request_bytes_max)?;
@@ -287,7 +289,7 @@ impl Call<'_, '_> {
         let (key, now_ms) = (self.key(key), self.ctx.now.0);
         let (version, bytes_max) = (self.session.version, self.answer_bytes_max());
         let mut prng = Prng::new(self.ctx.clock.ticks().0 ^ self.ops as u64);
-        let item = self.guard.get(&key);
+        let item = self.guard.items().get(&key);
         let parts = KeyParts::new(self.guard, key);
         let bins: Vec<Bin<'_>> = match record(item.as_ref(), self.ctx.view(), &parts)? {
             Some(record) => record.bins(now_ms).collect::<Result<_, _>>()?,

@@ -85,7 +85,7 @@ impl<'c> Call<'c, '_> {
     /// Does what is to be done to one key.
     fn one(&mut self, each: Each, bytes: &[u8]) -> Run {
         let key = self.key(bytes);
-        if self.guard.is_kept_away(&key) {
+        if self.guard.locks().is_blocked(&key) {
             return Err(State::Parked.into());
         }
         let counts = match each {
@@ -95,16 +95,17 @@ impl<'c> Call<'c, '_> {
                 return Ok(());
             }
             Each::Delete => {
-                let deleted = self.guard.delete(&key, &Delete::default())? == DeleteOutcome::Deleted;
+                let deleted = self.guard.items_mut().delete(&key, &Delete::default())? == DeleteOutcome::Deleted;
                 if deleted {
                     self.changed(Event::DEL, bytes);
                 }
                 deleted
             }
             Each::Exists | Each::Touch => {
-                let found = if each == Each::Touch { self.guard.get(&key) } else { self.guard.peek(&key) };
+                let found =
+                    if each == Each::Touch { self.guard.items().get(&key) } else { self.guard.items().peek(&key) };
                 let is_there = found.is_some();
-                if !is_there && self.guard.is_elsewhere(&key) {
+                if !is_there && self.guard.tier().is_false_miss(&key) {
                     return Err(State::Parked.into());
                 }
                 is_there

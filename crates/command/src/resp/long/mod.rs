@@ -179,7 +179,7 @@ impl<'c> Call<'c, '_> {
             Err(_) if rest.len() >= bytes + 2 => return Ok(false),
             Err(fault) => return self.refuse(entry, fault, consumed, bytes as u64 + 2, left).map(|()| true),
         };
-        let whole = u64::from(value_len) <= self.guard.large_threshold();
+        let whole = u64::from(value_len) <= self.guard.sizes().large_threshold();
         // The result of a condition is not known before all is there. Before a hand-over nothing is begun that could
         // not move.
         let drains = self.ctx.shared.host.is_draining();

@@ -29,7 +29,7 @@ impl<'c> Call<'c, '_> {
             return Err(Fault::Syntax.into());
         }
         if matches!(rule, Rule::Append | Rule::Range(_)) {
-            string(self.guard.peek(&self.key(key)).as_ref())?;
+            string(self.guard.items().peek(&self.key(key)).as_ref())?;
         }
         let offset = if let Rule::Range(offset) = rule { offset } else { 0 };
         if offset.saturating_add(value_len.into()) > self.ctx.shared.config.item_bytes_max {
@@ -71,7 +71,8 @@ impl<'c> Call<'c, '_> {
     ) -> Step {
         // The words behind it may say when it ends; pieces go with their head, however long they could have stayed.
         let expire = if let Rule::Until(expire) = rule { expire } else { Expire::Never };
-        let begun = self.guard.large_begin(&self.guard.key(self.session.namespace, key), value_len.into(), expire);
+        let name = self.guard.key(self.session.namespace, key);
+        let begun = self.guard.large().begin(&name, value_len.into(), expire);
         let fault = match begun.map(|writer| LargeSet::pieces(writer, key, self.ctx)) {
             Ok(Ok(large)) => {
                 self.at += consumed;
@@ -80,7 +81,7 @@ impl<'c> Call<'c, '_> {
                 return Ok(());
             }
             Ok(Err(writer)) => {
-                self.guard.large_abort(writer);
+                self.guard.large().abort(writer);
                 Fault::LongKeys
             }
             Err(OpError::Parked) => return Err(State::Parked),
@@ -202,7 +203,8 @@ impl<'c> Call<'c, '_> {
                 self.int(bytes as i64);
             }
             Rule::Range(offset) => {
-                let len = large.store_by(self.guard, |guard, key, writer| guard.splice_large(key, offset, writer))?;
+                let len = large
+                    .store_by(self.guard, |guard, key, writer| guard.items_mut().splice_large(key, offset, writer))?;
                 let len = len.ok_or(Fault::WrongType)?;
                 self.note_store();
                 self.changed(Event::SETRANGE, large.key());

@@ -24,7 +24,7 @@ pub(in super::super) fn mget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     }
     call.each_key(args, |call, bytes| {
         let (key, version, bytes_max) = (call.key(bytes), call.session.version, call.ctx.request_bytes_max);
-        let item = call.guard.get(&key);
+        let item = call.guard.items().get(&key);
         let parts = KeyParts::new(call.guard, key);
         let hit = match read::tell(call.out, version, bytes_max, item.as_ref(), call.ctx.view(), &parts, &telling) {
             Err(Stop::Fault(Fault::WrongType)) => {

@@ -113,7 +113,7 @@ fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) ->
         let (mut keys, mut looked) = (Vec::new(), 0);
         let (view, namespace) = (call.ctx.view(), call.session.namespace);
         let of_set = &mut |set| if set == index.set { vec![Arc::clone(index)] } else { Vec::new() };
-        let stepped = call.guard.walk_tiers(namespace, walk.cursor, &mut walk.stride, &mut |item, place| {
+        let stepped = call.guard.walks().walk_tiers(namespace, walk.cursor, &mut walk.stride, &mut |item, place| {
             looked += 1;
             let entered = |place| enter_on_flash(call.guard, view, namespace, (item, place), &mut *of_set);
             if record_of_set(item, view) == Some(index.set) && !place.is_some_and(entered) {
@@ -199,7 +199,7 @@ pub fn enter_kept(shared: &Shared, handle: &mut ThreadHandle, clock: &Clock) {
         let mut guard = handle.guard(clock.unix());
         let (view, mut is_parked) = (View::at(shared, guard.now()), false);
         if let Some(at) = cursor.filter(|_| left.is_empty()) {
-            let stepped = guard.walk_all(at, &mut stride, &mut |namespace, item, place| {
+            let stepped = guard.walks().walk_all(at, &mut stride, &mut |namespace, item, place| {
                 let is_indexed = record_of_set(item, view).is_some_and(|set| !shared.indexes.of(set).is_empty());
                 let of = &mut |set| shared.indexes.of(set);
                 let entered = |place| enter_on_flash(&guard, view, namespace, (item, place), of);
@@ -226,12 +226,12 @@ pub fn enter_kept(shared: &Shared, handle: &mut ThreadHandle, clock: &Clock) {
 fn enter_one(guard: &mut Guard<'_>, shared: &Shared, namespace: Namespace, bytes: &[u8]) -> bool {
     let key = guard.key(namespace, bytes);
     let Some(_stripe) = shared.indexes.stripe(key.hash()) else { return false };
-    if guard.is_kept_away(&key) || guard.is_on_flash(&key) {
+    if guard.locks().is_blocked(&key) || guard.tier().is_on_flash(&key) {
         return false;
     }
     let entered = enter_record(guard, View::at(shared, guard.now()), key, &mut |set| shared.indexes.of(set));
     // One that has lost a part is gone; one that was changed meanwhile is looked at again.
-    entered.is_ok() || !guard.takes_lost() || guard.end_broken(&key).is_ok_and(|ended| ended)
+    entered.is_ok() || !guard.parts().take_lost() || guard.parts_mut().end_broken(&key).is_ok_and(|ended| ended)
 }
 
 fn list(call: &mut Call<'_, '_>) -> Run {
@@ -278,8 +278,8 @@ pub(in super::super) fn places_of(
 /// Returns where the record that an entry is of has its value now. What cannot be read now is where the entry says.
 fn place_now(index: &SetIndex, guard: &Guard<'_>, view: View<'_>, entry: Entry) -> Option<(u64, u64)> {
     let namespace = Namespace(view.sets.of(index.set)?.namespace());
-    let Some(item) = guard.by_hash(namespace, entry.key) else {
-        return guard.hash_may_be_on_flash(entry.key).then_some((entry.order, entry.more));
+    let Some(item) = guard.walks().by_hash(namespace, entry.key) else {
+        return guard.walks().hash_may_be_on_flash(entry.key).then_some((entry.order, entry.more));
     };
     if record_of_set(&item, view) != Some(index.set) {
         return None;
@@ -305,7 +305,7 @@ pub(in super::super) fn sweep(
             index.remove(&entry);
         }
     }
-    guard.takes_lost();
+    guard.parts().take_lost();
 }
 
 impl Call<'_, '_> {
@@ -314,11 +314,13 @@ impl Call<'_, '_> {
         let shared = Arc::clone(&self.ctx.shared);
         let key = self.key(bytes);
         let Some(_stripe) = shared.indexes.stripe(key.hash()) else { return Err(State::Parked.into()) };
-        if self.guard.is_on_flash(&key) {
+        if self.guard.tier().is_on_flash(&key) {
             return Err(State::Parked.into());
         }
         match self.enter_in(bytes, &mut |set| if set == index.set { vec![Arc::clone(index)] } else { Vec::new() }) {
-            Err(Fault::Damaged) if self.guard.takes_lost() => Err(self.look_again(std::iter::once(bytes)).into()),
+            Err(Fault::Damaged) if self.guard.parts().take_lost() => {
+                Err(self.look_again(std::iter::once(bytes)).into())
+            }
             entered => Ok(entered?),
         }
     }
@@ -340,7 +342,7 @@ fn enter_record(
     key: Key<'_>,
     of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
 ) -> Result<(), Fault> {
-    enter_item(guard, view, key, guard.peek(&key), of)
+    enter_item(guard, view, key, guard.items().peek(&key), of)
 }
 
 /// Enters a record that is on flash, as it was read; false if it is not there any more, or changed just now.
@@ -354,7 +356,7 @@ fn enter_on_flash(
     let key = guard.key(namespace, item.key);
     let Some(_stripe) = view.indexes.stripe(key.hash()) else { return false };
     // One that is damaged has no value to enter.
-    guard.is_still(&key, place) && enter_item(guard, view, key, Some(*item), of).is_ok()
+    guard.walks().is_still(&key, place) && enter_item(guard, view, key, Some(*item), of).is_ok()
 }
 
 /// Enters what an item is.

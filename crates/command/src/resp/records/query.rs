@@ -197,7 +197,7 @@ impl<'c> Query<'c> {
         let is_moving = || stripe.is_none() || !index.has(&entry);
         let (begun, mut looked, mut broken) = (bytes.len(), Ok(Look::Elsewhere), None);
         let namespace = call.session.namespace;
-        call.guard.visit_hash(namespace, entry.key, ahead, &mut |item| {
+        call.guard.walks().visit_hash(namespace, entry.key, ahead, &mut |item| {
             looked = match told.contains(&entry.key) {
                 true => Ok(Look::Left),
                 false => self.tell(index, item, entry, &is_moving, call, bytes),
@@ -215,7 +215,7 @@ impl<'c> Query<'c> {
             Err(fault) => {
                 bytes.truncate(begun);
                 drop(stripe);
-                return Err(match broken.filter(|_| fault == Fault::Damaged && call.guard.takes_lost()) {
+                return Err(match broken.filter(|_| fault == Fault::Damaged && call.guard.parts().take_lost()) {
                     Some(key) => call.look_again(std::iter::once(&key[..])).into(),
                     None => fault.into(),
                 });

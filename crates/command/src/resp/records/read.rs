@@ -200,7 +200,7 @@ fn one<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         Err(bad) => return call.bad(bytes, bad),
     };
     let (key, version, bytes_max) = (call.key(bytes), call.session.version, call.answer_bytes_max());
-    let item = call.guard.get(&key);
+    let item = call.guard.items().get(&key);
     let parts = KeyParts::new(call.guard, key);
     let hit = tell(call.out, version, bytes_max, item.as_ref(), call.ctx.view(), &parts, &telling)?;
     call.note_read(hit);

@@ -122,7 +122,7 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     }
     let told = &mut going.records;
     if let Some(fault) = told.fault {
-        return Err(match told.broken.take().filter(|_| call.guard.takes_lost()) {
+        return Err(match told.broken.take().filter(|_| call.guard.parts().take_lost()) {
             Some(key) => call.look_again(std::iter::once(&key[..])).into(),
             None => fault.into(),
         });
@@ -151,7 +151,7 @@ fn walk(call: &mut Call<'_, '_>, scan: &Scan<'_>, going: &mut Walk, version: Ver
     let mut next = None;
     while *steps < STEPS_MAX {
         let (view, before) = (call.ctx.view(), found.looked);
-        next = call.guard.walk(call.session.namespace, *cursor, stride, &mut |item| {
+        next = call.guard.walks().walk(call.session.namespace, *cursor, stride, &mut |item| {
             let parts = KeyParts::new(call.guard, call.key(item.key));
             scan.look(item, &parts, view, version, found);
         })?;
@@ -218,7 +218,7 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
             _ => false,
         };
         let stepped =
-            call.guard.walk_tiers(call.session.namespace, walk.cursor, &mut walk.stride, &mut |item, place| {
+            call.guard.walks().walk_tiers(call.session.namespace, walk.cursor, &mut walk.stride, &mut |item, place| {
                 looked += 1;
                 match place.filter(|_| is_gone(item)) {
                     Some(place) => on_flash.push((item.key.to_vec(), place)),
@@ -228,7 +228,7 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
             });
         for (bytes, place) in on_flash {
             // What is elsewhere by now is looked for as any other.
-            if call.guard.remove_from_flash(call.session.namespace, place) {
+            if call.guard.walks().remove_from_flash(call.session.namespace, place) {
                 call.session.sum += 1;
             } else {
                 gone.push(bytes);
@@ -236,7 +236,7 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
         }
         for bytes in gone {
             let key = call.key(&bytes);
-            let removed = call.guard.change(&key, &mut |_, item, _| match item {
+            let removed = call.guard.items_mut().change(&key, &mut |_, item, _| match item {
                 Some(item) if is_gone(item) => Change::Remove(1),
                 _ => Change::Keep(0),
             });

@@ -40,7 +40,7 @@
 //! - A superblock that says that the file is in use is on the disk before anything is changed, one that says that it
 //!   was left in order after all else.
 //! - No client has a token of a number that changes in place: one whose token is asked for is copied first
-//!   ([`crate::core::handle::Guard::gets`]). So none fits a number that is back as it was.
+//!   ([`crate::Versions::gets`]). So none fits a number that is back as it was.
 //! - After a sync that failed the kernel may have let go of what it could not write. Segments from before are in no
 //!   later checkpoint, and the file is not left in order.
 //! - Nothing that a second tier holds in the file is believed ([`crate::tier::room`]). It is synced only when a store

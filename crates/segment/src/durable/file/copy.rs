@@ -19,8 +19,7 @@ use crate::core::handle::{Guard, HandleError, ThreadHandle};
 use crate::core::op::{Item, OpError, Put, Value};
 use crate::core::store::Store;
 use crate::items::walk::Stride;
-use crate::items::write::change::Change;
-use crate::items::write::change::Parts;
+use crate::items::write::change::{Change, Parts};
 use crate::layout::key::{Key, Namespace};
 use crate::layout::parts_head::{Head, KIND_IN_PARTS};
 
@@ -65,10 +64,10 @@ pub fn copy_store(
         while let Some(at) = cursor {
             let guard = source.guard(now);
             let mut keys = Vec::new();
-            cursor = guard.scan(namespace, at, &mut |item| keys.push(item.key.to_vec()));
+            cursor = guard.walks().scan(namespace, at, &mut |item| keys.push(item.key.to_vec()));
             for bytes in &keys {
                 let key = guard.key(namespace, bytes);
-                let Some(item) = guard.peek(&key) else { continue };
+                let Some(item) = guard.items().peek(&key) else { continue };
                 match whole(&guard, &key, &item) {
                     None => copied.lost += 1,
                     Some(whole) => match store(&mut target, background, namespace, &item, &whole, now) {
@@ -99,10 +98,10 @@ pub fn copy_flash(
     let (mut cursor, mut stride) = (Some(0), Stride::default());
     while let Some(at) = cursor {
         let guard = source.guard(now);
-        let stepped = guard.walk_all(at, &mut stride, &mut |namespace, item, on_flash| {
+        let stepped = guard.walks().walk_all(at, &mut stride, &mut |namespace, item, on_flash| {
             let key = guard.key(namespace, item.key);
             // A walk may report an item twice.
-            if on_flash.is_none() || target.guard(now).peek(&key).is_some() {
+            if on_flash.is_none() || target.guard(now).items().peek(&key).is_some() {
                 return;
             }
             let Some(whole) = whole(&guard, &key, item) else {
@@ -138,7 +137,7 @@ pub fn longest_item(store: &Arc<Store>, now: UnixMillis) -> Result<u64, HandleEr
         let mut cursor = Some(0);
         while let Some(at) = cursor {
             let see = &mut |item: &Item<'_>| longest = longest.max(item.key.len() as u64 + item.value_len());
-            cursor = handle.guard(now).scan(Namespace(number), at, see);
+            cursor = handle.guard(now).walks().scan(Namespace(number), at, see);
         }
     }
     Ok(longest)
@@ -162,7 +161,8 @@ struct Whole {
 fn whole(guard: &Guard<'_>, key: &Key<'_>, item: &Item<'_>) -> Option<Whole> {
     let mut whole = Whole::default();
     let Value::Typed { kind, bytes } = item.value else {
-        let read = guard.copy_range(key, item.value, 0..item.value_len(), &mut |part| whole.bytes.extend(part));
+        let read =
+            guard.pieces().copy_range(key, item.value, 0..item.value_len(), &mut |part| whole.bytes.extend(part));
         return read.then_some(whole);
     };
     whole.bytes.extend(bytes);
@@ -201,7 +201,7 @@ fn store(
             Value::Typed { kind, .. } => put_typed(&mut guard, &key, item, kind, whole),
             _ => {
                 let put = Put { client_flags: item.client_flags, expire: item.expire, ..Put::set(&whole.bytes) };
-                guard.put(&key, &put).map(drop)
+                guard.items_mut().put(&key, &put).map(drop)
             }
         };
         drop(guard);
@@ -214,7 +214,7 @@ fn store(
 }
 
 fn put_typed(guard: &mut Guard<'_>, key: &Key<'_>, item: &Item<'_>, kind: u8, whole: &Whole) -> Result<(), OpError> {
-    guard.change_parts(key, &mut |_, _, scratch, parts: &mut Parts| {
+    guard.parts_mut().change(key, &mut |_, _, scratch, parts: &mut Parts| {
         scratch.extend_from_slice(&whole.bytes);
         parts.bytes.extend_from_slice(&whole.parts);
         parts.new.extend(whole.places.iter().cloned());

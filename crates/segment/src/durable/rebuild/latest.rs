@@ -1,7 +1,6 @@
 //! Items that were stored while an earlier rebuild was under way, which was cut. They may hide something older that was
 //! not found then, and are found before any request is served.
 
-use crate::core::store::background_counters;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -9,7 +8,7 @@ use base::clock::UnixMillis;
 
 use super::{Entry, HAS_HEADS, Hand, LaterHead};
 use crate::core::counters::Counters;
-use crate::core::store::Store;
+use crate::core::store::{Store, background_counters};
 use crate::heap::segments::SegmentId;
 use crate::layout::item::{DEAD, Layout};
 use crate::layout::key::Key;

@@ -1,10 +1,9 @@
 //! The index: groups whose lock was held, and the group that was being split or merged.
 
-use crate::core::store::background_counters;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::Reopened;
-use crate::core::store::Store;
+use crate::core::store::{Store, background_counters};
 use crate::index::growth::SplitScratch;
 use crate::layout::header::TOKEN_OFFSET_BITS;
 use crate::layout::item::{CAS_FIELD, DEAD};

@@ -1,10 +1,9 @@
 //! The segments: those that were written to are walked, and all are counted.
 
-use crate::core::store::background_counters;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::Reopened;
-use crate::core::store::Store;
+use crate::core::store::{Store, background_counters};
 use crate::durable::file::FileFault;
 use crate::heap::segments::SegmentId;
 use crate::layout::header::State;

@@ -1,12 +1,14 @@
 //! incr and decr.
 
+use crate::core::facets::Numbers;
 use crate::core::handle::Guard;
 use crate::core::op::{Arith, ArithOutcome, Expire, OpError};
 use crate::core::snap::Snap;
 use crate::core::store::Seen;
 use crate::items::unpublished::{Content, Plan};
-use crate::items::write::put::Expect;
-use crate::items::write::rewrite::{Rewrite, TokenRule};
+use crate::items::write::change::AddOutcome;
+use crate::items::write::put::{Expect, decimal};
+use crate::items::write::rewrite::{Rewrite, TokenRule, written_expire};
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, Kind, NUM};
 use crate::layout::key::Key;
 
@@ -32,90 +34,86 @@ fn apply(arith: &Arith, number: u64) -> u64 {
     if arith.decrement { number.saturating_sub(arith.delta) } else { number.wrapping_add(arith.delta) }
 }
 
-impl Guard<'_> {
+impl Numbers<'_, '_> {
     /// Adds to or takes from a number.
     ///
     /// # Errors
     /// [`OpError::Parked`]: nothing was changed, again in a later iteration.
-    pub fn arith(&mut self, key: &Key<'_>, arith: &Arith) -> Result<ArithOutcome, OpError> {
+    pub fn arith(self, key: &Key<'_>, arith: &Arith) -> Result<ArithOutcome, OpError> {
         // The reply has to report the new expiry as it is.
-        let ruled = |expire| self.store.spaces.expire(key.namespace, expire, self.now);
+        let ruled = |expire| self.guard.store.spaces.expire(key.namespace, expire, self.guard.now);
         let (expire, vivify) = (arith.expire.map(ruled), arith.vivify.map(|(number, expire)| (number, ruled(expire))));
         let arith = Arith { expire, vivify, ..*arith };
-        self.retry(|guard| guard.try_arith(key, &arith))
+        self.guard.commits().retry(|guard| try_arith(guard, key, &arith))
     }
+}
 
-    fn try_arith(&mut self, key: &Key<'_>, arith: &Arith) -> Result<Option<ArithOutcome>, OpError> {
-        let Some((seen, snap)) = self.snap(key)? else { return self.vivify_number(key, arith) };
-        if arith.compare.is_some_and(|compare| compare != snap.token) {
-            return Ok(Some(ArithOutcome::Exists));
-        }
-        let number = if seen.layout.has(NUM) {
-            Some(snap.number)
-        } else if seen.layout.kind() == Kind::Plain {
-            parse_number(seen.layout.value(&self.store.segments.heap, seen.address))
-        } else {
-            None
-        };
-        let Some(number) = number else { return Ok(Some(ArithOutcome::NotNumber)) };
-        if self.can_add_in_place(&seen, arith) {
-            return self.add_in_place(key, arith);
-        }
-        let value = apply(arith, number);
-        let rewrite = Rewrite {
-            content: Some(Content::Number(value)),
-            expire: arith.expire,
-            token: arith.token.map_or(TokenRule::New, TokenRule::Give),
-            taken: arith.want_token,
-            ..Rewrite::SAME
-        };
-        let done = self.rewrite(key, &seen, snap, rewrite)?;
-        Ok(done.map(|copy| outcome(arith, value, copy.token, copy.expire)))
+fn try_arith(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<Option<ArithOutcome>, OpError> {
+    let Some((seen, snap)) = guard.items().snap(key)? else { return vivify_number(guard, key, arith) };
+    if arith.compare.is_some_and(|compare| compare != snap.token) {
+        return Ok(Some(ArithOutcome::Exists));
     }
+    let number = if seen.layout.has(NUM) {
+        Some(snap.number)
+    } else if seen.layout.kind() == Kind::Plain {
+        parse_number(seen.layout.value(&guard.store.segments.heap, seen.address))
+    } else {
+        None
+    };
+    let Some(number) = number else { return Ok(Some(ArithOutcome::NotNumber)) };
+    if can_add_in_place(guard, &seen, arith) {
+        return add_in_place(guard, key, arith);
+    }
+    let value = apply(arith, number);
+    let rewrite = Rewrite {
+        content: Some(Content::Number(value)),
+        expire: arith.expire,
+        token: arith.token.map_or(TokenRule::New, TokenRule::Give),
+        taken: arith.want_token,
+        ..Rewrite::SAME
+    };
+    let done = guard.commits().rewrite(key, &seen, snap, rewrite)?;
+    Ok(done.map(|copy| outcome(arith, value, copy.token, copy.expire)))
+}
 
-    fn can_add_in_place(&self, seen: &Seen<'_>, arith: &Arith) -> bool {
-        let layout = &seen.layout;
-        layout.has(NUM)
-            && !self.copies_all()
-            && arith.expire.is_none()
-            && arith.token.is_none()
-            && (layout.has(CAS_FIELD) || !(layout.has(CAS_TAKEN) || arith.want_token))
-    }
+fn can_add_in_place(guard: &Guard<'_>, seen: &Seen<'_>, arith: &Arith) -> bool {
+    let layout = &seen.layout;
+    layout.has(NUM)
+        && !guard.copies_all()
+        && arith.expire.is_none()
+        && arith.token.is_none()
+        && (layout.has(CAS_FIELD) || !(layout.has(CAS_TAKEN) || arith.want_token))
+}
 
-    /// Adds where the number stands. Everything is decided again under the lock, so a busy counter never starts over.
-    fn add_in_place(&mut self, key: &Key<'_>, arith: &Arith) -> Result<Option<ArithOutcome>, OpError> {
-        let store = self.store;
-        let tokens = self.tokens_of_change();
-        let locked = self.lock(key)?;
-        let Some(there) = store.live(store.find_locked(&locked, key), self.now) else { return Ok(None) };
-        if !self.can_add_in_place(&there, arith) {
-            return Ok(None);
-        }
-        let snap = Snap::of(store, &there);
-        if arith.compare.is_some_and(|compare| compare != snap.token) {
-            return Ok(Some(ArithOutcome::Exists));
-        }
-        let value = apply(arith, snap.number);
-        store.store_number(&there, value, tokens);
-        crate::index::bump(there.word, there.slot);
-        Ok(Some(outcome(arith, value, tokens.after, store.expire(&there))))
+/// Adds where the number stands. Everything is decided again under the lock, so a busy counter never starts over.
+fn add_in_place(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<Option<ArithOutcome>, OpError> {
+    let store = guard.store;
+    let tokens = guard.commits().tokens_of_change();
+    let locked = guard.locks().lock(key)?;
+    let Some(there) = store.live(store.find_locked(&locked, key), guard.now) else { return Ok(None) };
+    if !can_add_in_place(guard, &there, arith) {
+        return Ok(None);
     }
+    let snap = Snap::of(store, &there);
+    if arith.compare.is_some_and(|compare| compare != snap.token) {
+        return Ok(Some(ArithOutcome::Exists));
+    }
+    let value = apply(arith, snap.number);
+    store.store_number(&there, value, tokens);
+    crate::index::bump(there.word, there.slot);
+    Ok(Some(outcome(arith, value, tokens.after, store.expire(&there))))
+}
 
-    fn vivify_number(&mut self, key: &Key<'_>, arith: &Arith) -> Result<Option<ArithOutcome>, OpError> {
-        if arith.compare.is_some() || arith.vivify.is_none() {
-            return Ok(Some(ArithOutcome::NotFound));
-        }
-        let (value, expire) = arith.vivify.unwrap_or((0, Expire::Never));
-        self.check_size(key, DIGITS_MAX)?;
-        let plan = Plan {
-            expire,
-            token: arith.token,
-            taken: arith.want_token,
-            ..Plan::bare(Kind::Plain, Content::Number(value))
-        };
-        let done = self.commit(key, &plan, Some(Expect::there(None)))?;
-        Ok(done.map(|token| outcome(arith, value, token, self.written_expire(key, expire))))
+fn vivify_number(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<Option<ArithOutcome>, OpError> {
+    if arith.compare.is_some() || arith.vivify.is_none() {
+        return Ok(Some(ArithOutcome::NotFound));
     }
+    let (value, expire) = arith.vivify.unwrap_or((0, Expire::Never));
+    guard.sizes().check_size(key, DIGITS_MAX)?;
+    let plan =
+        Plan { expire, token: arith.token, taken: arith.want_token, ..Plan::bare(Kind::Plain, Content::Number(value)) };
+    let done = guard.commits().commit(key, &plan, Some(Expect::there(None)))?;
+    Ok(done.map(|token| outcome(arith, value, token, written_expire(guard, key, expire))))
 }
 
 /// Digits of the longest number.
@@ -123,6 +121,87 @@ const DIGITS_MAX: u64 = 20;
 
 fn outcome(arith: &Arith, value: u64, token: u64, expire: Expire) -> ArithOutcome {
     ArithOutcome::Number { value, token: if arith.want_token { token } else { 0 }, expire }
+}
+
+impl Numbers<'_, '_> {
+    /// Adds to a signed number; where nothing is, to 0. Its expiry stays.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::OutOfMemory`];
+    /// [`OpError::TooLarge`]: nothing is there, and the key is longer than one may be.
+    pub fn add(self, key: &Key<'_>, delta: i64) -> Result<AddOutcome, OpError> {
+        self.guard.sample(key, crate::heap::samples::Asked::Store);
+        self.guard.commits().retry(|guard| try_add(guard, key, delta))
+    }
+}
+
+fn try_add(guard: &mut Guard<'_>, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
+    let Some((seen, snap)) = guard.items().snap(key)? else { return first_number(guard, key, delta) };
+    let present = if seen.layout.has(NUM) {
+        i64::try_from(snap.number).ok()
+    } else if seen.layout.kind() == Kind::Plain {
+        base::decimal::parse_signed(seen.layout.value(&guard.store.segments.heap, seen.address))
+    } else if seen.layout.is(Kind::Typed) {
+        return Ok(Some(AddOutcome::WrongType));
+    } else {
+        None
+    };
+    let Some(present) = present else { return Ok(Some(AddOutcome::NotInteger)) };
+    let Some(sum) = present.checked_add(delta) else { return Ok(Some(AddOutcome::Overflow)) };
+    if sum >= 0 && can_count_in_place(guard, &seen) {
+        return count_in_place(guard, key, delta);
+    }
+    let mut text = Text::default();
+    let rewrite = Rewrite { content: Some(text.content(sum)), token: TokenRule::New, ..Rewrite::SAME };
+    Ok(guard.commits().rewrite(key, &seen, snap, rewrite)?.map(|_| AddOutcome::Number(sum)))
+}
+
+fn can_count_in_place(guard: &Guard<'_>, seen: &Seen<'_>) -> bool {
+    seen.layout.has(NUM) && !guard.copies_all() && (seen.layout.has(CAS_FIELD) || !seen.layout.has(CAS_TAKEN))
+}
+
+/// Adds where the number stands. The sum is made again under the lock, so a busy counter never starts over, unless
+/// it is one that cannot stand there.
+fn count_in_place(guard: &mut Guard<'_>, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
+    let store = guard.store;
+    let tokens = guard.commits().tokens_of_change();
+    let locked = guard.locks().lock(key)?;
+    let Some(there) = store.live(store.find_locked(&locked, key), guard.now) else { return Ok(None) };
+    if !can_count_in_place(guard, &there) {
+        return Ok(None);
+    }
+    let number = i64::try_from(Snap::of(store, &there).number).ok();
+    let Some(sum) = number.and_then(|number| number.checked_add(delta)).filter(|sum| *sum >= 0) else {
+        return Ok(None);
+    };
+    store.store_number(&there, sum as u64, tokens);
+    crate::index::bump(there.word, there.slot);
+    Ok(Some(AddOutcome::Number(sum)))
+}
+
+fn first_number(guard: &mut Guard<'_>, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
+    let mut text = Text::default();
+    guard.sizes().check_size(key, text.0.len() as u64)?;
+    let plan = Plan::bare(Kind::Plain, text.content(delta));
+    Ok(guard.commits().commit(key, &plan, Some(Expect::there(None)))?.map(|_| AddOutcome::Number(delta)))
+}
+
+/// Room for the digits of a number below 0, which an item holds as text.
+#[derive(Default)]
+struct Text([u8; 20]);
+
+impl Text {
+    /// Returns a signed number as an item holds it.
+    fn content(&mut self, number: i64) -> Content<'_> {
+        if let Ok(number) = u64::try_from(number) {
+            return Content::Number(number);
+        }
+        let mut digits = [0; 20];
+        let digits = decimal(number.unsigned_abs(), &mut digits);
+        self.0[0] = b'-';
+        self.0[1..=digits.len()].copy_from_slice(digits);
+        Content::Bytes(&self.0[..=digits.len()], &[])
+    }
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -137,5 +216,13 @@ mod tests {
         for bad in [&b""[..], b" ", b" 1", b"-1", b"1a", b"18446744073709551616", b"1 2", b"000000000000000000001"] {
             assert_eq!(parse_number(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_number_below_zero_is_kept_as_its_digits() {
+        let mut text = Text::default();
+        assert!(matches!(text.content(i64::MIN), Content::Bytes(b"-9223372036854775808", b"")));
+        assert!(matches!(text.content(-7), Content::Bytes(b"-7", b"")));
+        assert!(matches!(text.content(7), Content::Number(7)));
     }
 }

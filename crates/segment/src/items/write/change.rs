@@ -13,14 +13,14 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
+use crate::core::facets::ItemsMut;
 use crate::core::handle::Guard;
 use crate::core::op::{Expire, Item, OpError, Put};
 use crate::core::snap::Snap;
-use crate::core::store::{Seen, large_value};
+use crate::core::store::large_value;
 use crate::items::unpublished::{Content, Plan};
-use crate::items::write::put::{Expect, decimal};
-use crate::items::write::rewrite::{Rewrite, TokenRule};
-use crate::layout::item::{CAS_FIELD, CAS_TAKEN, Kind, NUM};
+use crate::items::write::put::Expect;
+use crate::layout::item::Kind;
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
 use crate::values::source::Source;
@@ -31,7 +31,7 @@ use crate::values::writer::LargeWriter;
 pub struct Parts {
     /// The bytes of all new parts.
     pub bytes: Vec<u8>,
-    /// Each with its number, from [`Guard::part_number`], and its place in the bytes.
+    /// Each with its number, from [`crate::PartReads::part_number`], and its place in the bytes.
     pub new: Vec<(u64, Range<usize>)>,
     /// Parts that go.
     pub gone: Vec<u64>,
@@ -83,7 +83,7 @@ impl<T> Change<T> {
     }
 }
 
-/// The result of [`Guard::add`].
+/// The result of [`crate::Numbers::add`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddOutcome {
     /// The number is now this.
@@ -96,250 +96,165 @@ pub enum AddOutcome {
     WrongType,
 }
 
-/// Decides from the item what is to become of it; the guard is there to read its value by ([`Guard::copy_range`]).
+/// Decides from the item what is to become of it; the guard is there to read its value by
+/// ([`crate::Pieces::copy_range`]).
 pub type Decide<'d, T> = dyn FnMut(&Guard<'_>, Option<&Item<'_>>, &mut Vec<u8>) -> Change<T> + 'd;
 
-impl Guard<'_> {
+impl ItemsMut<'_, '_> {
     /// Does what `decide` says of the live item. What it wants stored it writes into the scratch, which it gets empty;
     /// room beyond that for an item in one piece is given back afterwards. Counts as an access.
     ///
     /// # Errors
     /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::TooLarge`],
     /// [`OpError::OutOfMemory`].
-    pub fn change<T>(&mut self, key: &Key<'_>, decide: &mut Decide<'_, T>) -> Result<T, OpError> {
-        self.change_with(key, None, decide)
+    pub fn change<T>(self, key: &Key<'_>, decide: &mut Decide<'_, T>) -> Result<T, OpError> {
+        self.guard.items_mut().change_with(key, None, decide)
     }
 
-    /// Does what `decide` says, as [`Guard::change`] does. `parts`: where `decide` puts those of a value in parts.
+    /// Does what `decide` says, as [`ItemsMut::change`] does. `parts`: where `decide` puts those of a value in parts.
     pub(crate) fn change_with<T>(
-        &mut self,
+        self,
         key: &Key<'_>,
         parts: Option<&RefCell<Parts>>,
         decide: &mut Decide<'_, T>,
     ) -> Result<T, OpError> {
-        self.sample(key, crate::heap::samples::Asked::Store);
-        let mut scratch = std::mem::take(&mut self.own.change);
-        let changed = self.retry(|guard| guard.try_change(key, decide, &mut scratch, parts, None));
+        self.guard.sample(key, crate::heap::samples::Asked::Store);
+        let mut scratch = std::mem::take(&mut self.guard.own.change);
+        let changed = self.guard.commits().retry(|guard| try_change(guard, key, decide, &mut scratch, parts, None));
         let changed = changed.map(|(answer, _)| answer);
         scratch.clear();
-        scratch.shrink_to(self.store.geometry.piece_bytes);
-        self.own.change = scratch;
+        scratch.shrink_to(self.guard.store.geometry.piece_bytes);
+        self.guard.own.change = scratch;
         changed
     }
 
-    /// As [`Guard::change`], but what is stored is the large value that was written, not what is in the scratch. If
+    /// As [`ItemsMut::change`], but what is stored is the large value that was written, not what is in the scratch. If
     /// `decide` wants nothing stored, its pieces are removed; if it cannot decide, by `None`, all is parked.
     ///
     /// # Errors
     /// The writer comes back with the error: on [`OpError::Parked`] call again in a later iteration.
     pub fn change_to_large<T>(
-        &mut self,
+        self,
         key: &Key<'_>,
         writer: LargeWriter,
         decide: &mut DecideAlone<'_, T>,
     ) -> Result<T, (LargeWriter, OpError)> {
-        self.sample(key, crate::heap::samples::Asked::Store);
+        self.guard.sample(key, crate::heap::samples::Asked::Store);
         let head = large_value(writer.whole());
         let mut decide = |guard: &Guard<'_>, item: Option<&Item<'_>>, _: &mut Vec<u8>| match decide(guard, item) {
             None => Change::Keep(None),
             Some(change) => change.map(Some),
         };
-        match self.retry(|guard| guard.try_change(key, &mut decide, &mut Vec::new(), None, Some(&head))) {
+        match self
+            .guard
+            .commits()
+            .retry(|guard| try_change(guard, key, &mut decide, &mut Vec::new(), None, Some(&head)))
+        {
             Ok((Some(answer), stored)) => {
                 if !stored {
-                    self.large_abort(writer);
+                    self.guard.large().abort(writer);
                 }
                 Ok(answer)
             }
-            Ok((None, _)) => Err((writer, self.parked())),
+            Ok((None, _)) => Err((writer, self.guard.parked())),
             Err(error) => Err((writer, error)),
         }
     }
 
-    /// Gives the answer, and whether something was stored: the value that `head` names, or else the scratch.
-    fn try_change<T>(
-        &mut self,
-        key: &Key<'_>,
-        decide: &mut Decide<'_, T>,
-        scratch: &mut Vec<u8>,
-        parts: Option<&RefCell<Parts>>,
-        head: Option<&[u8; 16]>,
-    ) -> Result<Option<(T, bool)>, OpError> {
-        let there = self.snap_at_once(key)?;
-        scratch.clear();
-        let item = there.as_ref().map(|(seen, snap)| self.store.item_as(seen, snap));
-        if let Some((seen, _)) = &there {
-            self.store.note_access(seen, self.now);
-        }
-        match (decide(self, item.as_ref(), scratch), there) {
-            (Change::Remove(answer), None) if self.store.is_finding() => {
-                Ok(self.end_for_good(key, None, None)?.then_some((answer, false)))
-            }
-            (Change::Keep(answer), _) | (Change::Remove(answer) | Change::Expire(_, answer), None) => {
-                Ok(Some((answer, false)))
-            }
-            (Change::Remove(answer), Some((_, snap))) => Ok(self.remove_same(key, snap)?.then_some((answer, false))),
-            (Change::Expire(expire, answer), Some((seen, snap))) => {
-                Ok(self.touch_same(key, &seen, snap, expire)?.map(|_| (answer, false)))
-            }
-            (Change::Store { client_flags, expire, answer }, there) => {
-                let put = Put { client_flags, expire, ..Put::set(scratch) };
-                let stored = self.store_same(key, &put, there.map(|(_, snap)| snap), head)?;
-                Ok(stored.then_some((answer, true)))
-            }
-            (Change::StoreTyped { kind, expire, answer }, there) => {
-                let bytes = scratch.len() as u64 + 1;
-                self.check_size(key, bytes)?;
-                if bytes > self.whole_max(key) {
-                    return Err(OpError::TooLarge);
-                }
-                let (put, kind) = (Put { expire, ..Put::set(&[]) }, [kind]);
-                let plan = Plan::of(&put, Kind::Typed, Content::Bytes(&kind, scratch));
-                let expect = Expect::there(there.map(|(_, snap)| snap));
-                let (Some(parts), Some(object)) = (parts.map(RefCell::borrow), plan.object()) else {
-                    return Ok(self.commit(key, &plan, Some(expect))?.map(|_| (answer, true)));
-                };
-                let is_new = there.and_then(|(seen, _)| self.store.object_at(&seen)) != Some(object);
-                // Parts that a flush has ended would leave the head that it has not.
-                let expect = expect.unflushed_since(self.store.flushed_before(key.namespace));
-                self.write_parts(key, object, is_new, &parts)?;
-                let stored = self.commit(key, &plan, Some(expect));
-                match &stored {
-                    Ok(Some(_)) => self.end_parts(key, object, &parts.gone),
-                    _ => self.take_parts_back(key, object, is_new, &parts),
-                }
-                Ok(stored?.map(|_| (answer, true)))
-            }
-        }
-    }
-
     /// Removes the item if it is the same still.
-    pub(crate) fn remove_same(&mut self, key: &Key<'_>, snap: Snap) -> Result<bool, OpError> {
-        let (store, counters) = (self.store, self.counters());
+    pub(crate) fn remove_same(self, key: &Key<'_>, snap: Snap) -> Result<bool, OpError> {
+        let (store, counters) = (self.guard.store, self.guard.counters());
         if store.is_rebuilding() && !key.piece {
-            return self.end_for_good(key, Some(snap), None);
+            return self.guard.items_mut().end_for_good(key, Some(snap), None);
         }
-        let locked = self.lock(key)?;
-        let there = store.live(store.find_locked(&locked, key), self.now);
+        let locked = self.guard.locks().lock(key)?;
+        let there = store.live(store.find_locked(&locked, key), self.guard.now);
         let Some(there) = there.filter(|there| Snap::of(store, there).same(&snap)) else { return Ok(false) };
         store.unname(&locked, &there, Slot::EMPTY);
         let orphan = store.kill(counters, there.address, &there.layout);
         drop(locked);
-        self.free_orphan(orphan, None);
+        self.guard.commits().free_orphan(orphan, None);
         Ok(true)
     }
+}
 
-    /// Stores the value if what is there is the same still.
-    fn store_same(
-        &mut self,
-        key: &Key<'_>,
-        put: &Put<'_>,
-        snap: Option<Snap>,
-        head: Option<&[u8; 16]>,
-    ) -> Result<bool, OpError> {
-        let expect = Some(Expect::there(snap));
-        if let Some(head) = head {
-            let plan = Plan::of(put, Kind::Head, Content::Bytes(head, &[]));
-            return Ok(self.commit(key, &plan, expect)?.is_some());
+/// Gives the answer, and whether something was stored: the value that `head` names, or else the scratch.
+fn try_change<T>(
+    guard: &mut Guard<'_>,
+    key: &Key<'_>,
+    decide: &mut Decide<'_, T>,
+    scratch: &mut Vec<u8>,
+    parts: Option<&RefCell<Parts>>,
+    head: Option<&[u8; 16]>,
+) -> Result<Option<(T, bool)>, OpError> {
+    let there = guard.items().snap_at_once(key)?;
+    scratch.clear();
+    let item = there.as_ref().map(|(seen, snap)| guard.store.item_as(seen, snap));
+    if let Some((seen, _)) = &there {
+        guard.store.note_access(seen, guard.now);
+    }
+    match (decide(guard, item.as_ref(), scratch), there) {
+        (Change::Remove(answer), None) if guard.store.is_finding() => {
+            Ok(guard.items_mut().end_for_good(key, None, None)?.then_some((answer, false)))
         }
-        self.check_size(key, put.value.len() as u64)?;
-        if put.value.len() as u64 > self.whole_max(key) {
-            let plan = Plan::of(put, Kind::Plain, Content::Bytes(&[], &[]));
-            return Ok(self.commit_joined(key, &plan, expect, &[Source::Bytes(put.value)])?.is_some());
+        (Change::Keep(answer), _) | (Change::Remove(answer) | Change::Expire(_, answer), None) => {
+            Ok(Some((answer, false)))
         }
-        let plan = Plan::of(put, Kind::Plain, Content::Bytes(put.value, &[]));
-        Ok(self.commit(key, &plan, expect)?.is_some())
-    }
-
-    /// Adds to a signed number; where nothing is, to 0. Its expiry stays.
-    ///
-    /// # Errors
-    /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::OutOfMemory`];
-    /// [`OpError::TooLarge`]: nothing is there, and the key is longer than one may be.
-    pub fn add(&mut self, key: &Key<'_>, delta: i64) -> Result<AddOutcome, OpError> {
-        self.sample(key, crate::heap::samples::Asked::Store);
-        self.retry(|guard| guard.try_add(key, delta))
-    }
-
-    fn try_add(&mut self, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
-        let Some((seen, snap)) = self.snap(key)? else { return self.first_number(key, delta) };
-        let present = if seen.layout.has(NUM) {
-            i64::try_from(snap.number).ok()
-        } else if seen.layout.kind() == Kind::Plain {
-            base::decimal::parse_signed(seen.layout.value(&self.store.segments.heap, seen.address))
-        } else if seen.layout.is(Kind::Typed) {
-            return Ok(Some(AddOutcome::WrongType));
-        } else {
-            None
-        };
-        let Some(present) = present else { return Ok(Some(AddOutcome::NotInteger)) };
-        let Some(sum) = present.checked_add(delta) else { return Ok(Some(AddOutcome::Overflow)) };
-        if sum >= 0 && self.can_count_in_place(&seen) {
-            return self.count_in_place(key, delta);
+        (Change::Remove(answer), Some((_, snap))) => {
+            Ok(guard.items_mut().remove_same(key, snap)?.then_some((answer, false)))
         }
-        let mut text = Text::default();
-        let rewrite = Rewrite { content: Some(text.content(sum)), token: TokenRule::New, ..Rewrite::SAME };
-        Ok(self.rewrite(key, &seen, snap, rewrite)?.map(|_| AddOutcome::Number(sum)))
-    }
-
-    fn can_count_in_place(&self, seen: &Seen<'_>) -> bool {
-        seen.layout.has(NUM) && !self.copies_all() && (seen.layout.has(CAS_FIELD) || !seen.layout.has(CAS_TAKEN))
-    }
-
-    /// Adds where the number stands. The sum is made again under the lock, so a busy counter never starts over, unless
-    /// it is one that cannot stand there.
-    fn count_in_place(&mut self, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
-        let store = self.store;
-        let tokens = self.tokens_of_change();
-        let locked = self.lock(key)?;
-        let Some(there) = store.live(store.find_locked(&locked, key), self.now) else { return Ok(None) };
-        if !self.can_count_in_place(&there) {
-            return Ok(None);
+        (Change::Expire(expire, answer), Some((seen, snap))) => {
+            Ok(guard.items_mut().touch_same(key, &seen, snap, expire)?.map(|_| (answer, false)))
         }
-        let number = i64::try_from(Snap::of(store, &there).number).ok();
-        let Some(sum) = number.and_then(|number| number.checked_add(delta)).filter(|sum| *sum >= 0) else {
-            return Ok(None);
-        };
-        store.store_number(&there, sum as u64, tokens);
-        crate::index::bump(there.word, there.slot);
-        Ok(Some(AddOutcome::Number(sum)))
-    }
-
-    fn first_number(&mut self, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
-        let mut text = Text::default();
-        self.check_size(key, text.0.len() as u64)?;
-        let plan = Plan::bare(Kind::Plain, text.content(delta));
-        Ok(self.commit(key, &plan, Some(Expect::there(None)))?.map(|_| AddOutcome::Number(delta)))
+        (Change::Store { client_flags, expire, answer }, there) => {
+            let put = Put { client_flags, expire, ..Put::set(scratch) };
+            let stored = store_same(guard, key, &put, there.map(|(_, snap)| snap), head)?;
+            Ok(stored.then_some((answer, true)))
+        }
+        (Change::StoreTyped { kind, expire, answer }, there) => {
+            let bytes = scratch.len() as u64 + 1;
+            guard.sizes().check_size(key, bytes)?;
+            if bytes > guard.sizes().whole_max(key) {
+                return Err(OpError::TooLarge);
+            }
+            let (put, kind) = (Put { expire, ..Put::set(&[]) }, [kind]);
+            let plan = Plan::of(&put, Kind::Typed, Content::Bytes(&kind, scratch));
+            let expect = Expect::there(there.map(|(_, snap)| snap));
+            let (Some(parts), Some(object)) = (parts.map(RefCell::borrow), plan.object()) else {
+                return Ok(guard.commits().commit(key, &plan, Some(expect))?.map(|_| (answer, true)));
+            };
+            let is_new = there.and_then(|(seen, _)| guard.store.object_at(&seen)) != Some(object);
+            // Parts that a flush has ended would leave the head that it has not.
+            let expect = expect.unflushed_since(guard.store.flushed_before(key.namespace));
+            guard.parts_mut().write_parts(key, object, is_new, &parts)?;
+            let stored = guard.commits().commit(key, &plan, Some(expect));
+            match &stored {
+                Ok(Some(_)) => guard.parts_mut().end_parts(key, object, &parts.gone),
+                _ => guard.parts_mut().take_parts_back(key, object, is_new, &parts),
+            }
+            Ok(stored?.map(|_| (answer, true)))
+        }
     }
 }
 
-/// Room for the digits of a number below 0, which an item holds as text.
-#[derive(Default)]
-struct Text([u8; 20]);
-
-impl Text {
-    /// Returns a signed number as an item holds it.
-    fn content(&mut self, number: i64) -> Content<'_> {
-        if let Ok(number) = u64::try_from(number) {
-            return Content::Number(number);
-        }
-        let mut digits = [0; 20];
-        let digits = decimal(number.unsigned_abs(), &mut digits);
-        self.0[0] = b'-';
-        self.0[1..=digits.len()].copy_from_slice(digits);
-        Content::Bytes(&self.0[..=digits.len()], &[])
+/// Stores the value if what is there is the same still.
+fn store_same(
+    guard: &mut Guard<'_>,
+    key: &Key<'_>,
+    put: &Put<'_>,
+    snap: Option<Snap>,
+    head: Option<&[u8; 16]>,
+) -> Result<bool, OpError> {
+    let expect = Some(Expect::there(snap));
+    if let Some(head) = head {
+        let plan = Plan::of(put, Kind::Head, Content::Bytes(head, &[]));
+        return Ok(guard.commits().commit(key, &plan, expect)?.is_some());
     }
-}
-
-#[cfg(all(test, not(shuttle)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_below_zero_is_kept_as_its_digits() {
-        let mut text = Text::default();
-        assert!(matches!(text.content(i64::MIN), Content::Bytes(b"-9223372036854775808", b"")));
-        assert!(matches!(text.content(-7), Content::Bytes(b"-7", b"")));
-        assert!(matches!(text.content(7), Content::Number(7)));
+    guard.sizes().check_size(key, put.value.len() as u64)?;
+    if put.value.len() as u64 > guard.sizes().whole_max(key) {
+        let plan = Plan::of(put, Kind::Plain, Content::Bytes(&[], &[]));
+        return Ok(guard.large().commit_joined(key, &plan, expect, &[Source::Bytes(put.value)])?.is_some());
     }
+    let plan = Plan::of(put, Kind::Plain, Content::Bytes(put.value, &[]));
+    Ok(guard.commits().commit(key, &plan, expect)?.is_some())
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use base::clock::UnixMillis;
 
+use crate::core::facets::ItemsMut;
 use crate::core::handle::Guard;
 use crate::core::op::{Delete, DeleteOutcome, Expire, OpError};
 use crate::core::snap::Snap;
@@ -12,126 +13,125 @@ use crate::items::unpublished::{Content, Plan};
 use crate::items::write::put::Expect;
 use crate::items::write::rewrite::{Rewrite, TokenRule};
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, Kind, META, META_STALE, META_WON};
-use crate::layout::key::Key;
+use crate::layout::key::{Key, Namespace};
 use crate::layout::slot::Slot;
 
 /// The end of an item that never lives.
 const ENDED: Expire = Expire::At(UnixMillis(0));
 
-impl Guard<'_> {
+impl ItemsMut<'_, '_> {
     /// Removes the item, or marks it stale, or drops its value.
     ///
     /// # Errors
     /// [`OpError::Parked`]: nothing was changed, again in a later iteration.
-    pub fn delete(&mut self, key: &Key<'_>, delete: &Delete) -> Result<DeleteOutcome, OpError> {
+    pub fn delete(self, key: &Key<'_>, delete: &Delete) -> Result<DeleteOutcome, OpError> {
         if delete.mark_stale || delete.drop_value {
-            return self.retry(|guard| guard.try_mark(key, delete));
+            return self.guard.commits().retry(|guard| try_mark(guard, key, delete));
         }
-        if self.store.is_finding() {
-            return self.retry(|guard| guard.try_end_for_good(key, delete.compare));
+        if self.guard.store.is_finding() {
+            return self.guard.commits().retry(|guard| try_end_for_good(guard, key, delete.compare));
         }
-        let (store, counters) = (self.store, self.counters());
-        let locked = self.lock(key)?;
+        let (store, counters) = (self.guard.store, self.guard.counters());
+        let locked = self.guard.locks().lock(key)?;
         let Some(there) = store.find_locked(&locked, key) else { return Ok(DeleteOutcome::NotFound) };
-        let live = store.live(Some(there), self.now);
+        let live = store.live(Some(there), self.guard.now);
         if let (Some(seen), Some(compare)) = (live, delete.compare)
             && store.token(&seen) != compare
         {
             return Ok(DeleteOutcome::Exists);
         }
         // An item that has ended is removed all the same: its slot is free from now on.
-        store.note_ended(counters, Some(&there), self.now);
+        store.note_ended(counters, Some(&there), self.guard.now);
         store.unname(&locked, &there, Slot::EMPTY);
         let orphan = store.kill(counters, there.address, &there.layout);
         drop(locked);
-        self.free_orphan(orphan, None);
+        self.guard.commits().free_orphan(orphan, None);
         Ok(if live.is_some() { DeleteOutcome::Deleted } else { DeleteOutcome::NotFound })
-    }
-
-    /// Removes what is under the key, and what will be found under it: an item that has ended takes its place.
-    #[cold]
-    fn try_end_for_good(&mut self, key: &Key<'_>, compare: Option<u64>) -> Result<Option<DeleteOutcome>, OpError> {
-        let there = self.snap(key)?.map(|(_, snap)| snap);
-        match (compare, &there) {
-            (Some(_), None) => return Ok(Some(DeleteOutcome::NotFound)),
-            (Some(compare), Some(snap)) if compare != snap.token() => return Ok(Some(DeleteOutcome::Exists)),
-            _ => {}
-        }
-        let outcome = if there.is_some() { DeleteOutcome::Deleted } else { DeleteOutcome::NotFound };
-        Ok(self.end_for_good(key, there, None)?.then_some(outcome))
     }
 
     /// Ends the item of a key for good, if this very item is under it, or none; the parts of `kept` stay. Returns false
     /// if something else is there.
     #[cold]
-    pub(crate) fn end_for_good(
-        &mut self,
-        key: &Key<'_>,
-        there: Option<Snap>,
-        kept: Option<u64>,
-    ) -> Result<bool, OpError> {
+    pub(crate) fn end_for_good(self, key: &Key<'_>, there: Option<Snap>, kept: Option<u64>) -> Result<bool, OpError> {
         let plan = Plan { expire: ENDED, ..Plan::bare(Kind::Plain, Content::Bytes(&[], &[])) };
-        Ok(self.commit(key, &plan, Some(Expect::there(there).keeping(kept)))?.is_some())
+        Ok(self.guard.commits().commit(key, &plan, Some(Expect::there(there).keeping(kept)))?.is_some())
     }
+}
 
-    fn try_mark(&mut self, key: &Key<'_>, delete: &Delete) -> Result<Option<DeleteOutcome>, OpError> {
-        let Some((seen, snap)) = self.snap(key)? else {
-            let ends = self.store.is_finding() && delete.compare.is_none();
-            let done = !ends || self.end_for_good(key, None, None)?;
-            return Ok(done.then_some(DeleteOutcome::NotFound));
-        };
-        let store = self.store;
-        if delete.compare.is_some_and(|compare| compare != snap.token) {
-            return Ok(Some(DeleteOutcome::Exists));
-        }
-        if self.can_mark_in_place(&seen, delete) {
-            return self.mark_in_place(key, snap);
-        }
-        let bits = if delete.mark_stale { META_STALE } else { 0 };
-        if !delete.drop_value {
-            self.touch_pieces(&seen, delete.expire)?;
-        }
-        let meta = snap.meta(store, &seen).map_or_else(
-            || crate::layout::item::meta_word(store.meta_now(self.now), bits),
-            |meta| if delete.mark_stale { (meta | META_STALE) & !META_WON } else { meta },
-        );
-        let rewrite = Rewrite {
-            expire: delete.expire,
-            content: delete.drop_value.then_some(Content::Bytes(&[], &[])),
-            client_flags: delete.drop_value.then_some(0),
-            token: delete.token.map_or(TokenRule::New, TokenRule::Give),
-            meta: (delete.mark_stale || seen.layout.has(META)).then_some(meta),
-            taken: false,
-        };
-        let mut plan = store.copy_plan(&seen, &snap, rewrite);
-        if delete.drop_value {
-            plan.kind = Kind::Plain;
-        }
-        let done = self.commit(key, &plan, Some(Expect::there(Some(snap))))?;
-        Ok(done.map(|_| DeleteOutcome::Deleted))
+/// Removes what is under the key, and what will be found under it: an item that has ended takes its place.
+#[cold]
+fn try_end_for_good(
+    guard: &mut Guard<'_>,
+    key: &Key<'_>,
+    compare: Option<u64>,
+) -> Result<Option<DeleteOutcome>, OpError> {
+    let there = guard.items().snap(key)?.map(|(_, snap)| snap);
+    match (compare, &there) {
+        (Some(_), None) => return Ok(Some(DeleteOutcome::NotFound)),
+        (Some(compare), Some(snap)) if compare != snap.token() => return Ok(Some(DeleteOutcome::Exists)),
+        _ => {}
     }
+    let outcome = if there.is_some() { DeleteOutcome::Deleted } else { DeleteOutcome::NotFound };
+    Ok(guard.items_mut().end_for_good(key, there, None)?.then_some(outcome))
+}
 
-    /// Returns true if only the stale bit changes, and a token that a client knows can change with it.
-    fn can_mark_in_place(&self, seen: &Seen<'_>, delete: &Delete) -> bool {
-        !delete.drop_value
-            && !self.copies_all()
-            && delete.token.is_none()
-            && delete.expire.is_none_or(|to| to == Expire::Never && self.store.expire(seen) == Expire::Never)
-            && seen.layout.has(META)
-            && (seen.layout.has(CAS_FIELD) || !seen.layout.has(CAS_TAKEN))
+fn try_mark(guard: &mut Guard<'_>, key: &Key<'_>, delete: &Delete) -> Result<Option<DeleteOutcome>, OpError> {
+    let Some((seen, snap)) = guard.items().snap(key)? else {
+        let ends = guard.store.is_finding() && delete.compare.is_none();
+        let done = !ends || guard.items_mut().end_for_good(key, None, None)?;
+        return Ok(done.then_some(DeleteOutcome::NotFound));
+    };
+    let store = guard.store;
+    if delete.compare.is_some_and(|compare| compare != snap.token) {
+        return Ok(Some(DeleteOutcome::Exists));
     }
+    if can_mark_in_place(guard, &seen, delete) {
+        return mark_in_place(guard, key, snap);
+    }
+    let bits = if delete.mark_stale { META_STALE } else { 0 };
+    if !delete.drop_value {
+        guard.large().touch_pieces(&seen, delete.expire)?;
+    }
+    let meta = snap.meta(store, &seen).map_or_else(
+        || crate::layout::item::meta_word(store.meta_now(guard.now), bits),
+        |meta| if delete.mark_stale { (meta | META_STALE) & !META_WON } else { meta },
+    );
+    let rewrite = Rewrite {
+        expire: delete.expire,
+        content: delete.drop_value.then_some(Content::Bytes(&[], &[])),
+        client_flags: delete.drop_value.then_some(0),
+        token: delete.token.map_or(TokenRule::New, TokenRule::Give),
+        meta: (delete.mark_stale || seen.layout.has(META)).then_some(meta),
+        taken: false,
+    };
+    let mut plan = store.copy_plan(&seen, &snap, rewrite);
+    if delete.drop_value {
+        plan.kind = Kind::Plain;
+    }
+    let done = guard.commits().commit(key, &plan, Some(Expect::there(Some(snap))))?;
+    Ok(done.map(|_| DeleteOutcome::Deleted))
+}
 
-    fn mark_in_place(&mut self, key: &Key<'_>, snap: Snap) -> Result<Option<DeleteOutcome>, OpError> {
-        let store = self.store;
-        let tokens = self.tokens_of_change();
-        let locked = self.lock(key)?;
-        let there = store.live(store.find_locked(&locked, key), self.now);
-        let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
-        store.begin_in_place(&there, tokens);
-        store.set_meta(&there, META_STALE, META_WON);
-        store.end_in_place(&there, tokens);
-        Ok(Some(DeleteOutcome::Deleted))
-    }
+/// Returns true if only the stale bit changes, and a token that a client knows can change with it.
+fn can_mark_in_place(guard: &Guard<'_>, seen: &Seen<'_>, delete: &Delete) -> bool {
+    !delete.drop_value
+        && !guard.copies_all()
+        && delete.token.is_none()
+        && delete.expire.is_none_or(|to| to == Expire::Never && guard.store.expire(seen) == Expire::Never)
+        && seen.layout.has(META)
+        && (seen.layout.has(CAS_FIELD) || !seen.layout.has(CAS_TAKEN))
+}
+
+fn mark_in_place(guard: &mut Guard<'_>, key: &Key<'_>, snap: Snap) -> Result<Option<DeleteOutcome>, OpError> {
+    let store = guard.store;
+    let tokens = guard.commits().tokens_of_change();
+    let locked = guard.locks().lock(key)?;
+    let there = store.live(store.find_locked(&locked, key), guard.now);
+    let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
+    store.begin_in_place(&there, tokens);
+    store.set_meta(&there, META_STALE, META_WON);
+    store.end_in_place(&there, tokens);
+    Ok(Some(DeleteOutcome::Deleted))
 }
 
 impl Store {
@@ -142,5 +142,20 @@ impl Store {
         while let Err(now) = word.compare_exchange(meta, (meta | set) & !clear, AcqRel) {
             meta = now;
         }
+    }
+}
+
+impl ItemsMut<'_, '_> {
+    /// Ends every item of the namespace that is there now.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] while a background slice runs: a relocation must not carry an item past the flush.
+    pub fn flush(self, namespace: Namespace) -> Result<(), OpError> {
+        {
+            let Ok(_gate) = self.guard.store.slice_gate.try_lock() else { return Err(self.guard.parked()) };
+            self.guard.store.raise_flushed(namespace.0);
+        }
+        self.guard.own.open.seal_ended(self.guard.store, self.guard.now);
+        Ok(())
     }
 }

@@ -8,8 +8,9 @@
 //! decides from the snapshot of that item, proves it under the lock, and reports the snapshot and its own change. It
 //! never looks the key up again to build its reply: by then the item may be another client's.
 //!
-//! **A token that is given out** belongs to the very item that was marked CAS_TAKEN ([`Guard::take`]): the mark is
-//! set and the token read as one, under the lock. From then on every change of that item's value gives it another one.
+//! **A token that is given out** belongs to the very item that was marked CAS_TAKEN ([`crate::Versions::take`]): the
+//! mark is set and the token read as one, under the lock. From then on every change of that item's value gives it
+//! another one.
 //!
 //! **While the index is rebuilt** ([`crate::durable::rebuild`]) a removal leaves an item that has ended, so that no
 //! older one takes its place when that is found.
@@ -27,19 +28,19 @@ mod delete;
 mod fetch;
 pub(crate) mod put;
 pub(crate) mod rewrite;
-mod splice;
 pub(crate) mod touch;
 
-use crate::core::snap::Snap;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::fence;
 
+use crate::core::facets::{Commits, Items};
 use crate::core::handle::Guard;
 use crate::core::op::OpError;
+use crate::core::snap::Snap;
 use crate::core::store::{Seen, Store};
 use crate::items::unpublished::Orphan;
 use crate::layout::item::{CAS_FIELD, META_FETCHED, META_STALE, META_WON};
-use crate::layout::key::{Key, Namespace};
+use crate::layout::key::Key;
 use crate::values::free_queue::DeferredFree;
 
 /// Number of times that an operation starts over when the item changes under it, before it parks.
@@ -77,38 +78,49 @@ impl Store {
     }
 }
 
-impl<'l> Guard<'l> {
-    /// Returns true if every change is made to a copy and never in place: for a key lock set, if checkpoints are made.
-    /// After a loss of power the page with one change may be there without those of the others.
-    #[inline(always)]
-    pub(crate) fn copies_all(&self) -> bool {
-        self.acting != 0 && self.store.checkpoints.are_made()
-    }
-
+impl<'l> Commits<'_, 'l> {
     /// Tokens for a change that may be made in place.
-    pub(crate) fn tokens_of_change(&mut self) -> Tokens {
-        let store = self.store;
-        let before = store.held.is_some().then(|| self.own.tokens.fresh(store));
-        Tokens { before, after: self.own.tokens.fresh(store) }
+    pub(crate) fn tokens_of_change(self) -> Tokens {
+        let store = self.guard.store;
+        let before = store.held.is_some().then(|| self.guard.own.tokens.fresh(store));
+        Tokens { before, after: self.guard.own.tokens.fresh(store) }
     }
 
     /// Runs `attempt` until it comes to an end, a bounded number of times.
     pub(crate) fn retry<T>(
-        &mut self,
-        mut attempt: impl FnMut(&mut Self) -> Result<Option<T>, OpError>,
+        self,
+        mut attempt: impl FnMut(&mut Guard<'l>) -> Result<Option<T>, OpError>,
     ) -> Result<T, OpError> {
         for _ in 0..RETRIES {
-            if let Some(done) = attempt(self)? {
+            if let Some(done) = attempt(self.guard)? {
                 return Ok(done);
             }
         }
-        Err(self.parked())
+        Err(self.guard.parked())
     }
 
+    /// Removes the pieces or parts of a value that has no head any more; `kept` is the object that still has one. Many
+    /// go later, in the background.
+    pub(crate) fn free_orphan(self, orphan: Option<Orphan>, kept: Option<u64>) {
+        if let Some(orphan) = orphan.filter(|o| kept.is_none() || o.object(self.guard.store) != kept) {
+            let deferred = DeferredFree::of(self.guard.store, orphan);
+            self.guard.commits().free_deferred(deferred);
+        }
+    }
+
+    /// Removes the rest of a value, given as a deferred free.
+    pub(crate) fn free_deferred(self, deferred: DeferredFree) {
+        if let Some(deferred) = self.guard.locks_mut().keep_deferred(deferred) {
+            self.guard.store.free_deferred(self.guard.counters(), deferred);
+        }
+    }
+}
+
+impl<'l> Items<'_, 'l> {
     /// Returns the live item and all that a change relies on.
     #[inline]
-    pub(crate) fn snap(&self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
-        Ok(self.find_admitted(key)?.map(|seen| (seen, Snap::of(self.store, &seen))))
+    pub(crate) fn snap(self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+        Ok(self.guard.locks().find_admitted(key)?.map(|seen| (seen, Snap::of(self.guard.store, &seen))))
     }
 
     /// Returns the live item and all that a change relies on, as they were together at one instant.
@@ -116,55 +128,27 @@ impl<'l> Guard<'l> {
     /// One word that changes in place belongs to an instant by itself. Several do if the stripe was neither held nor
     /// taken while they were loaded; else they are loaded again under its lock.
     #[inline]
-    pub(crate) fn snap_at_once(&self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+    pub(crate) fn snap_at_once(self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
         match self.snap(key)? {
-            Some((seen, _)) if seen.layout.has_several_words() => self.snap_words(key),
+            Some((seen, _)) if seen.layout.has_several_words() => snap_words(self.guard, key),
             there => Ok(there),
         }
     }
+}
 
-    fn snap_words(&self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
-        let (store, index) = (self.store, &self.store.index);
-        let before = (index.growth(), index.changes(key.hash));
-        let Some((seen, snap)) = self.snap(key)? else { return Ok(None) };
-        fence(Acquire);
-        if before.1.is_some() && before == (index.growth(), index.changes(key.hash)) {
-            return Ok(Some((seen, snap)));
-        }
-        let locked = index.lock(key.hash).ok_or_else(|| self.parked())?;
-        match store.live(store.find_locked(&locked, key), self.now) {
-            Some(there) => Ok(Some((there, Snap::of(store, &there)))),
-            // It may have gone to flash.
-            None if self.tiered => Err(self.parked()),
-            None => Ok(None),
-        }
+fn snap_words<'l>(guard: &Guard<'l>, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+    let (store, index) = (guard.store, &guard.store.index);
+    let before = (index.growth(), index.changes(key.hash));
+    let Some((seen, snap)) = guard.items().snap(key)? else { return Ok(None) };
+    fence(Acquire);
+    if before.1.is_some() && before == (index.growth(), index.changes(key.hash)) {
+        return Ok(Some((seen, snap)));
     }
-
-    /// Removes the pieces or parts of a value that has no head any more; `kept` is the object that still has one. Many
-    /// go later, in the background.
-    pub(crate) fn free_orphan(&mut self, orphan: Option<Orphan>, kept: Option<u64>) {
-        if let Some(orphan) = orphan.filter(|o| kept.is_none() || o.object(self.store) != kept) {
-            self.free_deferred(DeferredFree::of(self.store, orphan));
-        }
-    }
-
-    /// Removes the rest of a value, given as a deferred free.
-    pub(crate) fn free_deferred(&mut self, deferred: DeferredFree) {
-        if let Some(deferred) = self.keep_deferred(deferred) {
-            self.store.free_deferred(self.counters(), deferred);
-        }
-    }
-
-    /// Ends every item of the namespace that is there now.
-    ///
-    /// # Errors
-    /// [`OpError::Parked`] while a background slice runs: a relocation must not carry an item past the flush.
-    pub fn flush(&mut self, namespace: Namespace) -> Result<(), OpError> {
-        {
-            let Ok(_gate) = self.store.slice_gate.try_lock() else { return Err(self.parked()) };
-            self.store.raise_flushed(namespace.0);
-        }
-        self.own.open.seal_ended(self.store, self.now);
-        Ok(())
+    let locked = index.lock(key.hash).ok_or_else(|| guard.parked())?;
+    match store.live(store.find_locked(&locked, key), guard.now) {
+        Some(there) => Ok(Some((there, Snap::of(store, &there)))),
+        // It may have gone to flash.
+        None if guard.tiered => Err(guard.parked()),
+        None => Ok(None),
     }
 }

@@ -1,7 +1,19 @@
-//! set, add, replace, append, prepend, and their compared forms.
+//! set, add, replace, append, prepend, and their compared forms; splice.
+//!
+//! A splice puts a part of a value in the place of what was there: the rest stays, and so do flags and expiry.
+//!
+//! ```text
+//!   before   [ a b c d e f ]            [ a b ]
+//!   offset 2, part X Y                  offset 4, part X Y
+//!   after    [ a b X Y e f ]            [ a b 0 0 X Y ]
+//! ```
+//!
+//! The new value is written beside the old one and published in its place: it takes the time of a copy, within one
+//! guard.
 
+use crate::core::facets::{Commits, ItemsMut, Sizes};
 use crate::core::handle::Guard;
-use crate::core::op::{OpError, Put, PutMode, PutOutcome};
+use crate::core::op::{Expire, OpError, Put, PutMode, PutOutcome};
 use crate::core::snap::Snap;
 use crate::core::store::{Seen, Store, large_ref};
 use crate::heap::samples::Asked;
@@ -9,6 +21,7 @@ use crate::items::unpublished::{Content, Plan};
 use crate::layout::item::{KEY_BYTES_MAX, Kind, META_STALE, NUM, meta_word};
 use crate::layout::key::Key;
 use crate::values::source::Source;
+use crate::values::writer::LargeWriter;
 
 /// The decision on a put, given what is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,113 +91,73 @@ impl Body<'_> {
     }
 }
 
-impl Guard<'_> {
+impl ItemsMut<'_, '_> {
     /// Stores a value.
     ///
     /// # Errors
     /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::TooLarge`],
     /// [`OpError::OutOfMemory`].
     #[inline]
-    pub fn put(&mut self, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, OpError> {
-        self.check_size(key, put.value.len() as u64)?;
+    pub fn put(self, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, OpError> {
+        self.guard.sizes().check_size(key, put.value.len() as u64)?;
         let joins = matches!(put.mode, PutMode::Append | PutMode::Prepend);
-        if put.value.len() as u64 > self.whole_max(key) && !joins {
-            return self.put_large(key, put);
+        if put.value.len() as u64 > self.guard.sizes().whole_max(key) && !joins {
+            return self.guard.large().put_large(key, put);
         }
-        self.put_body(key, put, Body::Whole(put.value))
+        self.guard.items_mut().put_body(key, put, Body::Whole(put.value))
     }
 
+    pub(crate) fn put_body(self, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) -> Result<PutOutcome, OpError> {
+        self.guard.sample(key, Asked::Store);
+        if put.mode == PutMode::Set && put.compare.is_none() {
+            return store_plan(self.guard, key, put, body, false, None)?.ok_or_else(|| self.guard.parked());
+        }
+        self.guard.commits().retry(|guard| try_put(guard, key, put, body))
+    }
+}
+
+impl Sizes<'_, '_> {
     /// Checks that an item of this key with a value of so many bytes is allowed.
     ///
     /// # Errors
     /// [`OpError::TooLarge`], if it is not.
-    pub fn check_fits(&self, key: &Key<'_>, value_bytes: u64) -> Result<(), OpError> {
+    pub fn check_fits(self, key: &Key<'_>, value_bytes: u64) -> Result<(), OpError> {
         self.check_size(key, value_bytes)
     }
 
-    pub(crate) fn check_size(&self, key: &Key<'_>, value_bytes: u64) -> Result<(), OpError> {
-        let most = self.store.geometry.item_bytes_max;
-        let key_max = KEY_BYTES_MAX.min(self.store.geometry.item_whole_max / 2);
+    pub(crate) fn check_size(self, key: &Key<'_>, value_bytes: u64) -> Result<(), OpError> {
+        let most = self.guard.store.geometry.item_bytes_max;
+        let key_max = KEY_BYTES_MAX.min(self.guard.store.geometry.item_whole_max / 2);
         let fits = key.bytes.len() as u64 + value_bytes <= most && key.bytes.len() <= key_max;
         let fits =
-            fits && (value_bytes <= self.whole_max(key) || !self.store.exceeds_quota(key.namespace, value_bytes));
+            fits && (value_bytes <= self.whole_max(key) || !self.guard.store.exceeds_quota(key.namespace, value_bytes));
         if fits { Ok(()) } else { Err(OpError::TooLarge) }
     }
+}
 
-    pub(crate) fn put_body(&mut self, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) -> Result<PutOutcome, OpError> {
-        self.sample(key, Asked::Store);
-        if put.mode == PutMode::Set && put.compare.is_none() {
-            return self.store_plan(key, put, body, false, None)?.ok_or_else(|| self.parked());
-        }
-        self.retry(|guard| guard.try_put(key, put, body))
-    }
-
-    fn try_put(&mut self, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) -> Result<Option<PutOutcome>, OpError> {
-        let there = self.snap(key)?;
-        match judge(put, there.as_ref()) {
-            Verdict::End(outcome) => Ok(Some(outcome)),
-            Verdict::Store { .. } if matches!(body, Body::Whole(v) if v.len() as u64 > self.whole_max(key)) => {
-                // An append that vivifies a large value.
-                let expire = put.vivify.unwrap_or(put.expire);
-                self.put_large(key, &Put { mode: PutMode::Add, expire, ..*put }).map(Some)
-            }
-            Verdict::Store { stale } => {
-                let expect = Expect::there(there.map(|(_, snap)| snap));
-                self.store_plan(key, put, body, stale, Some(expect))
-            }
-            Verdict::Join => there.map_or(Ok(None), |(seen, snap)| self.join(key, put, body, seen, snap)),
-        }
-    }
-
-    /// Writes the item, takes the lock and publishes it if what is there is still what is expected.
-    fn store_plan(
-        &mut self,
-        key: &Key<'_>,
-        put: &Put<'_>,
-        body: Body<'_>,
-        stale: bool,
-        expect: Option<Expect>,
-    ) -> Result<Option<PutOutcome>, OpError> {
-        let (kind, content) = match body {
-            Body::Whole(value) => (Kind::Plain, Content::Bytes(value, &[])),
-            Body::Head(value) => (Kind::Head, Content::Bytes(value, &[])),
-        };
-        let joins = matches!(put.mode, PutMode::Append | PutMode::Prepend);
-        let plan = Plan {
-            expire: put.vivify.filter(|_| joins).unwrap_or(put.expire),
-            meta: stale.then(|| meta_word(self.store.meta_now(self.now), META_STALE)),
-            ..Plan::of(put, kind, content)
-        };
-        let stored = self.commit(key, &plan, expect)?;
-        Ok(stored.map(|token| PutOutcome::stored(put, token, body.bytes())))
-    }
-
+impl Commits<'_, '_> {
     /// Drafts and publishes, and returns the new token. `None`: what is there is not what was expected; nothing was
     /// changed.
-    pub(crate) fn commit(
-        &mut self,
-        key: &Key<'_>,
-        plan: &Plan<'_>,
-        expect: Option<Expect>,
-    ) -> Result<Option<u64>, OpError> {
-        let (store, counters) = (self.store, self.counters());
+    pub(crate) fn commit(self, key: &Key<'_>, plan: &Plan<'_>, expect: Option<Expect>) -> Result<Option<u64>, OpError> {
+        let (store, counters) = (self.guard.store, self.guard.counters());
         let mut ruled = None;
         // The pieces of a large value outlive its head, which the rule is for.
         if store.spaces.rules_ttl(key.namespace) && !key.piece {
-            ruled = Some(Plan { expire: store.spaces.expire(key.namespace, plan.expire, self.now), ..*plan });
+            ruled = Some(Plan { expire: store.spaces.expire(key.namespace, plan.expire, self.guard.now), ..*plan });
         }
         let plan = ruled.as_ref().unwrap_or(plan);
-        let unpublished =
-            store.unpublished(&mut self.own.open, key, plan, self.now).inspect_err(|_| counters.parked.add(1))?;
+        let unpublished = store
+            .unpublished(&mut self.guard.own.open, key, plan, self.guard.now)
+            .inspect_err(|_| counters.parked.add(1))?;
         let token = plan.token.unwrap_or_else(|| store.place_token(unpublished.address()));
-        let locked = if expect.is_none() { self.lock_over(key) } else { self.lock(key) };
+        let locked = if expect.is_none() { self.guard.locks().lock_over(key) } else { self.guard.locks().lock(key) };
         let Ok(locked) = locked else {
-            self.own.open.give_back(store, unpublished.reserved);
+            self.guard.own.open.give_back(store, unpublished.reserved);
             return Err(OpError::Parked);
         };
         let old = store.find_locked(&locked, key);
         if let Some(Expect { there: expected, flushed_before, .. }) = expect {
-            let there = store.live(old, self.now).map(|seen| Snap::of(store, &seen));
+            let there = store.live(old, self.guard.now).map(|seen| Snap::of(store, &seen));
             let same = match (&expected, &there) {
                 (None, None) => true,
                 (Some(a), Some(b)) => a.same(b),
@@ -194,11 +167,11 @@ impl Guard<'_> {
             let flushed = flushed_before.is_some_and(|before| before != store.flushed_before(key.namespace));
             if !same || flushed {
                 drop(locked);
-                self.own.open.give_back(store, unpublished.reserved);
+                self.guard.own.open.give_back(store, unpublished.reserved);
                 return Ok(None);
             }
         }
-        let revived = store.note_ended(counters, old.as_ref(), self.now);
+        let revived = store.note_ended(counters, old.as_ref(), self.guard.now);
         let published = store.publish(&locked, counters, key, unpublished, old.as_ref(), None);
         if revived && published.is_ok() {
             locked.note_birth();
@@ -207,53 +180,93 @@ impl Guard<'_> {
         let orphan = match published {
             Ok(orphan) => orphan,
             Err(unpublished) => {
-                self.own.open.give_back(store, unpublished.reserved);
-                return Err(if store.no_place(key.namespace) { OpError::OutOfMemory } else { self.parked() });
+                self.guard.own.open.give_back(store, unpublished.reserved);
+                return Err(if store.no_place(key.namespace) { OpError::OutOfMemory } else { self.guard.parked() });
             }
         };
         if orphan.is_some() {
-            self.free_orphan(orphan, plan.object().or(expect.and_then(|expect| expect.kept)));
+            self.guard.commits().free_orphan(orphan, plan.object().or(expect.and_then(|expect| expect.kept)));
         }
         Ok(Some(token))
     }
+}
 
-    /// Appends or prepends to the item that was judged.
-    fn join(
-        &mut self,
-        key: &Key<'_>,
-        put: &Put<'_>,
-        body: Body<'_>,
-        seen: Seen<'_>,
-        snap: Snap,
-    ) -> Result<Option<PutOutcome>, OpError> {
-        let store = self.store;
-        let old_len = store.item_as(&seen, &snap).value_len();
-        let mut digits = [0; 20];
-        let old = store.source_of(&seen, &snap, &mut digits);
-        let part = match body {
-            Body::Whole(bytes) => Source::Bytes(bytes),
-            Body::Head(value) => Source::Part(large_ref(value)),
-        };
-        let total = old_len + part.len();
-        self.check_size(key, total)?;
-        let (a, b) = if put.mode == PutMode::Append { (old, part) } else { (part, old) };
-        let mut plan = Plan {
-            client_flags: seen.layout.client_flags(&store.segments.heap, seen.address),
-            expire: snap.expire(store, &seen),
-            token: put.token,
-            taken: put.want_token,
-            ..Plan::bare(Kind::Plain, Content::Bytes(&[], &[]))
-        };
-        let expect = Some(Expect::there(Some(snap)));
-        let stored = match (a, b) {
-            (Source::Bytes(a), Source::Bytes(b)) if total <= self.whole_max(key) => {
-                plan.content = Content::Bytes(a, b);
-                self.commit(key, &plan, expect)?
-            }
-            _ => self.commit_joined(key, &plan, expect, &[a, b])?,
-        };
-        Ok(stored.map(|token| PutOutcome::stored(put, token, total)))
+fn try_put(guard: &mut Guard<'_>, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) -> Result<Option<PutOutcome>, OpError> {
+    let there = guard.items().snap(key)?;
+    match judge(put, there.as_ref()) {
+        Verdict::End(outcome) => Ok(Some(outcome)),
+        Verdict::Store { .. } if matches!(body, Body::Whole(v) if v.len() as u64 > guard.sizes().whole_max(key)) => {
+            // An append that vivifies a large value.
+            let expire = put.vivify.unwrap_or(put.expire);
+            guard.large().put_large(key, &Put { mode: PutMode::Add, expire, ..*put }).map(Some)
+        }
+        Verdict::Store { stale } => {
+            let expect = Expect::there(there.map(|(_, snap)| snap));
+            store_plan(guard, key, put, body, stale, Some(expect))
+        }
+        Verdict::Join => there.map_or(Ok(None), |(seen, snap)| join(guard, key, put, body, seen, snap)),
     }
+}
+
+/// Writes the item, takes the lock and publishes it if what is there is still what is expected.
+fn store_plan(
+    guard: &mut Guard<'_>,
+    key: &Key<'_>,
+    put: &Put<'_>,
+    body: Body<'_>,
+    stale: bool,
+    expect: Option<Expect>,
+) -> Result<Option<PutOutcome>, OpError> {
+    let (kind, content) = match body {
+        Body::Whole(value) => (Kind::Plain, Content::Bytes(value, &[])),
+        Body::Head(value) => (Kind::Head, Content::Bytes(value, &[])),
+    };
+    let joins = matches!(put.mode, PutMode::Append | PutMode::Prepend);
+    let plan = Plan {
+        expire: put.vivify.filter(|_| joins).unwrap_or(put.expire),
+        meta: stale.then(|| meta_word(guard.store.meta_now(guard.now), META_STALE)),
+        ..Plan::of(put, kind, content)
+    };
+    let stored = guard.commits().commit(key, &plan, expect)?;
+    Ok(stored.map(|token| PutOutcome::stored(put, token, body.bytes())))
+}
+
+/// Appends or prepends to the item that was judged.
+fn join(
+    guard: &mut Guard<'_>,
+    key: &Key<'_>,
+    put: &Put<'_>,
+    body: Body<'_>,
+    seen: Seen<'_>,
+    snap: Snap,
+) -> Result<Option<PutOutcome>, OpError> {
+    let store = guard.store;
+    let old_len = store.item_as(&seen, &snap).value_len();
+    let mut digits = [0; 20];
+    let old = store.source_of(&seen, &snap, &mut digits);
+    let part = match body {
+        Body::Whole(bytes) => Source::Bytes(bytes),
+        Body::Head(value) => Source::Part(large_ref(value)),
+    };
+    let total = old_len + part.len();
+    guard.sizes().check_size(key, total)?;
+    let (a, b) = if put.mode == PutMode::Append { (old, part) } else { (part, old) };
+    let mut plan = Plan {
+        client_flags: seen.layout.client_flags(&store.segments.heap, seen.address),
+        expire: snap.expire(store, &seen),
+        token: put.token,
+        taken: put.want_token,
+        ..Plan::bare(Kind::Plain, Content::Bytes(&[], &[]))
+    };
+    let expect = Some(Expect::there(Some(snap)));
+    let stored = match (a, b) {
+        (Source::Bytes(a), Source::Bytes(b)) if total <= guard.sizes().whole_max(key) => {
+            plan.content = Content::Bytes(a, b);
+            guard.commits().commit(key, &plan, expect)?
+        }
+        _ => guard.large().commit_joined(key, &plan, expect, &[a, b])?,
+    };
+    Ok(stored.map(|token| PutOutcome::stored(put, token, total)))
 }
 
 impl PutOutcome {
@@ -305,4 +318,88 @@ pub(crate) fn decimal(number: u64, digits: &mut [u8; 20]) -> &[u8] {
             return &digits[at..];
         }
     }
+}
+
+impl ItemsMut<'_, '_> {
+    /// Puts `part`, which is not empty, at `offset` bytes into the key's value, or into none; says how long that is
+    /// then, or `None` where a typed value is.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::TooLarge`],
+    /// [`OpError::OutOfMemory`].
+    pub fn splice(self, key: &Key<'_>, offset: u64, part: &[u8]) -> Result<Option<u64>, OpError> {
+        self.guard.sample(key, crate::heap::samples::Asked::Store);
+        self.guard.commits().retry(|guard| try_splice(guard, key, offset, Source::Bytes(part)))
+    }
+
+    /// Puts a large value that was written into the key's value, as [`ItemsMut::splice`] does, and removes its pieces.
+    ///
+    /// # Errors
+    /// If the writer cannot be spliced; it comes back with the error. On [`OpError::Parked`] call again in a later
+    /// guard.
+    pub fn splice_large(
+        self,
+        key: &Key<'_>,
+        offset: u64,
+        writer: LargeWriter,
+    ) -> Result<Option<u64>, (LargeWriter, OpError)> {
+        self.guard.sample(key, crate::heap::samples::Asked::Store);
+        let part = Source::Part(writer.whole());
+        match self.guard.commits().retry(|guard| try_splice(guard, key, offset, part)) {
+            Ok(len) => {
+                self.guard.large().abort(writer);
+                Ok(len)
+            }
+            Err(error) => Err((writer, error)),
+        }
+    }
+}
+
+fn try_splice(
+    guard: &mut Guard<'_>,
+    key: &Key<'_>,
+    offset: u64,
+    part: Source<'_>,
+) -> Result<Option<Option<u64>>, OpError> {
+    let store = guard.store;
+    let there = guard.items().snap(key)?;
+    let mut digits = [0; 20];
+    let (old, client_flags, expire) = match &there {
+        None => (Source::Bytes(&[]), 0, Expire::Never),
+        Some((seen, _)) if seen.layout.is(Kind::Typed) => return Ok(Some(None)),
+        Some((seen, snap)) => {
+            store.note_access(seen, guard.now);
+            let client_flags = seen.layout.client_flags(&store.segments.heap, seen.address);
+            (store.source_of(seen, snap, &mut digits), client_flags, snap.expire(store, seen))
+        }
+    };
+    let (old_len, end) = (old.len(), offset.saturating_add(part.len()));
+    let total = old_len.max(end);
+    guard.sizes().check_size(key, total)?;
+    let sources = [
+        old.cut(0, old_len.min(offset)),
+        Source::Zeros(offset.saturating_sub(old_len)),
+        part,
+        old.cut(end.min(old_len), old_len),
+    ];
+    let expect = Some(Expect::there(there.as_ref().map(|(_, snap)| *snap)));
+    let put = Put { client_flags, expire, ..Put::set(&[]) };
+    let plan = Plan::of(&put, Kind::Plain, Content::Bytes(&[], &[]));
+    if total > guard.sizes().whole_max(key)
+        || sources.iter().any(|source| !matches!(source, Source::Bytes(_) | Source::Zeros(_)))
+    {
+        return Ok(guard.large().commit_joined(key, &plan, expect, &sources)?.map(|_| Some(total)));
+    }
+    let mut scratch = std::mem::take(&mut guard.own.change);
+    scratch.clear();
+    for source in &sources {
+        match source {
+            Source::Bytes(bytes) => scratch.extend_from_slice(bytes),
+            _ => scratch.resize(scratch.len() + source.len() as usize, 0),
+        }
+    }
+    let stored = guard.commits().commit(key, &Plan { content: Content::Bytes(&scratch, &[]), ..plan }, expect);
+    scratch.shrink_to(store.geometry.piece_bytes);
+    guard.own.change = scratch;
+    Ok(stored?.map(|_| Some(total)))
 }

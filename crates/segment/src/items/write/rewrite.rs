@@ -1,5 +1,6 @@
 //! Copying an item with something changed: what cannot be done in place.
 
+use crate::core::facets::Commits;
 use crate::core::handle::Guard;
 use crate::core::op::{Expire, OpError};
 use crate::core::snap::Snap;
@@ -76,23 +77,23 @@ impl Store {
     }
 }
 
-impl Guard<'_> {
+impl Commits<'_, '_> {
     /// Puts a changed copy in the item's place. `None`: the item changed meanwhile, and nothing was done.
     pub(crate) fn rewrite(
-        &mut self,
+        self,
         key: &Key<'_>,
         seen: &Seen<'_>,
         snap: Snap,
         rewrite: Rewrite<'_>,
     ) -> Result<Option<Copied>, OpError> {
-        let plan = self.store.copy_plan(seen, &snap, rewrite);
-        let done = self.commit(key, &plan, Some(Expect::there(Some(snap))))?;
-        Ok(done.map(|token| Copied { token, expire: self.written_expire(key, plan.expire) }))
+        let plan = self.guard.store.copy_plan(seen, &snap, rewrite);
+        let done = self.guard.commits().commit(key, &plan, Some(Expect::there(Some(snap))))?;
+        Ok(done.map(|token| Copied { token, expire: written_expire(self.guard, key, plan.expire) }))
     }
+}
 
-    /// Returns the expiry of an item of the key that is written now with this expiry: as its namespace allows it, in
-    /// the unit of its class. The word of the item itself may be that of a later change once it is published.
-    pub(crate) fn written_expire(&self, key: &Key<'_>, expire: Expire) -> Expire {
-        ttl::written(self.store.spaces.expire(key.namespace, expire, self.now), self.now)
-    }
+/// Returns the expiry of an item of the key that is written now with this expiry: as its namespace allows it, in
+/// the unit of its class. The word of the item itself may be that of a later change once it is published.
+pub(crate) fn written_expire(guard: &Guard<'_>, key: &Key<'_>, expire: Expire) -> Expire {
+    ttl::written(guard.store.spaces.expire(key.namespace, expire, guard.now), guard.now)
 }

@@ -4,10 +4,12 @@ use std::sync::atomic::Ordering::Release;
 
 use base::clock::UnixMillis;
 
+use crate::core::facets::ItemsMut;
 use crate::core::handle::Guard;
 use crate::core::op::{Expire, Item, OpError};
 use crate::core::snap::Snap;
 use crate::core::store::{Seen, Store};
+use crate::items::versions::takes_by_copy;
 use crate::items::write::RETRIES;
 use crate::items::write::rewrite::Rewrite;
 use crate::layout::item::{CAS_TAKEN, Kind, META, META_FETCHED, META_WON, meta_word};
@@ -61,80 +63,46 @@ pub(crate) struct Altered {
     pub(crate) expire: Expire,
 }
 
-impl<'l> Guard<'l> {
+impl<'g> ItemsMut<'g, '_> {
     /// Gives the item a new expiry, and shows it, for the last time if that is past. Counts as an access.
     ///
     /// # Errors
     /// [`OpError::Parked`]: nothing was changed, again in a later iteration.
     #[inline]
-    pub fn touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'_>>, OpError> {
-        self.touch_with(key, expire, false)
+    pub fn touch(self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'g>>, OpError> {
+        touch_with(self.guard, key, expire, false)
     }
 
     /// Gives the item a new expiry, and shows it with a CAS token that is exact from now on. Counts as an access.
     ///
     /// # Errors
-    /// Those of [`Guard::gets`].
-    pub fn touch_gets(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'_>>, OpError> {
-        self.touch_with(key, expire, true)
-    }
-
-    /// Touches the item. Inlined, so that no item is made for a caller that only asks whether there is one.
-    #[inline(always)]
-    fn touch_with(&mut self, key: &Key<'_>, expire: Expire, takes: bool) -> Result<Option<Item<'l>>, OpError> {
-        let Some((seen, snap)) = self.snap_at_once(key)? else { return Ok(None) };
-        // Before the item is copied, so that the copy has it.
-        self.store.note_access(&seen, self.now);
-        let expire = self.store.spaces.expire(key.namespace, expire, self.now);
-        if !takes && snap.expire(self.store, &seen) == expire {
-            // What is touched repeatedly ends then already, mostly: nothing is moved on the stack for it.
-            return Ok(Some(self.store.item_as(&seen, &snap)));
-        }
-        self.touch_found(key, (seen, snap), Alter { expire: Some(expire), takes, ..Alter::default() })
-    }
-
-    /// Alters the item as it was found, or else as it is found again: the very item that the reply shows.
-    #[inline(never)]
-    fn touch_found(
-        &mut self,
-        key: &Key<'_>,
-        (mut seen, mut snap): (Seen<'l>, Snap),
-        alter: Alter,
-    ) -> Result<Option<Item<'l>>, OpError> {
-        for _ in 0..RETRIES {
-            if let Some(altered) = self.alter(key, &seen, snap, alter)? {
-                let item = self.store.item_as(&seen, &snap);
-                return Ok(Some(Item { token: altered.token, expire: altered.expire, ..item }));
-            }
-            let Some(again) = self.snap_at_once(key)? else { return Ok(None) };
-            (seen, snap) = again;
-            self.store.note_access(&seen, self.now);
-        }
-        Err(self.parked())
+    /// Those of [`crate::Versions::gets`].
+    pub fn touch_gets(self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'g>>, OpError> {
+        touch_with(self.guard, key, expire, true)
     }
 
     /// Gives the item the new expiry. `None`: the item changed meanwhile, and nothing was done.
     pub(crate) fn touch_same(
-        &mut self,
+        self,
         key: &Key<'_>,
         seen: &Seen<'_>,
         snap: Snap,
         expire: Expire,
     ) -> Result<Option<Altered>, OpError> {
-        let expire = Some(self.store.spaces.expire(key.namespace, expire, self.now));
-        self.alter(key, seen, snap, Alter { expire, ..Alter::default() })
+        let expire = Some(self.guard.store.spaces.expire(key.namespace, expire, self.guard.now));
+        self.guard.items_mut().alter(key, seen, snap, Alter { expire, ..Alter::default() })
     }
 
     /// Alters the item if it is still as in the snapshot, which has to be of one instant: nothing is proved again where
     /// nothing is to be changed. `None`: the item changed meanwhile, and nothing was done.
     pub(crate) fn alter(
-        &mut self,
+        self,
         key: &Key<'_>,
         seen: &Seen<'_>,
         snap: Snap,
         alter: Alter,
     ) -> Result<Option<Altered>, OpError> {
-        let (store, layout) = (self.store, &seen.layout);
+        let (store, layout) = (self.guard.store, &seen.layout);
         let present = snap.expire(store, seen);
         let touch = alter.expire.filter(|to| *to != present);
         let takes = alter.takes && !layout.has(CAS_TAKEN);
@@ -143,46 +111,85 @@ impl<'l> Guard<'l> {
             return Ok(Some(Altered { token: snap.token(), expire: present }));
         }
         if let Some(past) =
-            touch.filter(|to| matches!(to, Expire::At(at) if *at <= self.now) && layout.kind() == Kind::Head)
+            touch.filter(|to| matches!(to, Expire::At(at) if *at <= self.guard.now) && layout.kind() == Kind::Head)
         {
             // At once, head first: giving its pieces that time may take several iterations, and the one that shows the
             // value for the last time would find it broken.
             let ended = Altered { token: snap.token(), expire: past };
-            return Ok(self.remove_same(key, snap)?.then_some(ended));
+            return Ok(self.guard.items_mut().remove_same(key, snap)?.then_some(ended));
         }
-        self.touch_pieces(seen, touch)?;
+        self.guard.large().touch_pieces(seen, touch)?;
         let copies = begins
-            || (self.copies_all() && (alter.wins || touch.is_some()))
-            || (takes && self.takes_by_copy(seen))
-            || touch.is_some_and(|to| !store.can_touch_in_place(seen, to, self.now));
+            || (self.guard.copies_all() && (alter.wins || touch.is_some()))
+            || (takes && takes_by_copy(self.guard, seen))
+            || touch.is_some_and(|to| !store.can_touch_in_place(seen, to, self.guard.now));
         if copies {
-            let meta = self.altered_meta(seen, &snap, alter);
+            let meta = altered_meta(self.guard, seen, &snap, alter);
             let rewrite = Rewrite { expire: touch, meta, taken: alter.takes, ..Rewrite::SAME };
-            let done = self.rewrite(key, seen, snap, rewrite)?;
+            let done = self.guard.commits().rewrite(key, seen, snap, rewrite)?;
             return Ok(done.map(|copy| Altered { token: copy.token, expire: copy.expire }));
         }
-        let locked = self.lock(key)?;
-        let there = store.live(store.find_locked(&locked, key), self.now);
+        let locked = self.guard.locks().lock(key)?;
+        let there = store.live(store.find_locked(&locked, key), self.guard.now);
         let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
         if alter.wins {
             store.set_meta(&there, META_WON, 0);
         }
         if let Some(to) = touch {
-            store.touch_in_place(&there, to, self.now);
+            store.touch_in_place(&there, to, self.guard.now);
         }
         if takes {
             store.mark_taken(&there);
         }
         Ok(Some(Altered { token: snap.token(), expire: touch.unwrap_or(present) }))
     }
+}
 
-    /// Returns the META word of an altered copy.
-    fn altered_meta(&self, seen: &Seen<'_>, snap: &Snap, alter: Alter) -> Option<u32> {
-        let won = if alter.wins { META_WON } else { 0 };
-        if let Some(meta) = snap.meta(self.store, seen) {
-            return Some(meta | won);
-        }
-        let fetched = if alter.fetched { META_FETCHED } else { 0 };
-        (alter.wins || alter.begins).then(|| meta_word(self.store.meta_now(self.now), won | fetched))
+/// Touches the item. Inlined, so that no item is made for a caller that only asks whether there is one.
+#[inline(always)]
+fn touch_with<'l>(
+    guard: &mut Guard<'l>,
+    key: &Key<'_>,
+    expire: Expire,
+    takes: bool,
+) -> Result<Option<Item<'l>>, OpError> {
+    let Some((seen, snap)) = guard.items().snap_at_once(key)? else { return Ok(None) };
+    // Before the item is copied, so that the copy has it.
+    guard.store.note_access(&seen, guard.now);
+    let expire = guard.store.spaces.expire(key.namespace, expire, guard.now);
+    if !takes && snap.expire(guard.store, &seen) == expire {
+        // What is touched repeatedly ends then already, mostly: nothing is moved on the stack for it.
+        return Ok(Some(guard.store.item_as(&seen, &snap)));
     }
+    touch_found(guard, key, (seen, snap), Alter { expire: Some(expire), takes, ..Alter::default() })
+}
+
+/// Alters the item as it was found, or else as it is found again: the very item that the reply shows.
+#[inline(never)]
+fn touch_found<'l>(
+    guard: &mut Guard<'l>,
+    key: &Key<'_>,
+    (mut seen, mut snap): (Seen<'l>, Snap),
+    alter: Alter,
+) -> Result<Option<Item<'l>>, OpError> {
+    for _ in 0..RETRIES {
+        if let Some(altered) = guard.items_mut().alter(key, &seen, snap, alter)? {
+            let item = guard.store.item_as(&seen, &snap);
+            return Ok(Some(Item { token: altered.token, expire: altered.expire, ..item }));
+        }
+        let Some(again) = guard.items().snap_at_once(key)? else { return Ok(None) };
+        (seen, snap) = again;
+        guard.store.note_access(&seen, guard.now);
+    }
+    Err(guard.parked())
+}
+
+/// Returns the META word of an altered copy.
+fn altered_meta(guard: &Guard<'_>, seen: &Seen<'_>, snap: &Snap, alter: Alter) -> Option<u32> {
+    let won = if alter.wins { META_WON } else { 0 };
+    if let Some(meta) = snap.meta(guard.store, seen) {
+        return Some(meta | won);
+    }
+    let fetched = if alter.fetched { META_FETCHED } else { 0 };
+    (alter.wins || alter.begins).then(|| meta_word(guard.store.meta_now(guard.now), won | fetched))
 }

@@ -1,0 +1,87 @@
+//! The facets of a guard: what a thread does within its stay in the store, each kind through a type of its own.
+//!
+//! ```text
+//!   shared access       items, walks, pieces, parts, tier, locks, sizes
+//!   exclusive access    items_mut, numbers, versions, receiver, large, parts_mut, renames, tier_mut, locks_mut
+//! ```
+//!
+//! A facet is the borrowed guard and nothing else, so it costs nothing. Code that has a shared facet cannot reach an
+//! exclusive one. The floors above implement the facets' methods.
+
+use crate::core::handle::Guard;
+
+macro_rules! shared_facets {
+    ($($(#[$doc:meta])* $visibility:vis $name:ident $accessor:ident)*) => {
+        $($(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        $visibility struct $name<'g, 'l> {
+            pub(crate) guard: &'g Guard<'l>,
+        })*
+
+        impl<'l> Guard<'l> {
+            $($(#[$doc])*
+            #[inline(always)]
+            $visibility fn $accessor(&self) -> $name<'_, 'l> {
+                $name { guard: self }
+            })*
+        }
+    };
+}
+
+macro_rules! exclusive_facets {
+    ($($(#[$doc:meta])* $visibility:vis $name:ident $accessor:ident)*) => {
+        $($(#[$doc])*
+        #[derive(Debug)]
+        $visibility struct $name<'g, 'l> {
+            pub(crate) guard: &'g mut Guard<'l>,
+        })*
+
+        impl<'l> Guard<'l> {
+            $($(#[$doc])*
+            #[inline(always)]
+            $visibility fn $accessor(&mut self) -> $name<'_, 'l> {
+                $name { guard: self }
+            })*
+        }
+    };
+}
+
+shared_facets! {
+    /// Reads of items by their keys.
+    pub Items items
+    /// Reads of items by their place: walks over a namespace, and lookups by a key's hash.
+    pub Walks walks
+    /// Reads of values in pieces.
+    pub Pieces pieces
+    /// Reads of parts of records.
+    pub PartReads parts
+    /// Reads of items on the second tier.
+    pub TierReads tier
+    /// Checks of the locks of keys, and snapshots of several keys.
+    pub LockChecks locks
+    /// Limits of the lengths of keys, values and pieces.
+    pub Sizes sizes
+}
+
+exclusive_facets! {
+    /// Changes of items.
+    pub ItemsMut items_mut
+    /// Changes of numbers.
+    pub Numbers numbers
+    /// Reads with a CAS token that is exact from then on.
+    pub Versions versions
+    /// Receives of values straight into their place in the store.
+    pub Receiver receiver
+    /// Large values, which are written, joined, copied and pinned in pieces.
+    pub LargeValues large
+    /// Changes of records in parts.
+    pub PartWrites parts_mut
+    /// Renames and copies of values in pieces or parts.
+    pub Renames renames
+    /// Returns of items from the second tier to memory.
+    pub TierMoves tier_mut
+    /// Key lock sets that the guard acquires and acts for.
+    pub LockHolds locks_mut
+    /// Steps of a change: snapshot, unpublished item, lock, publication.
+    pub(crate) Commits commits
+}

@@ -1,0 +1,116 @@
+//! Reads of versions: CAS tokens, exact from the instant at which they are read, and the state of a key for a later
+//! comparison.
+
+use crate::core::facets::{Items, Versions};
+use crate::core::handle::Guard;
+use crate::core::op::{Expire, Item, OpError};
+use crate::core::snap::Snap;
+use crate::core::store::Seen;
+use crate::heap::samples::Asked;
+use crate::items::write::rewrite::{Rewrite, TokenRule};
+use crate::layout::item::{CAS_TAKEN, NUM};
+use crate::layout::key::Key;
+
+/// The state of a key at an instant. If two versions are equal, the key did not change between them, except that the
+/// item may have been marked stale. Two versions of an absent key may differ although no item was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// An item: its CAS token, which is exact from then on, and its end.
+    Item(u64, Expire),
+    /// None: how far the index had grown, and how many keys had come.
+    Absent(u64, u32),
+}
+
+impl<'g, 'l> Versions<'g, 'l> {
+    /// Returns the key's item with a CAS token that is exact from now on. Counts as an access.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] if the token was never taken and the stripe lock could not be taken;
+    /// [`OpError::OutOfMemory`] if the token of a number was never taken, and checkpoints are made.
+    pub fn gets(self, key: &Key<'_>) -> Result<Option<Item<'g>>, OpError> {
+        let taken = self.guard.versions().take(key)?;
+        self.guard.sample(key, Asked::Read);
+        Ok(taken.map(|(seen, snap)| {
+            self.guard.store.note_access(&seen, self.guard.now);
+            self.guard.store.item_as(&seen, &snap)
+        }))
+    }
+
+    /// Returns the key's item with a CAS token that is exact from now on, without counting an access.
+    ///
+    /// # Errors
+    /// Those of [`Versions::gets`].
+    pub fn peek_gets(self, key: &Key<'_>) -> Result<Option<Item<'g>>, OpError> {
+        Ok(self.guard.versions().take(key)?.map(|(seen, snap)| self.guard.store.item_as(&seen, &snap)))
+    }
+
+    /// Returns the state of the key now, distinguishable from its later states: see [`Version`].
+    ///
+    /// # Errors
+    /// [`OpError::Parked`]: call again in a later iteration.
+    pub fn version(self, key: &Key<'_>) -> Result<Version, OpError> {
+        let births = self.guard.store.index.births(key.hash);
+        Ok(match self.guard.versions().take(key)? {
+            Some((seen, snap)) => Version::Item(snap.token(), snap.expire(self.guard.store, &seen)),
+            None => Version::Absent(births.0, births.1),
+        })
+    }
+
+    /// Marks the live item as one whose token a client knows, and returns it as it was when it was marked.
+    ///
+    /// Mark and snapshot are of one item: from the mark on, an operation that changes the item's value gives it another
+    /// token or puts a copy in its place. A second look-up could find such a copy, which is not marked, and whose next
+    /// change in place would leave the token that was read of it valid.
+    pub(crate) fn take(self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+        self.guard.commits().retry(|guard| {
+            let Some((seen, snap)) = guard.items().snap_at_once(key)? else { return Ok(Some(None)) };
+            if seen.layout.has(CAS_TAKEN) {
+                return Ok(Some(Some((seen, snap))));
+            }
+            let taken = if takes_by_copy(guard, &seen) {
+                take_copy(guard, key, seen, snap)?
+            } else {
+                take_in_place(guard, key)?
+            };
+            Ok(taken.map(Some))
+        })
+    }
+}
+
+/// Returns true if a number is copied instead of being marked in place. If checkpoints are made, it is copied, and
+/// the copy never changes in place. The number before may have changed since the last checkpoint, and be back as it
+/// was then after a loss of power. Its token must not be one that a client has for what it became.
+pub(crate) fn takes_by_copy(guard: &Guard<'_>, seen: &Seen<'_>) -> bool {
+    seen.layout.has(NUM) && !seen.layout.has(CAS_TAKEN) && guard.store.checkpoints.are_made()
+}
+
+/// `None`: the item changed meanwhile, and nothing was done.
+#[cold]
+fn take_copy<'l>(
+    guard: &mut Guard<'l>,
+    key: &Key<'_>,
+    seen: Seen<'l>,
+    snap: Snap,
+) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+    let rewrite = Rewrite { token: TokenRule::New, taken: true, ..Rewrite::SAME };
+    // The copy differs from what was looked at in its token alone.
+    Ok(guard.commits().rewrite(key, &seen, snap, rewrite)?.map(|copy| (seen, snap.with_token(copy.token))))
+}
+
+/// Marks whatever live item is there, so that a busy counter never starts over. `None`: there is none to mark.
+fn take_in_place<'l>(guard: &mut Guard<'l>, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+    let store = guard.store;
+    let locked = guard.locks().lock(key)?;
+    let there = store.live(store.find_locked(&locked, key), guard.now);
+    let Some(there) = there.filter(|there| !takes_by_copy(guard, there)) else { return Ok(None) };
+    let there = store.mark_taken(&there);
+    Ok(Some((there, Snap::of(store, &there))))
+}
+
+impl Items<'_, '_> {
+    /// Returns the version of a key that was absent when the store was opened. It differs from [`Versions::version`]
+    /// once the key has been stored, even if it was removed again.
+    pub fn absent_at_open(self) -> Version {
+        Version::Absent(self.guard.store.index.growth_word(), 0)
+    }
+}
