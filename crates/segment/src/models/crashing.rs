@@ -75,7 +75,7 @@ fn acknowledged(
 fn delete(handle: &mut ThreadHandle, key: &[u8]) {
     until_done(handle, |guard| {
         let key = guard.key(Namespace::DEFAULT, key);
-        guard.delete(&key, &Delete::default())
+        guard.items_mut().delete(&key, &Delete::default())
     });
 }
 
@@ -191,7 +191,7 @@ fn a_flush_that_was_acknowledged_outlives_a_crash_and_what_came_behind_it_too() 
         let told = [Arc::clone(&flushed), Arc::clone(&behind)];
         let mut handle = b;
         let writer = thread::spawn(move || {
-            until_done(&mut handle, |guard| guard.flush(Namespace::DEFAULT));
+            until_done(&mut handle, |guard| guard.items_mut().flush(Namespace::DEFAULT));
             told[0].store(true, SeqCst);
             put(&mut handle, b"behind", b"w");
             told[1].store(true, SeqCst);

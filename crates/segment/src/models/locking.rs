@@ -26,7 +26,7 @@ pub(super) fn as_one(
     }
     loop {
         let mut guard = handle.guard(NOW);
-        if guard.obtain(&mut key_locks) == Ok(()) {
+        if guard.locks_mut().acquire(&mut key_locks) == Ok(()) {
             break;
         }
         drop(guard);
@@ -35,16 +35,16 @@ pub(super) fn as_one(
     // One key a guard: what is half done is seen by no one, however long it takes.
     for at in 0..keys.len() {
         let mut guard = handle.guard(NOW);
-        guard.act_for(&mut key_locks);
+        guard.locks_mut().attach(&mut key_locks);
         act(&mut guard, at);
-        guard.act_for_none(&mut key_locks);
+        guard.locks_mut().detach(&mut key_locks);
     }
     store.let_go(&mut key_locks);
 }
 
 fn store_one(guard: &mut Guard<'_>, key: &[u8], value: &[u8]) {
     let key = guard.key(Namespace::DEFAULT, key);
-    while let Err(error) = guard.put(&key, &Put::set(value)) {
+    while let Err(error) = guard.items_mut().put(&key, &Put::set(value)) {
         // A stripe lock that another handle has for a moment.
         assert_eq!(error, OpError::Parked);
         thread::yield_now();
@@ -59,10 +59,10 @@ fn look(handle: &mut ThreadHandle, keys: [&[u8]; 2]) -> [Vec<u8>; 2] {
         let guard = handle.guard(NOW);
         while at < 2 {
             let key = guard.key(Namespace::DEFAULT, keys[at]);
-            if guard.is_kept_away(&key) {
+            if guard.locks().is_blocked(&key) {
                 break;
             }
-            let hit = guard.read(&key, crate::Ahead::default()).expect("it is there");
+            let hit = guard.items().read(&key, crate::Ahead::default()).expect("it is there");
             let Value::Bytes(bytes) = hit.value else { panic!("bytes") };
             values[at] = bytes.to_vec();
             at += 1;
@@ -121,7 +121,7 @@ fn transactions_over_the_same_keys_lose_nothing_and_wait_in_no_circle() {
                 |_| {},
                 |guard, at| {
                     let key = guard.key(Namespace::DEFAULT, [from, to][at]);
-                    while guard.add(&key, [-1, 1][at]).is_err() {
+                    while guard.numbers().add(&key, [-1, 1][at]).is_err() {
                         thread::yield_now();
                     }
                 },
@@ -148,7 +148,7 @@ fn a_single_change_comes_before_a_transaction_or_behind_it() {
         let other = thread::spawn(move || {
             until_done(&mut b, |guard| {
                 let key = guard.key(Namespace::DEFAULT, b"two");
-                guard.add(&key, 100)
+                guard.numbers().add(&key, 100)
             });
         });
         // Both become what the first is: a change of the second is overwritten or comes on top.
@@ -178,7 +178,7 @@ fn a_transaction_reads_what_the_background_moves_meanwhile() {
             |_| {},
             |guard, at| {
                 let key = guard.key(Namespace::DEFAULT, [b"one", b"two"][at]);
-                assert!(guard.get(&key).is_some(), "it moves, and is there");
+                assert!(guard.items().get(&key).is_some(), "it moves, and is there");
             },
         );
         mover.join().expect("mover");
@@ -193,14 +193,14 @@ fn a_watched_key_that_came_and_went_has_changed() {
         let version = |handle: &mut ThreadHandle| {
             until_done(handle, |guard| {
                 let key = guard.key(Namespace::DEFAULT, b"key");
-                guard.version(&key)
+                guard.versions().version(&key)
             })
         };
         let other = thread::spawn(move || {
             put(&mut b, b"key", b"value");
             until_done(&mut b, |guard| {
                 let key = guard.key(Namespace::DEFAULT, b"key");
-                guard.delete(&key, &crate::Delete::default())
+                guard.items_mut().delete(&key, &crate::Delete::default())
             });
         });
         let before = version(&mut a);
@@ -224,13 +224,13 @@ fn look_at_once(handle: &mut ThreadHandle, keys: [&[u8]; 2], holds: impl Fn(bool
         let guard = handle.guard(NOW);
         let keys = keys.map(|key| guard.key(Namespace::DEFAULT, key));
         let hashes = keys.map(|key| key.key_hash());
-        if let Some(snapshot) = guard.snapshot(&hashes) {
+        if let Some(snapshot) = guard.locks().snapshot(&hashes) {
             let values = keys.map(|key| {
-                let hit = guard.read(&key, crate::Ahead::default()).expect("it is there");
+                let hit = guard.items().read(&key, crate::Ahead::default()).expect("it is there");
                 let Value::Bytes(bytes) = hit.value else { panic!("bytes") };
                 bytes.to_vec()
             });
-            if holds(guard.holds(&hashes, snapshot)) {
+            if holds(guard.locks().holds(&hashes, snapshot)) {
                 return values;
             }
         }

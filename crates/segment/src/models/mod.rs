@@ -89,7 +89,7 @@ fn put(handle: &mut ThreadHandle, key: &[u8], value: &[u8]) {
 fn put_until(handle: &mut ThreadHandle, key: &[u8], value: &[u8], expire: Expire) {
     until_done(handle, |guard| {
         let key = guard.key(Namespace::DEFAULT, key);
-        guard.put(&key, &Put { expire, ..Put::set(value) })
+        guard.items_mut().put(&key, &Put { expire, ..Put::set(value) })
     });
 }
 
@@ -98,8 +98,8 @@ fn put_until(handle: &mut ThreadHandle, key: &[u8], value: &[u8], expire: Expire
 fn read(handle: &mut ThreadHandle, key: &[u8]) -> Option<Vec<u8>> {
     let guard = handle.guard(NOW);
     let key = guard.key(Namespace::DEFAULT, key);
-    let ahead = guard.look_ahead(key.key_hash());
-    guard.read(&key, ahead).map(|hit| match hit.value {
+    let ahead = guard.items().prefetch_item(key.key_hash());
+    guard.items().read(&key, ahead).map(|hit| match hit.value {
         Value::Bytes(bytes) => bytes.to_vec(),
         Value::Integer(number) => number.to_string().into_bytes(),
         Value::Large(_) | Value::Typed { .. } => panic!("neither large values nor records here"),

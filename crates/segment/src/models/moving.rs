@@ -48,7 +48,7 @@ fn a_deleted_item_does_not_come_back_by_relocation() {
         let mover = draining(background, Drained::Moved);
         until_done(&mut handle, |guard| {
             let key = guard.key(Namespace::DEFAULT, b"key");
-            guard.delete(&key, &Delete::default())
+            guard.items_mut().delete(&key, &Delete::default())
         });
         assert_eq!(read(&mut handle, b"key"), None);
         mover.join().expect("mover");
@@ -60,7 +60,7 @@ fn a_deleted_item_does_not_come_back_by_relocation() {
 fn add(guard: &mut crate::Guard<'_>, delta: u64, want_token: bool) -> Result<ArithOutcome, crate::OpError> {
     let key = guard.key(Namespace::DEFAULT, b"key");
     let arith = Arith { delta, decrement: false, vivify: None, expire: None, compare: None, token: None, want_token };
-    guard.arith(&key, &arith)
+    guard.numbers().arith(&key, &arith)
 }
 
 #[test]
@@ -90,11 +90,11 @@ fn a_token_outlives_a_relocation_and_stores_once() {
         let mover = draining(background, Drained::Moved);
         let token = until_done(&mut handle, |guard| {
             let key = guard.key(Namespace::DEFAULT, b"key");
-            guard.gets(&key).map(|item| item.expect("it is there").token)
+            guard.versions().gets(&key).map(|item| item.expect("it is there").token)
         });
         let compare = |guard: &mut crate::Guard<'_>| {
             let key = guard.key(Namespace::DEFAULT, b"key");
-            guard.put(&key, &Put { compare: Some(token), ..Put::set(b"new") })
+            guard.items_mut().put(&key, &Put { compare: Some(token), ..Put::set(b"new") })
         };
         assert!(matches!(until_done(&mut handle, compare), PutOutcome::Stored { .. }));
         assert_eq!(until_done(&mut handle, compare), PutOutcome::Exists);
@@ -115,7 +115,7 @@ fn a_token_does_not_store_after_an_increment() {
         let adder = thread::spawn(move || until_done(&mut b, |guard| add(guard, 1, false)));
         let (value, token) = until_done(&mut a, |guard| {
             let key = guard.key(Namespace::DEFAULT, b"key");
-            guard.gets(&key).map(|item| {
+            guard.versions().gets(&key).map(|item| {
                 let item = item.expect("it is there");
                 let crate::Value::Integer(value) = item.value else { panic!("a number") };
                 (value, item.token)
@@ -124,7 +124,7 @@ fn a_token_does_not_store_after_an_increment() {
         let doubled = (value * 2).to_string();
         let outcome = until_done(&mut a, |guard| {
             let key = guard.key(Namespace::DEFAULT, b"key");
-            guard.put(&key, &Put { compare: Some(token), ..Put::set(doubled.as_bytes()) })
+            guard.items_mut().put(&key, &Put { compare: Some(token), ..Put::set(doubled.as_bytes()) })
         });
         adder.join().expect("adder");
         mover.join().expect("mover");
@@ -186,7 +186,7 @@ fn a_pinned_value_outlives_the_eviction_of_its_segment() {
         let sender = thread::spawn(move || {
             let guard = b.guard(NOW);
             let key = guard.key(Namespace::DEFAULT, b"key");
-            let Some(Value::Bytes(value)) = guard.get(&key).map(|item| item.value) else { return };
+            let Some(Value::Bytes(value)) = guard.items().get(&key).map(|item| item.value) else { return };
             let pin = store2.pin(value);
             drop(guard);
             for _ in 0..4 {
@@ -216,7 +216,7 @@ fn a_pinned_value_outlives_the_eviction_of_its_segment() {
 fn arriving(handle: &mut ThreadHandle, store: &Store) -> Arriving {
     let arriving = until_done(handle, |guard| {
         let key = guard.key(Namespace::DEFAULT, b"key");
-        guard.arrive(&key, &Put::set(b""), 60, 2)
+        guard.receiver().begin(&key, &Put::set(b""), 60, 2)
     });
     handle.seal_for_model(store);
     arriving
@@ -233,7 +233,7 @@ fn arrive(handle: &mut ThreadHandle, store: &Store, mut arriving: Arriving) {
     until_done(handle, |guard| {
         let key = guard.key(Namespace::DEFAULT, b"key");
         let arriving = waiting.take().expect("it came back");
-        guard.arrived(arriving, &key, &Put::set(b"")).map_err(|(arriving, error)| {
+        guard.receiver().commit(arriving, &key, &Put::set(b"")).map_err(|(arriving, error)| {
             waiting = Some(arriving);
             error
         })
@@ -278,12 +278,12 @@ fn what_arrives_while_a_flush_runs_is_there_after_it_or_gone_with_it() {
         let (mut a, mut b) = (store.handle().expect("lane"), store.handle().expect("lane"));
         put(&mut a, b"key", b"old");
         let coming = arriving(&mut a, &store);
-        let flusher = thread::spawn(move || until_done(&mut b, |guard| guard.flush(Namespace::DEFAULT)));
+        let flusher = thread::spawn(move || until_done(&mut b, |guard| guard.items_mut().flush(Namespace::DEFAULT)));
         arrive(&mut a, &store, coming);
         flusher.join().expect("flusher");
         assert!(read(&mut a, b"key").is_none_or(|value| value == [1; 60]));
         let again = arriving(&mut a, &store);
-        until_done(&mut a, |guard| guard.flush(Namespace::DEFAULT));
+        until_done(&mut a, |guard| guard.items_mut().flush(Namespace::DEFAULT));
         arrive(&mut a, &store, again);
         assert_eq!(read(&mut a, b"key").as_deref(), Some(&[1; 60][..]), "it was stored after the flush");
     });
@@ -299,10 +299,10 @@ fn what_was_flushed_stays_gone_whatever_is_relocated_or_copied() {
             // A copying change: the item has no expiry word yet.
             until_done(&mut b, |guard| {
                 let key = guard.key(Namespace::DEFAULT, b"key");
-                guard.touch(&key, Expire::At(NOW.plus_ms(60_000))).map(|item| item.is_some())
+                guard.items_mut().touch(&key, Expire::At(NOW.plus_ms(60_000))).map(|item| item.is_some())
             })
         });
-        until_done(&mut a, |guard| guard.flush(Namespace::DEFAULT));
+        until_done(&mut a, |guard| guard.items_mut().flush(Namespace::DEFAULT));
         assert_eq!(read(&mut a, b"key"), None, "right after the flush");
         mover.join().expect("mover");
         copier.join().expect("copier");
@@ -320,9 +320,9 @@ fn a_copy_that_begins_while_a_flush_runs_does_not_outlive_it() {
             let mut guard = b.guard(NOW);
             let key = guard.key(Namespace::DEFAULT, b"key");
             // The handle has no open segment: the copy opens one, maybe between the flush's two steps.
-            let _ = guard.touch(&key, Expire::At(NOW.plus_ms(60_000)));
+            let _ = guard.items_mut().touch(&key, Expire::At(NOW.plus_ms(60_000)));
         });
-        until_done(&mut a, |guard| guard.flush(Namespace::DEFAULT));
+        until_done(&mut a, |guard| guard.items_mut().flush(Namespace::DEFAULT));
         copier.join().expect("copier");
         assert_eq!(read(&mut a, b"key"), None);
     });
@@ -352,7 +352,7 @@ fn an_item_that_expires_under_a_reader_is_whole_or_gone() {
         }
         let guard = a.guard(later);
         let key = guard.key(Namespace::DEFAULT, b"key");
-        assert!(guard.get(&key).is_none());
+        assert!(guard.items().get(&key).is_none());
         drop(guard);
         reader.join().expect("reader");
     });

@@ -18,11 +18,11 @@ fn a_first_write_beside_a_flush_leaves_no_head_without_its_parts() {
         let flush = thread::spawn(move || flushed.flush(Namespace::DEFAULT));
         until_done(&mut handle, |guard| {
             let key = guard.key(Namespace::DEFAULT, b"key");
-            guard.change_parts(&key, &mut |guard, _, to, parts| {
-                let part = guard.part_number();
+            guard.parts_mut().change(&key, &mut |guard, _, to, parts| {
+                let part = guard.parts().part_number();
                 parts.bytes.extend_from_slice(b"leaf");
                 parts.new.push((part, 0..4));
-                to.extend_from_slice(&guard.part_number().to_le_bytes());
+                to.extend_from_slice(&guard.parts().part_number().to_le_bytes());
                 to.push(1);
                 to.extend_from_slice(&1u32.to_le_bytes());
                 to.extend_from_slice(&[&[0; 4][..], &part.to_le_bytes(), &[0; 6]].concat());
@@ -32,9 +32,9 @@ fn a_first_write_beside_a_flush_leaves_no_head_without_its_parts() {
         flush.join().expect("flush");
         let guard = handle.guard(NOW);
         let key = guard.key(Namespace::DEFAULT, b"key");
-        if let Some(Value::Typed { bytes, .. }) = guard.peek(&key).map(|item| item.value) {
+        if let Some(Value::Typed { bytes, .. }) = guard.items().peek(&key).map(|item| item.value) {
             let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-            assert_eq!(guard.part(&key, word(0), word(17)), Some(&b"leaf"[..]), "a head has lost its parts");
+            assert_eq!(guard.parts().part(&key, word(0), word(17)), Some(&b"leaf"[..]), "a head has lost its parts");
         }
     });
 }
@@ -48,12 +48,12 @@ fn who_is_told_to_wait_sees_no_value_that_was_filled_meanwhile() {
         let fetch = Fetch { vivify: Some(Expire::Never), want_token: true, ..Fetch::default() };
         let token = until_done(&mut filler, |guard| {
             let key = guard.key(Namespace::DEFAULT, b"key");
-            guard.fetch(&key, &fetch).map(|fetched| fetched.expect("it was made").item.token)
+            guard.items_mut().fetch(&key, &fetch).map(|fetched| fetched.expect("it was made").item.token)
         });
         let asking = thread::spawn(move || {
             until_done(&mut other, |guard| {
                 let key = guard.key(Namespace::DEFAULT, b"key");
-                let fetched = guard.fetch(&key, &fetch)?.expect("it is there");
+                let fetched = guard.items_mut().fetch(&key, &fetch)?.expect("it is there");
                 let filled = fetched.item.value.client_bytes() > 0;
                 match fetched.lease {
                     Lease::Won => panic!("the right was given twice"),
@@ -65,7 +65,7 @@ fn who_is_told_to_wait_sees_no_value_that_was_filled_meanwhile() {
         });
         until_done(&mut filler, |guard| {
             let key = guard.key(Namespace::DEFAULT, b"key");
-            guard.put(&key, &Put { compare: Some(token), ..Put::set(b"value") })
+            guard.items_mut().put(&key, &Put { compare: Some(token), ..Put::set(b"value") })
         });
         asking.join().expect("the other");
     });

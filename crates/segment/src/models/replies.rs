@@ -19,7 +19,7 @@ const KEY: &[u8] = b"key";
 fn add(handle: &mut ThreadHandle, delta: i64) {
     let done = until_done(handle, |guard| {
         let key = guard.key(Namespace::DEFAULT, KEY);
-        guard.add(&key, delta)
+        guard.numbers().add(&key, delta)
     });
     assert!(matches!(done, AddOutcome::Number(_)), "{done:?}");
 }
@@ -38,19 +38,19 @@ type Look = fn(&mut Guard<'_>) -> Result<(u64, u64), OpError>;
 
 fn gets(guard: &mut Guard<'_>) -> Result<(u64, u64), OpError> {
     let key = guard.key(Namespace::DEFAULT, KEY);
-    guard.gets(&key).map(|item| counted(&item.expect("it is there")))
+    guard.versions().gets(&key).map(|item| counted(&item.expect("it is there")))
 }
 
 fn fetch(guard: &mut Guard<'_>) -> Result<(u64, u64), OpError> {
     let key = guard.key(Namespace::DEFAULT, KEY);
     let fetch = Fetch { want_token: true, ..Fetch::default() };
-    guard.fetch(&key, &fetch).map(|fetched| counted(&fetched.expect("it is there").item))
+    guard.items_mut().fetch(&key, &fetch).map(|fetched| counted(&fetched.expect("it is there").item))
 }
 
 fn touch_gets(guard: &mut Guard<'_>) -> Result<(u64, u64), OpError> {
     let key = guard.key(Namespace::DEFAULT, KEY);
     let later = Expire::At(NOW.plus_ms(60_000));
-    guard.touch_gets(&key, later).map(|item| counted(&item.expect("it is there")))
+    guard.items_mut().touch_gets(&key, later).map(|item| counted(&item.expect("it is there")))
 }
 
 /// A number of 10, and a thread that adds 1 to it twice.
@@ -75,7 +75,7 @@ fn a_compared_store_beside_two_additions(look: Look) {
         let next = (value + 1000).to_string();
         let outcome = until_done(&mut a, |guard| {
             let key = guard.key(Namespace::DEFAULT, KEY);
-            guard.put(&key, &Put { compare: Some(token), ..Put::set(next.as_bytes()) })
+            guard.items_mut().put(&key, &Put { compare: Some(token), ..Put::set(next.as_bytes()) })
         });
         adder.join().expect("adder");
         match outcome {
@@ -116,7 +116,7 @@ fn a_watched_number_that_two_additions_changed_has_changed() {
         let (store, _background, mut a, adder) = beside_two_additions();
         let version = |guard: &mut Guard<'_>| -> Result<Version, OpError> {
             let key = guard.key(Namespace::DEFAULT, KEY);
-            guard.version(&key)
+            guard.versions().version(&key)
         };
         let watched = until_done(&mut a, version);
         let next = (number(&mut a) + 1000).to_string();
@@ -135,7 +135,7 @@ fn a_watched_number_that_two_additions_changed_has_changed() {
                 };
                 if now == watched {
                     let key = guard.key(Namespace::DEFAULT, KEY);
-                    while guard.put(&key, &Put::set(next.as_bytes())).is_err() {
+                    while guard.items_mut().put(&key, &Put::set(next.as_bytes())).is_err() {
                         thread::yield_now();
                     }
                     done.store(1, Relaxed);
@@ -166,7 +166,7 @@ fn a_token_does_not_store_after_an_item_was_marked_stale_twice() {
                 marks.0.fetch_add(1, SeqCst);
                 let outcome = until_done(&mut b, |guard| {
                     let key = guard.key(Namespace::DEFAULT, KEY);
-                    guard.delete(&key, &Delete { mark_stale: true, ..Delete::default() })
+                    guard.items_mut().delete(&key, &Delete { mark_stale: true, ..Delete::default() })
                 });
                 assert_eq!(outcome, DeleteOutcome::Deleted);
                 marks.1.fetch_add(1, SeqCst);
@@ -175,7 +175,7 @@ fn a_token_does_not_store_after_an_item_was_marked_stale_twice() {
         });
         let token = until_done(&mut a, |guard| {
             let key = guard.key(Namespace::DEFAULT, KEY);
-            guard.gets(&key).map(|item| item.expect("it is there").token)
+            guard.versions().gets(&key).map(|item| item.expect("it is there").token)
         });
         let begun_before = begun.load(SeqCst);
         thread::yield_now();
@@ -183,7 +183,7 @@ fn a_token_does_not_store_after_an_item_was_marked_stale_twice() {
         let is_marked = ended.load(SeqCst) > begun_before;
         let outcome = until_done(&mut a, |guard| {
             let key = guard.key(Namespace::DEFAULT, KEY);
-            guard.put(&key, &Put { compare: Some(token), ..Put::set(b"filled") })
+            guard.items_mut().put(&key, &Put { compare: Some(token), ..Put::set(b"filled") })
         });
         marker.join().expect("marker");
         if is_marked {
@@ -208,8 +208,8 @@ fn a_touch_shows_the_end_that_it_gave() {
                         let key = guard.key(Namespace::DEFAULT, KEY);
                         let fetch = Fetch { touch: Some(end), ..Fetch::default() };
                         Ok(match fetches {
-                            false => guard.touch(&key, end)?.map(|item| item.expire),
-                            true => guard.fetch(&key, &fetch)?.map(|fetched| fetched.item.expire),
+                            false => guard.items_mut().touch(&key, end)?.map(|item| item.expire),
+                            true => guard.items_mut().fetch(&key, &fetch)?.map(|fetched| fetched.item.expire),
                         })
                     });
                     assert_eq!(shown, Some(end), "a touch shows the end that another client gave");
@@ -233,7 +233,7 @@ fn an_append_says_the_length_that_it_made() {
                 until_done(&mut handle, |guard| {
                     let key = guard.key(Namespace::DEFAULT, KEY);
                     let put = Put { mode: PutMode::Append, ..Put::set(part) };
-                    guard.put(&key, &put)
+                    guard.items_mut().put(&key, &put)
                 })
             }
         };
@@ -259,7 +259,7 @@ fn a_change_is_decided_from_the_number_that_it_compares() {
         });
         until_done(&mut a, |guard| {
             let key = guard.key(Namespace::DEFAULT, KEY);
-            guard.change(&key, &mut |_, item, text| {
+            guard.items_mut().change(&key, &mut |_, item, text| {
                 let (value, _) = counted(item.expect("it is there"));
                 text.extend_from_slice((value + 1000).to_string().as_bytes());
                 Change::Store { client_flags: 0, expire: Expire::Never, answer: () }

@@ -35,17 +35,17 @@ fn demoting(mut background: Background) -> thread::JoinHandle<()> {
 fn read(handle: &mut ThreadHandle) -> Option<Vec<u8>> {
     until_done(handle, |guard| {
         let key = guard.key(Namespace::DEFAULT, b"key");
-        if let Some(hit) = guard.read(&key, Ahead::default()) {
+        if let Some(hit) = guard.items().read(&key, Ahead::default()) {
             let Value::Bytes(bytes) = hit.value else { panic!("bytes") };
             return Ok(Some(bytes.to_vec()));
         }
-        match guard.from_flash(&key) {
+        match guard.tier().read(&key) {
             FromFlash::Nowhere => Ok(None),
             FromFlash::Coming => Err(OpError::Parked),
             FromFlash::Here(hit) => {
                 let Value::Bytes(bytes) = hit.value() else { panic!("bytes") };
                 let bytes = bytes.to_vec();
-                guard.flash_served(&key, hit);
+                guard.tier_mut().served(&key, hit);
                 Ok(Some(bytes))
             }
         }
@@ -97,7 +97,7 @@ fn an_overwrite_is_not_undone_by_a_move_to_flash_or_back() {
         let appender = thread::spawn(move || {
             let append = |guard: &mut crate::Guard<'_>| {
                 let key = guard.key(Namespace::DEFAULT, b"key");
-                guard.put(&key, &Put { mode: PutMode::Append, ..Put::set(b"+") })
+                guard.items_mut().put(&key, &Put { mode: PutMode::Append, ..Put::set(b"+") })
             };
             assert!(matches!(until_done(&mut other, append), PutOutcome::Stored { .. }));
         });
@@ -120,7 +120,7 @@ fn what_was_deleted_on_its_way_to_flash_stays_gone_and_is_deleted_once() {
         let mover = demoting(background);
         let delete = |guard: &mut crate::Guard<'_>| {
             let key = guard.key(Namespace::DEFAULT, b"key");
-            guard.delete(&key, &Delete::default())
+            guard.items_mut().delete(&key, &Delete::default())
         };
         let mut other = store.handle().expect("lane");
         let reader = thread::spawn(move || {
@@ -148,7 +148,7 @@ fn a_key_on_its_way_to_flash_keeps_an_add_out() {
         let mover = demoting(background);
         let add = |guard: &mut crate::Guard<'_>| {
             let key = guard.key(Namespace::DEFAULT, b"key");
-            guard.put(&key, &Put { mode: PutMode::Add, ..Put::set(b"new") })
+            guard.items_mut().put(&key, &Put { mode: PutMode::Add, ..Put::set(b"new") })
         };
         assert_eq!(until_done(&mut handle, add), PutOutcome::NotStored);
         mover.join().expect("mover");
