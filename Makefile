@@ -4,6 +4,8 @@
 CARGO ?= cargo
 XTASK := $(CARGO) run --quiet --package xtask --
 XTASK_RELEASE := $(CARGO) run --quiet --release --package xtask --
+LAB := $(CARGO) run --quiet --package lab --
+LAB_RELEASE := $(CARGO) run --quiet --release --package lab --
 export CARGO_TERM_COLOR ?= auto
 
 .PHONY: help run test check bench load-accuracy load-agree lab-numa dax prove-irq bench-gate replay soak torture policy fuzz loom asan miri valgrind docs
@@ -29,22 +31,22 @@ bench: ## CPU a request and bytes an item beside a null server, Debian's memcach
 	$(XTASK_RELEASE) bench $(ARGS)
 
 load-accuracy: ## the load generator's percentiles beside those that a fake server's known delays make
-	$(XTASK_RELEASE) load-accuracy $(ARGS)
+	$(LAB_RELEASE) load-accuracy $(ARGS)
 
 load-agree: ## the load generator's closed-loop throughput beside redis-benchmark's and memcaslap's
 	$(CARGO) build --release --bin gannet
-	$(XTASK_RELEASE) load-agree $(ARGS)
+	$(LAB_RELEASE) load-agree $(ARGS)
 
 lab-numa: ## the reclaim lab in guests with two memory nodes (QEMU in software, Debian's kernels): what zone_reclaim_mode does
 	$(CARGO) build --release --bin gannet
-	$(XTASK) lab-numa $(ARGS)
+	$(LAB) lab-numa $(ARGS)
 
 dax: ## servers killed, and machines cut off, with memory files on persistent memory (QEMU in software, ext4 with DAX)
-	$(XTASK) dax $(ARGS)
+	$(LAB) dax $(ARGS)
 
 prove-irq: ## an interface's interrupts moved by `gannet doctor prove`, measured, taken back (QEMU in software)
 	$(CARGO) build --release --bin gannet
-	$(XTASK) prove-irq $(ARGS)
+	$(LAB) prove-irq $(ARGS)
 
 bench-gate: ## instructions a request, and a step of long commands, beside those that are kept; ARGS=--with-peer counts memcached too
 	$(CARGO) build --release --bin gannet
@@ -52,17 +54,17 @@ bench-gate: ## instructions a request, and a step of long commands, beside those
 
 replay: ## 20 million requests drawn from production caches, on Gannet and on Debian's memcached
 	$(CARGO) build --release --bin gannet
-	$(XTASK_RELEASE) replay $(ARGS)
+	$(LAB_RELEASE) replay $(ARGS)
 
 soak: ## 300 million requests of every kind, every answer checked; ARGS=--short is part of `make test`
 	$(CARGO) build --release --bin gannet
-	$(XTASK_RELEASE) soak $(ARGS)
+	$(LAB_RELEASE) soak $(ARGS)
 
 torture: ## a thousand kills of servers in the midst of every kind of write, and every value asked for after each
 	GANNET_KILLS=$(or $(KILLS),1000) $(CARGO) test -p gannet --test program -- --nocapture restart upgrade
 
 policy: ## Misses beside LRU, SIEVE, S3-FIFO, W-TinyLFU and ARC (libCacheSim) at equal bytes, over twenty streams
-	$(XTASK_RELEASE) policy $(ARGS)
+	$(LAB_RELEASE) policy $(ARGS)
 
 fuzz: ## each fuzz target for FUZZ_SECONDS seconds (60)
 	$(XTASK) fuzz --seconds $(or $(FUZZ_SECONDS),60)

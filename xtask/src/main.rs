@@ -1,35 +1,22 @@
-//! Gannet's workshop: the checks, the test runner, the measurements and the replays, as one program.
+//! Gannet's workshop: the checks, the test runner and the measurements, as one program. Long runs are in `lab`.
 //!
 //! `cargo run -p xtask -- COMMAND`; the Makefile names the usual ones.
 #![forbid(unsafe_code)]
 
 mod bench;
-mod dax;
 mod gate;
-mod generator;
-mod guests;
-mod host;
-mod lab_numa;
 mod machines;
-mod null_server;
-mod policy;
-mod prove_irq;
-mod replay;
-mod server;
-mod soak;
 mod test_run;
 mod tidy;
-mod valkey;
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use server::Kind;
-use test_run::target_folder;
+use testbed::server::{Kind, NullReply};
+use testbed::{null_server, root, target_folder};
 
 #[derive(Parser)]
-#[command(name = "xtask", about = "Gannet's checks, tests, measurements and replays")]
+#[command(name = "xtask", about = "Gannet's checks, tests and measurements")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -57,73 +44,6 @@ enum Command {
         #[arg(long)]
         keep: bool,
     },
-    /// Replay requests drawn from production caches.
-    Replay {
-        /// A few hundred thousand requests: checks replies, gives nothing to quote.
-        #[arg(long)]
-        short: bool,
-        /// Requests of each stream.
-        #[arg(long)]
-        requests: Option<u64>,
-        /// Requests a second.
-        #[arg(long)]
-        pace: Option<u64>,
-        /// Leave Gannet out.
-        #[arg(long)]
-        without_gannet: bool,
-    },
-    /// Compare misses with those of published eviction policies.
-    Policy {
-        /// Accesses of each stream; half as many where items have lifetimes.
-        #[arg(long, default_value_t = 2_000_000)]
-        accesses: usize,
-        /// Only the streams whose name contains one of these, with commas between them.
-        #[arg(long, default_value = "")]
-        only: String,
-        /// Hold the small queue at so many percent of the segments.
-        #[arg(long)]
-        small_percent: Option<u8>,
-        /// Gannet alone.
-        #[arg(long)]
-        without_peers: bool,
-        /// With a second tier ten times as large beside it, and without.
-        #[arg(long)]
-        flash: bool,
-        /// Only draw the curves of docs/policy.md as docs/policy.svg.
-        #[arg(long)]
-        plot: bool,
-    },
-    /// Load the server with every kind of request for a long time, and check every answer.
-    Soak {
-        /// A million and a half requests: shows that all works.
-        #[arg(long)]
-        short: bool,
-        /// Requests of the main load.
-        #[arg(long, conflicts_with = "short")]
-        requests: Option<u64>,
-        /// End after so many seconds at the latest.
-        #[arg(long)]
-        seconds: Option<u64>,
-        /// What all requests are drawn from.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// Threads of the server that serve clients; one is pinned.
-        #[arg(long, default_value_t = 1)]
-        workers: usize,
-        /// io_uring under the server's workers.
-        #[arg(long)]
-        uring: bool,
-    },
-    /// Compare the load generator's percentiles with those that a fake server's known delays make.
-    LoadAccuracy(generator::accuracy::Options),
-    /// Compare the load generator's closed-loop throughput with redis-benchmark's and memcaslap's.
-    LoadAgree(generator::agree::Options),
-    /// Run the reclaim lab in guests with two memory nodes, under QEMU and several of Debian's kernels.
-    LabNuma(lab_numa::Options),
-    /// Kill servers, and cut off machines, whose memory files lie on persistent memory, in guests under QEMU.
-    Dax(dax::Options),
-    /// Prove the remedy for interrupts' CPUs in a guest under QEMU, whose kernel lets them be moved.
-    ProveIrq(prove_irq::Options),
     /// Run the store's concurrency models under shuttle.
     Loom,
     /// Run unit tests under AddressSanitizer.
@@ -227,29 +147,13 @@ fn run(command: Command) -> Result<bool, String> {
         Command::Test { parts } => test_run::run(&root(), &parts),
         Command::Bench(args) => bench::run(&args.options()),
         Command::Gate { with_peer, keep } => gate::run(&root(), &gate::Options { with_peer, keep }),
-        Command::Replay { short, requests, pace, without_gannet } => {
-            replay::run(&root(), replay_options(short, requests, pace, without_gannet))
-        }
-        Command::Policy { plot: true, .. } => policy::plot::run(&root()),
-        Command::Policy { accesses, only, small_percent, without_peers, flash, .. } => {
-            policy::run(&root(), &target, &policy::Options { accesses, only, small_percent, without_peers, flash })
-        }
-        Command::Soak { short, requests, seconds, seed, workers, uring } => {
-            let requests = requests.unwrap_or(if short { soak::REQUESTS_SHORT } else { soak::REQUESTS_WHOLE });
-            soak::run(&target, &soak::Options { requests, seconds, seed, workers, uring, as_test: short })
-        }
-        Command::LoadAccuracy(options) => generator::accuracy::measure(options),
-        Command::LoadAgree(options) => generator::agree::measure(&options),
-        Command::Dax(options) => dax::run(&target, &options),
-        Command::ProveIrq(options) => prove_irq::run(&target, &options),
-        Command::LabNuma(options) => lab_numa::run(&target, &options),
         Command::Loom => machines::models(&root(), &target),
         Command::Asan => machines::asan(&root(), &target),
         Command::Miri => machines::miri(&root(), &target),
         Command::Valgrind => machines::valgrind(&root()),
         Command::Fuzz { seconds } => machines::fuzz(&root(), &target, seconds),
         Command::NullServer { port, reply_bytes, request_lines } => {
-            null_server::run(port, server::NullReply { bytes: reply_bytes, lines: request_lines })
+            null_server::run(port, NullReply { bytes: reply_bytes, lines: request_lines })
         }
     }
 }
@@ -289,15 +193,6 @@ impl BenchArgs {
     }
 }
 
-/// How long and how fast `replay` goes.
-fn replay_options(short: bool, requests: Option<u64>, pace: Option<u64>, without_gannet: bool) -> replay::Options {
-    let mut options = if short { replay::Options::short() } else { replay::Options::full() };
-    options.requests = requests.unwrap_or(options.requests);
-    options.pace = pace.unwrap_or(options.pace);
-    options.without_gannet = without_gannet;
-    options
-}
-
 /// The servers of `bench`.
 fn bench_kinds(only_io: bool, with_other: bool, without_gannet: bool) -> Vec<Kind> {
     let mut kinds = match (only_io, with_other) {
@@ -307,11 +202,6 @@ fn bench_kinds(only_io: bool, with_other: bool, without_gannet: bool) -> Vec<Kin
     };
     kinds.retain(|kind| !(without_gannet && *kind == Kind::Gannet));
     kinds
-}
-
-/// The repository's root: the folder above this crate.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies below the root").to_path_buf()
 }
 
 fn main() -> ExitCode {

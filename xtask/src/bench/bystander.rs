@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::rounds::{GENERATOR_CPU, SERVER_CPU};
-use crate::server::{Kind, Options, Server, pin};
 use table::{Entry, Group, Wire};
+use testbed::server::{Kind, Options, Server, pin};
 use wire_request::request;
 
 /// Time between two instants at which a `PING` is due.

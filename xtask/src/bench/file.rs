@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::generator::{KEYS, Talk, key, store_keys};
 use super::rounds::{GENERATOR_CPU, Load, Plan, SERVER_CPU, median_min_max, run_load};
-use crate::generator::ours::{Folder, load_with};
-use crate::server::{Kind, MemoryFile, Options, Server, pin};
+use testbed::generator::{Folder, load_with};
+use testbed::server::{Kind, MemoryFile, Options, Server, pin};
 
 const MEMORY_MIB: u64 = 1024;
 const VALUE_BYTES: usize = 200;

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use super::generator::{Generator, Talk, store_keys};
 use super::neighbour::{Loads, Turn};
 use super::rounds::{GENERATOR_CPU, SERVER_CPU, median_min_max};
-use crate::server::{Kind, Options, Server, pin};
-use crate::test_run::needs::{Need, install};
+use testbed::needs::{Need, install};
+use testbed::server::{Kind, Options, Server, pin};
 
 const FIO: Need = Need { program: "fio", arguments: &["--version"], packages: &["fio"] };
 const VALUE_BYTES: usize = 1000;

@@ -254,7 +254,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::{Kind, Options, Server};
+    use testbed::server::{Kind, Options, Server};
 
     #[test]
     fn every_get_is_answered_by_memcached() {

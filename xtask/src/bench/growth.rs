@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use base::prng::Prng;
 
 use super::memory::{Client, SHAPES, Shape, key};
-use crate::server::{Kind, Options, Server};
+use testbed::server::{Kind, Options, Server};
 
 /// 24 and 200 bytes, without a TTL.
 const SHAPE: Shape = SHAPES[2];

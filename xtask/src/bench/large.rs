@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Instant;
 
 use super::rounds::median_min_max;
-use crate::server::{Kind, Options, Server, pin};
+use testbed::server::{Kind, Options, Server, pin};
 
 const MIB: usize = 1 << 20;
 const VALUE_MIB: [usize; 2] = [1, 100];

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::server::{Kind, Options, Server};
+use testbed::server::{Kind, Options, Server};
 
 /// One kind of item.
 #[derive(Clone, Copy, Debug)]

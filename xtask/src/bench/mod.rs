@@ -21,10 +21,10 @@ mod upgrade;
 
 use std::time::Duration;
 
-use crate::host;
-use crate::server::Kind;
 use memory::Fill;
 use rounds::{LOAD_OF_MANY, LOADS, Load, Outcome, Plan, median_min_max};
+use testbed::host;
+use testbed::server::Kind;
 
 /// What to measure, and how long.
 #[derive(Clone, Debug)]

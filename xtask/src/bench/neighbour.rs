@@ -20,7 +20,7 @@ use rustix::fd::OwnedFd;
 
 use super::generator::{self, Generator, KEYS, REPLY_BYTES, Talk, store_keys};
 use super::rounds::{GENERATOR_CPU, SERVER_CPU, median_min_max};
-use crate::server::{Kind, NullReply, Options, Server, pin};
+use testbed::server::{Kind, NullReply, Options, Server, pin};
 
 /// Connections of each load.
 const CONNECTIONS: usize = 50;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::generator::{KEY_BYTES, KEYS, Talk, VALUE_BYTES, key};
 use super::rounds::{GENERATOR_CPU, Load, Outcome, Plan, SERVER_CPU, median_min_max, run_load};
 use super::tails;
-use crate::server::{Kind, NullReply, Options, Server, pin};
+use testbed::server::{Kind, NullReply, Options, Server, pin};
 
 const CONNECTIONS: usize = 50;
 const DEPTHS: [usize; 3] = [1, 16, 100];

@@ -13,8 +13,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::memory::{Client, SHAPES, Shape, key};
-use crate::host;
-use crate::server::{free_address, gannet_binary};
+use testbed::host;
+use testbed::server::{free_address, gannet_binary};
 
 /// 24 and 200 bytes, without a TTL.
 const SHAPE: Shape = SHAPES[2];

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::generator::{Generator, REPLY_BYTES, Talk, store_keys};
-use crate::host;
-use crate::server::{Kind, NullReply, Options, Server, pin};
+use testbed::host;
+use testbed::server::{Kind, NullReply, Options, Server, pin};
 
 /// One shape of load.
 #[derive(Clone, Copy, Debug)]

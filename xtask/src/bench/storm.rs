@@ -20,7 +20,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::generator::{self, Generator, REPLY_BYTES, Talk, store_keys};
 use super::rounds::median_min_max;
-use crate::server::{Kind, NullReply, Options, Server, pin};
+use testbed::server::{Kind, NullReply, Options, Server, pin};
 
 /// Connects a second.
 const STORM_RATE: f64 = 5000.0;

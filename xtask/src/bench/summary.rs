@@ -2,7 +2,7 @@
 
 use super::memory::{Fill, SHAPES};
 use super::rounds::{LOADS, Outcome, median_min_max};
-use crate::server::Kind;
+use testbed::server::Kind;
 
 /// A load's goal for R, the null server's CPU / the server's.
 const RATIO_GOALS: [(usize, usize, f64); 4] = [(50, 1, 0.90), (1000, 1, 0.85), (50, 16, 0.55), (50, 100, 0.35)];

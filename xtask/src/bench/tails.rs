@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use super::generator::{KEYS, VALUE_BYTES};
 use super::rounds::{GENERATOR_CPU, median_min_max};
-use crate::generator::ours::{Folder, load_with};
-use crate::server::{Server, pin};
+use testbed::generator::{Folder, load_with};
+use testbed::server::{Server, pin};
 
 /// Of the highest rate.
 const SHARES: [f64; 2] = [0.5, 0.8];

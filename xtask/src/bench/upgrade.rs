@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::rounds::median_min_max;
-use crate::server::gannet_binary;
+use testbed::server::gannet_binary;
 
 /// Connections that say nothing.
 const IDLE: usize = 1000;

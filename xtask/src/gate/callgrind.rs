@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::server::{Kind, Options, Server};
+use testbed::server::{Kind, Options, Server};
 
 /// A server that is counted. Dropping it ends the server and removes the files.
 pub struct Counted {

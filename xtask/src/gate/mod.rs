@@ -21,7 +21,7 @@ use std::path::Path;
 use callgrind::Counted;
 use cases::Case;
 
-use crate::server::{Kind, Server};
+use testbed::server::{Kind, Server};
 
 /// How far a count may be from the one that is kept, as a share of it.
 const TOLERANCE: f64 = 0.03;
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn every_case_has_a_count_that_is_kept() {
-        let kept = read_kept(&crate::root().join(KEPT)).expect("the file is there");
+        let kept = read_kept(&testbed::root().join(KEPT)).expect("the file is there");
         let names: Vec<_> = kept.keys().map(String::as_str).collect();
         let mut cases: Vec<_> = cases::ALL.iter().map(|case| case.name).collect();
         cases.sort_unstable();

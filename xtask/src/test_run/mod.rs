@@ -3,7 +3,7 @@
 //! A runner that executed none has failed: a suite that finds no tests must not look like one that passes.
 
 mod count;
-pub mod needs;
+mod needs;
 mod runners;
 
 use std::io::{BufRead, BufReader, Write};
@@ -13,7 +13,6 @@ use std::time::Instant;
 
 pub use count::Count;
 use count::TestTime;
-pub use runners::target_folder;
 use runners::{Runner, Step};
 
 /// Runs the runners whose names contain one of `parts` (all if there are none). Prints the slowest tests, a table of

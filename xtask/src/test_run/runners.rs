@@ -3,6 +3,8 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use testbed::target_folder;
+
 use super::count::Format;
 
 /// One command line, run by bash.
@@ -47,11 +49,6 @@ pub struct Runner {
     pub step: Step,
     /// How its output is counted.
     pub format: Format,
-}
-
-/// Returns where cargo puts what it builds.
-pub fn target_folder(root: &Path) -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
 /// Every runner.
@@ -104,13 +101,13 @@ pub fn all(root: &Path) -> Vec<Runner> {
         Runner {
             name: "replay",
             prepare: vec![build.clone()],
-            step: Step::new(root, format!("{xtask} replay --short")).with("GANNET_BIN", &server),
+            step: Step::new(root, "cargo run --quiet --package lab -- replay --short").with("GANNET_BIN", &server),
             format: Format::Cargo,
         },
         Runner {
             name: "soak",
             prepare: vec![build.clone()],
-            step: Step::new(root, format!("{xtask} soak --short")).with("GANNET_BIN", &server),
+            step: Step::new(root, "cargo run --quiet --package lab -- soak --short").with("GANNET_BIN", &server),
             format: Format::Cargo,
         },
         Runner {

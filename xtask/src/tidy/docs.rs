@@ -69,7 +69,7 @@ fn paths(line: &str) -> Vec<&str> {
 }
 
 /// Folders of the root in which every file that a document may name is read.
-const FOLDERS: [&str; 4] = ["crates/", "xtask/", "docs/", "conformance/"];
+const FOLDERS: [&str; 5] = ["crates/", "xtask/", "lab/", "docs/", "conformance/"];
 
 fn is_there(tree: &Tree, path: &str) -> bool {
     let below = format!("{path}/");

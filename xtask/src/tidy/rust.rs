@@ -79,9 +79,8 @@ pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
 
 fn check_file(file: &File, syntax: &syn::File, faults: &mut Vec<Fault>) {
     let name = file.crate_name().unwrap_or_default();
-    let root = [format!("crates/{name}/src/lib.rs"), format!("crates/{name}/src/main.rs"), "xtask/src/main.rs".into()];
     let has_unsafe_crate = UNSAFE_FOLDERS.iter().any(|(allowed, _)| *allowed == name);
-    if root.contains(&file.path) && !has_unsafe_crate && !forbids_unsafe(syntax) {
+    if file.is_crate_root_module() && !has_unsafe_crate && !forbids_unsafe(syntax) {
         faults.push(Fault::new(&file.path, 1, "write `#![forbid(unsafe_code)]` below the crate's docs"));
     }
     let mut visitor = Visitor {

@@ -12,6 +12,9 @@ const SKIPPED: [&str; 9] =
 const ENDINGS: [&str; 12] =
     [".rs", ".toml", ".md", ".py", ".java", ".go", ".js", ".mjs", ".sh", ".yml", "Makefile", "LICENSE"];
 
+/// Folders of crates that are never shipped. A folder stands before the folder that it lies in.
+const WORKSHOP: [&str; 3] = ["lab/testbed", "lab", "xtask"];
+
 /// One text file.
 #[derive(Clone, Debug)]
 pub struct File {
@@ -35,14 +38,29 @@ impl File {
             || self.path.contains("/benches/")
     }
 
-    /// The crate's folder name, for a file below `crates/` or in `xtask/`.
+    /// Returns the folder name of the crate that the file belongs to: a folder below `crates/`, or of [`WORKSHOP`].
     pub fn crate_name(&self) -> Option<&str> {
-        let mut parts = self.path.split('/');
-        match parts.next()? {
-            "crates" => parts.next(),
-            "xtask" => Some("xtask"),
-            _ => None,
+        self.crate_folder()?.rsplit('/').next()
+    }
+
+    /// Returns the folder of the crate that the file belongs to, as a path below the root.
+    fn crate_folder(&self) -> Option<&str> {
+        let holds = |folder: &&str| self.path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+        if let Some(folder) = WORKSHOP.into_iter().find(holds) {
+            return Some(folder);
         }
+        let (name, _) = self.path.strip_prefix("crates/")?.split_once('/')?;
+        Some(&self.path[.."crates/".len() + name.len()])
+    }
+
+    /// Returns whether the file lies in its crate's own folder, as the manifest does.
+    pub fn is_in_crate_root(&self) -> bool {
+        self.crate_folder().is_some_and(|folder| self.path[folder.len() + 1..].find('/').is_none())
+    }
+
+    /// Returns whether the file is the root module of its crate.
+    pub fn is_crate_root_module(&self) -> bool {
+        self.crate_folder().is_some_and(|folder| ["/src/lib.rs", "/src/main.rs"].contains(&&self.path[folder.len()..]))
     }
 
     /// Number of lines before the test module at the file's end; all lines if there is none.
@@ -110,6 +128,17 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_belongs_to_the_innermost_crate() {
+        let paths =
+            ["crates/io/src/a.rs", "xtask/src/main.rs", "lab/src/soak/mod.rs", "lab/testbed/Cargo.toml", "data/a.md"];
+        let tree = Tree::of(&paths.map(|path| (path, "")));
+        let names: Vec<Option<&str>> = tree.files.iter().map(File::crate_name).collect();
+        assert_eq!(names, [Some("io"), Some("xtask"), Some("lab"), Some("testbed"), None]);
+        assert_eq!(tree.files.iter().position(File::is_crate_root_module), Some(1));
+        assert_eq!(tree.files.iter().position(File::is_in_crate_root), Some(3));
+    }
 
     #[test]
     fn lines_of_a_test_module_are_not_counted() {

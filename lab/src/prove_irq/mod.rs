@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use crate::guests::image::{self, Kernel};
 use crate::guests::{self, Cpus, Heard, Machine, command, disk_of, empty, path_text};
-use crate::test_run::needs::{Need, install};
 use shown::{Seen, faults};
+use testbed::needs::{Need, install};
 
 /// What is run.
 #[derive(Clone, Debug, clap::Args)]

@@ -23,13 +23,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-use crate::host;
-use crate::server::{Kind, Options as ServerOptions, Server, pin};
 use client::Client;
 use clock::Clock;
 use probe::{PARTS, Probe};
 use rough::Rough;
 use stages::{Stages, memory_mib_max};
+use testbed::host;
+use testbed::server::{Kind, Options as ServerOptions, Server, pin};
 
 /// How much.
 #[derive(Clone, Copy, Debug)]

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::guests::image::{self, Kernel};
 use crate::guests::{Cpus, Heard, Machine, NEEDS, disk_of, empty, path_text};
-use crate::test_run::needs::install;
+use testbed::needs::install;
 
 /// What is run.
 #[derive(Clone, Debug, clap::Args)]

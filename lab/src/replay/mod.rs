@@ -10,9 +10,9 @@ mod workload;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::host;
-use crate::server::{Kind, Options as ServerOptions, Server, pin};
 use client::{CONNECTIONS, Client, TURN_REQUESTS, Tally};
+use testbed::host;
+use testbed::server::{Kind, Options as ServerOptions, Server, pin};
 use workload::{Name, WEEK_S, Workload};
 
 /// How much to replay.

@@ -17,8 +17,8 @@ mod table;
 use std::path::{Path, PathBuf};
 
 use crate::guests::{self, image};
-use crate::test_run::needs::install;
 use guest::{Guest, Lru};
+use testbed::needs::install;
 
 /// What is run.
 #[derive(Clone, Debug, clap::Args)]

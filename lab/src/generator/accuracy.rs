@@ -11,7 +11,7 @@ use load::schedule::Plan;
 use load::selftest::{self, Trial};
 
 use super::{TRIES_MAX, quietly};
-use crate::host;
+use testbed::host;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, clap::Args)]

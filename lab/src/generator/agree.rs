@@ -12,10 +12,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use super::ours::{Folder, load_with, output, prefilled};
 use super::{TRIES_MAX, quietly};
-use crate::host;
-use crate::server::{Kind, Options as ServerOptions, Server, pin};
+use testbed::generator::{Folder, load_with, output, prefilled};
+use testbed::host;
+use testbed::server::{Kind, Options as ServerOptions, Server, pin};
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]

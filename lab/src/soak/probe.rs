@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::server::pin;
+use testbed::server::pin;
 
 /// Parts of the run whose latencies are kept apart.
 pub const PARTS: usize = 10;

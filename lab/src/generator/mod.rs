@@ -9,9 +9,8 @@
 
 pub mod accuracy;
 pub mod agree;
-pub mod ours;
 
-use crate::host;
+use testbed::host;
 
 /// Share of the machine's CPU time that the hypervisor may take in a run that counts.
 const STEAL_MAX: f64 = 0.01;

@@ -16,7 +16,7 @@ use base::prng::Prng;
 
 use super::Options;
 use super::client::{Client, Tally};
-use crate::server::Server;
+use testbed::server::Server;
 
 /// The server's memory at the start, and the most that it is given, in MiB.
 const MEMORY_MIB_WHOLE: u64 = 512;

@@ -14,7 +14,7 @@ use crate::host;
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// This program's own null server.
+    /// The null server: the command `null-server` of the program that starts it, which is xtask.
     Null,
     /// The server of this repository, release build.
     Gannet,

@@ -15,8 +15,8 @@ mod machine;
 use std::path::Path;
 use std::process::Command;
 
-use crate::test_run::needs::Need;
 pub use machine::{Cpus, Heard, Machine, disk_of, empty};
+use testbed::needs::Need;
 
 /// What guests need of this system.
 pub const NEEDS: [Need; 6] = [

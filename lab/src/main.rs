@@ -1,0 +1,146 @@
+//! Gannet's rigs: long runs that check, replay, simulate or emulate, as one program. None is part of the product.
+//!
+//! ```text
+//!   soak                    hundreds of millions of requests, every answer checked
+//!   replay                  requests drawn from production caches, on Gannet and on memcached
+//!   policy                  misses beside published eviction policies
+//!   generator               the load generator beside known delays and beside other generators
+//!   guests                  QEMU with Debian's kernels, for numa, dax and prove_irq
+//! ```
+//!
+//! `cargo run -p lab -- COMMAND`; the Makefile names each. `make test` runs the short forms of `soak` and `replay`.
+#![forbid(unsafe_code)]
+
+mod dax;
+mod generator;
+mod guests;
+mod numa;
+mod policy;
+mod prove_irq;
+mod replay;
+mod soak;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use testbed::{root, target_folder};
+
+#[derive(Parser)]
+#[command(name = "lab", about = "Gannet's soak, replays, simulators and guests")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Replay requests drawn from production caches.
+    Replay {
+        /// A few hundred thousand requests: checks replies, gives nothing to quote.
+        #[arg(long)]
+        short: bool,
+        /// Requests of each stream.
+        #[arg(long)]
+        requests: Option<u64>,
+        /// Requests a second.
+        #[arg(long)]
+        pace: Option<u64>,
+        /// Leave Gannet out.
+        #[arg(long)]
+        without_gannet: bool,
+    },
+    /// Compare misses with those of published eviction policies.
+    Policy {
+        /// Accesses of each stream; half as many where items have lifetimes.
+        #[arg(long, default_value_t = 2_000_000)]
+        accesses: usize,
+        /// Only the streams whose name contains one of these, with commas between them.
+        #[arg(long, default_value = "")]
+        only: String,
+        /// Hold the small queue at so many percent of the segments.
+        #[arg(long)]
+        small_percent: Option<u8>,
+        /// Gannet alone.
+        #[arg(long)]
+        without_peers: bool,
+        /// With a second tier ten times as large beside it, and without.
+        #[arg(long)]
+        flash: bool,
+        /// Only draw the curves of docs/policy.md as docs/policy.svg.
+        #[arg(long)]
+        plot: bool,
+    },
+    /// Load the server with every kind of request for a long time, and check every answer.
+    Soak {
+        /// A million and a half requests: shows that all works.
+        #[arg(long)]
+        short: bool,
+        /// Requests of the main load.
+        #[arg(long, conflicts_with = "short")]
+        requests: Option<u64>,
+        /// End after so many seconds at the latest.
+        #[arg(long)]
+        seconds: Option<u64>,
+        /// What all requests are drawn from.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Threads of the server that serve clients; one is pinned.
+        #[arg(long, default_value_t = 1)]
+        workers: usize,
+        /// io_uring under the server's workers.
+        #[arg(long)]
+        uring: bool,
+    },
+    /// Compare the load generator's percentiles with those that a fake server's known delays make.
+    LoadAccuracy(generator::accuracy::Options),
+    /// Compare the load generator's closed-loop throughput with redis-benchmark's and memcaslap's.
+    LoadAgree(generator::agree::Options),
+    /// Run the reclaim lab in guests with two memory nodes, under QEMU and several of Debian's kernels.
+    LabNuma(numa::Options),
+    /// Kill servers, and cut off machines, whose memory files lie on persistent memory, in guests under QEMU.
+    Dax(dax::Options),
+    /// Prove the remedy for interrupts' CPUs in a guest under QEMU, whose kernel lets them be moved.
+    ProveIrq(prove_irq::Options),
+}
+
+fn run(command: Command) -> Result<bool, String> {
+    let target = target_folder(&root());
+    match command {
+        Command::Replay { short, requests, pace, without_gannet } => {
+            replay::run(&root(), replay_options(short, requests, pace, without_gannet))
+        }
+        Command::Policy { plot: true, .. } => policy::plot::run(&root()),
+        Command::Policy { accesses, only, small_percent, without_peers, flash, .. } => {
+            policy::run(&root(), &target, &policy::Options { accesses, only, small_percent, without_peers, flash })
+        }
+        Command::Soak { short, requests, seconds, seed, workers, uring } => {
+            let requests = requests.unwrap_or(if short { soak::REQUESTS_SHORT } else { soak::REQUESTS_WHOLE });
+            soak::run(&target, &soak::Options { requests, seconds, seed, workers, uring, as_test: short })
+        }
+        Command::LoadAccuracy(options) => generator::accuracy::measure(options),
+        Command::LoadAgree(options) => generator::agree::measure(&options),
+        Command::Dax(options) => dax::run(&target, &options),
+        Command::ProveIrq(options) => prove_irq::run(&target, &options),
+        Command::LabNuma(options) => numa::run(&target, &options),
+    }
+}
+
+/// How long and how fast `replay` goes.
+fn replay_options(short: bool, requests: Option<u64>, pace: Option<u64>, without_gannet: bool) -> replay::Options {
+    let mut options = if short { replay::Options::short() } else { replay::Options::full() };
+    options.requests = requests.unwrap_or(options.requests);
+    options.pace = pace.unwrap_or(options.pace);
+    options.without_gannet = without_gannet;
+    options
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("lab: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
