@@ -27,7 +27,17 @@ enum Command {
     /// Check the style and the architecture of the whole tree.
     Tidy,
     /// Print the shape of each crate: modules, import cycles, methods of the largest type, openings of doc comments.
-    House,
+    House {
+        /// Print 20 random doc comments and 20 random strings of each crate instead.
+        #[arg(long)]
+        sample: bool,
+        /// The crate that the sample is drawn from [default: all].
+        #[arg(long = "crate", requires = "sample")]
+        only: Option<String>,
+        /// Seed of the sample [default: the hash of the latest commit's parent].
+        #[arg(long, requires = "sample")]
+        seed: Option<String>,
+    },
     /// Run every test, or the runners whose names contain one of PARTS.
     Test {
         /// Parts of runners' names.
@@ -143,7 +153,10 @@ fn run(command: Command) -> Result<bool, String> {
     let target = target_folder(&root());
     match command {
         Command::Tidy => tidy::run(&root()).map_err(|error| error.to_string()),
-        Command::House => tidy::house(&root()).map(|()| true).map_err(|error| error.to_string()),
+        Command::House { sample: true, only, seed } => {
+            tidy::sample(&root(), only.as_deref(), seed).map_err(|error| error.to_string())
+        }
+        Command::House { .. } => tidy::house(&root()).map(|()| true).map_err(|error| error.to_string()),
         Command::Test { parts } => test_run::run(&root(), &parts),
         Command::Bench(args) => bench::run(&args.options()),
         Command::Gate { with_peer, keep } => gate::run(&root(), &gate::Options { with_peer, keep }),

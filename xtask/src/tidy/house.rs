@@ -4,13 +4,14 @@
 //!   crate/src ──> modules directly below src/       a list that a reader takes in at one look
 //!             ├─> largest import cycle, in files    what has to be understood at once
 //!             ├─> methods of the largest type       (and the files that its `impl` blocks are spread over)
-//!             ├─> doc comments that open badly      What, Who, Whether, How, Where, When instead of a verb or a noun
-//!             └─> lines of the old dialect          told, anew, whoever, can not: the field has words for them
-//!   all crates ─> definitions of one type name
+//!             ├─> doc comments that open badly      with a question word instead of a verb or a noun
+//!             └─> lines of the old dialect            words for which the field has its own
+//!   all crates ─┬─> definitions of one type name
+//!               └─> lines with more such phrases
 //! ```
 //!
 //! `xtask house` prints the figures. `limits.toml` beside this file has a limit for each, which may only fall: a change
-//! that improves a figure writes the lower limit there. Tests and test modules do not count.
+//! that improves a figure writes the lower limit there. `words.toml` has the words. Tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,17 +22,27 @@ use super::Fault;
 use super::imports::{self, SourceFile, is_test};
 use super::tree::{File, Tree};
 
-/// Words that open a doc comment without saying what the item does or is.
-const BAD_OPENINGS: [&str; 6] = ["What", "Who", "Whether", "How", "Where", "When"];
-
-/// Words and phrases of the project's former dialect. A line with one of them is counted.
-const DIALECT: [&str; 9] =
-    ["anew", "told", "whoever", "somebody", "nobody", "can not", "to be had", "who comes", "what is there"];
-
+/// The words, as a document.
+const WORDS: &str = include_str!("words.toml");
 /// The limits, as a document.
 const LIMITS: &str = include_str!("limits.toml");
 /// Its path, for messages.
 const LIMITS_PATH: &str = "xtask/src/tidy/limits.toml";
+
+/// The words that are counted. `words.toml` describes each list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Words {
+    bad_openings: Vec<String>,
+    dialect: Vec<String>,
+    phrases: Vec<String>,
+}
+
+impl Words {
+    fn read() -> Self {
+        toml::from_str(WORDS).expect("the document of words has these lists")
+    }
+}
 
 /// Limits of one crate, or its figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
@@ -43,9 +54,9 @@ pub struct CrateShape {
     pub cycle: usize,
     /// Methods of the types of one name, without trait implementations: the most in the crate.
     pub methods: usize,
-    /// Doc comments in thousandths that open with a word of [`BAD_OPENINGS`].
+    /// Doc comments in thousandths that open with a word of [`Words::bad_openings`].
     pub bad_openings_permille: usize,
-    /// Lines with a phrase of [`DIALECT`].
+    /// Lines with a phrase of [`Words::dialect`].
     pub dialect_lines: usize,
 }
 
@@ -54,6 +65,12 @@ pub struct CrateShape {
 struct Limits {
     /// Definitions of one type name over all crates.
     definitions_of_one_name: usize,
+    /// Lines with a phrase of [`Words::phrases`] over all crates.
+    phrase_lines: usize,
+    /// The most that any crate's own limit of bad openings may be.
+    bad_openings_permille_max: usize,
+    /// Crates whose own limit is higher still.
+    bad_openings_exempt: Vec<String>,
     crates: BTreeMap<String, CrateShape>,
 }
 
@@ -62,6 +79,7 @@ struct Limits {
 pub struct CrateFigures {
     shape: CrateShape,
     lines: usize,
+    phrase_lines: usize,
     /// The type with most methods, and the number of files with its `impl` blocks.
     largest_type: (String, usize),
 }
@@ -77,7 +95,10 @@ pub struct House {
 /// Checks the figures of `tree` against the limits.
 pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
     match toml::from_str(LIMITS) {
-        Ok(limits) => compare(&measure(tree), &limits, faults),
+        Ok(limits) => {
+            compare(&measure(tree), &limits, faults);
+            compare_with_max(&limits, faults);
+        }
         Err(error) => faults.push(Fault::new(LIMITS_PATH, 0, error.to_string())),
     }
 }
@@ -100,6 +121,13 @@ fn compare(house: &House, limits: &Limits, faults: &mut Vec<Fault>) {
             faults.push(Fault::new(&format!("crates/{name}"), 0, message));
         }
     }
+    let (phrases, most) =
+        (house.crates.values().map(|figures| figures.phrase_lines).sum::<usize>(), limits.phrase_lines);
+    if phrases > most {
+        let message =
+            format!("{phrases} lines with a phrase of words.toml, at most {most} are allowed: use plain words");
+        faults.push(Fault::new("crates", 0, message));
+    }
     let most = limits.definitions_of_one_name;
     for (name, count) in house.names.iter().filter(|(_, count)| *count > most) {
         let message = format!("{count} types are called '{name}', at most {most} may be: give this one its own name");
@@ -107,14 +135,32 @@ fn compare(house: &House, limits: &Limits, faults: &mut Vec<Fault>) {
     }
 }
 
+/// Checks that no crate's own limit of bad openings is above that of all crates, unless the crate is exempt.
+fn compare_with_max(limits: &Limits, faults: &mut Vec<Fault>) {
+    let most = limits.bad_openings_permille_max;
+    for (name, CrateShape { bad_openings_permille: limit, .. }) in &limits.crates {
+        let is_exempt = limits.bad_openings_exempt.contains(name);
+        let message = match (*limit > most, is_exempt) {
+            (true, false) => format!("the limit of bad openings of '{name}' is {limit}, at most {most} is allowed"),
+            (false, true) => format!("'{name}' keeps the limit of bad openings; remove it from the exempt crates"),
+            _ => continue,
+        };
+        faults.push(Fault::new(LIMITS_PATH, 0, message));
+    }
+}
+
 /// Prints the figures of `tree` as a table.
 pub fn print(tree: &Tree) {
     let house = measure(tree);
-    println!("crate      lines  modules  cycle  methods of the largest type        bad openings, 1/1000  dialect");
-    for (name, CrateFigures { shape, lines, largest_type: (largest, files) }) in &house.crates {
+    println!(
+        "crate      lines  modules  cycle  methods of the largest type        bad openings, 1/1000  dialect  phrases"
+    );
+    for (name, CrateFigures { shape, lines, phrase_lines, largest_type: (largest, files) }) in &house.crates {
         let largest = format!("{} {largest} ({files} files)", shape.methods);
         let CrateShape { modules, cycle, bad_openings_permille: bad, dialect_lines: dialect, .. } = *shape;
-        println!("{name:<9} {lines:>6} {modules:>8} {cycle:>6}  {largest:<34} {bad:>20} {dialect:>8}");
+        println!(
+            "{name:<9} {lines:>6} {modules:>8} {cycle:>6}  {largest:<34} {bad:>20} {dialect:>8} {phrase_lines:>8}"
+        );
     }
     println!("\nnames of several types:");
     for (name, count) in house.names.iter().filter(|(_, count)| *count > 3) {
@@ -125,22 +171,24 @@ pub fn print(tree: &Tree) {
 /// Measures every crate of `tree`.
 fn measure(tree: &Tree) -> House {
     let sources = imports::sources(tree);
+    let words = Words::read();
     let mut names: BTreeMap<String, usize> = BTreeMap::new();
     let mut house = House::default();
     for (name, files) in sources {
         let mut items = Items::default();
         files.iter().for_each(|source| items.read(source));
         items.types.iter().for_each(|name| *names.entry(name.clone()).or_default() += 1);
-        house.crates.insert(name.to_owned(), figures(name, &files, items));
+        house.crates.insert(name.to_owned(), figures(name, &files, items, &words));
     }
     house.names = names.into_iter().filter(|(_, count)| *count > 1).collect();
     house.names.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
     house
 }
 
-fn figures(name: &str, files: &[SourceFile<'_>], items: Items) -> CrateFigures {
+fn figures(name: &str, files: &[SourceFile<'_>], items: Items, words: &Words) -> CrateFigures {
     let imports = imports::imports(files);
-    let (doc, bad) = files.iter().map(|source| openings(source.file)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let (doc, bad) =
+        files.iter().map(|source| openings(source.file, words)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     let largest = items.methods.into_iter().max_by_key(|(_, (methods, _))| *methods);
     let (largest, (methods, in_files)) = largest.unwrap_or_else(|| (name.to_owned(), Default::default()));
     CrateFigures {
@@ -149,15 +197,16 @@ fn figures(name: &str, files: &[SourceFile<'_>], items: Items) -> CrateFigures {
             cycle: largest_cycle(&imports),
             methods,
             bad_openings_permille: (1000 * bad).checked_div(doc).unwrap_or(0),
-            dialect_lines: files.iter().map(|source| dialect_lines(source.file)).sum(),
+            dialect_lines: files.iter().map(|source| lines_with(source.file, &words.dialect)).sum(),
         },
+        phrase_lines: files.iter().map(|source| lines_with(source.file, &words.phrases)).sum(),
         lines: files.iter().map(|source| source.file.lines_without_tests()).sum(),
         largest_type: (largest, in_files.len()),
     }
 }
 
-/// Returns the number of doc comments of a file, and of those that open with a word of [`BAD_OPENINGS`].
-fn openings(file: &File) -> (usize, usize) {
+/// Returns the number of doc comments of a file, and of those that open with a word of [`Words::bad_openings`].
+fn openings(file: &File, words: &Words) -> (usize, usize) {
     let (mut comments, mut bad) = (0, 0);
     let mut is_within = false;
     for line in file.text.lines().take(file.lines_without_tests()) {
@@ -165,21 +214,21 @@ fn openings(file: &File) -> (usize, usize) {
         if let (Some(text), false) = (text, is_within) {
             comments += 1;
             let word = text.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
-            bad += usize::from(BAD_OPENINGS.contains(&word));
+            bad += usize::from(words.bad_openings.iter().any(|bad| bad == word));
         }
         is_within = text.is_some();
     }
     (comments, bad)
 }
 
-/// Returns the number of lines of a file with a phrase of [`DIALECT`], as whole words.
-fn dialect_lines(file: &File) -> usize {
-    let is_dialect = |line: &&str| {
+/// Returns the number of lines of a file with one of `phrases`, as whole words.
+fn lines_with(file: &File, phrases: &[String]) -> usize {
+    let has_phrase = |line: &&str| {
         let words: Vec<&str> = line.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).collect();
         let line = format!(" {} ", words.join(" ").to_ascii_lowercase());
-        DIALECT.iter().any(|phrase| line.contains(&format!(" {phrase} ")))
+        phrases.iter().any(|phrase| line.contains(&format!(" {phrase} ")))
     };
-    file.text.lines().take(file.lines_without_tests()).filter(is_dialect).count()
+    file.text.lines().take(file.lines_without_tests()).filter(has_phrase).count()
 }
 
 /// Types and methods of a crate.
@@ -252,7 +301,8 @@ mod tests {
     const ROOT: &str = "mod a;\nmod b;\nmod c;\npub use c::Deep;\n#[cfg(test)]\nmod tests;\n";
 
     fn house() -> House {
-        let a = "use crate::b;\n// Told anew.\n/// What it is.\npub struct Twice;\nimpl Twice {\n fn x() {}\n}\n";
+        let a = "use crate::b;\n// Told anew.\n// Who is it?\n/// What it is.\n\
+                 pub struct Twice;\nimpl Twice {\n fn x() {}\n}\n";
         let b = "/// A thing.\n///\n/// What follows.\npub struct Twice;\nfn f() -> crate::Deep {}\n";
         let c = "use super::a::{Twice};\npub struct Deep;\n#[cfg(test)]\nmod tests {\n use crate::b;\n}\n";
         let more = "use super::super::b;\nimpl Twice {\n fn y() {}\n}\nimpl Clone for Twice { fn clone() {} }\n";
@@ -269,20 +319,31 @@ mod tests {
         let io = &house.crates["io"];
         let shape = CrateShape { modules: 3, cycle: 3, methods: 2, bad_openings_permille: 500, dialect_lines: 1 };
         assert_eq!((io.shape, io.largest_type.clone()), (shape, ("Twice".to_owned(), 2)));
+        assert_eq!(io.phrase_lines, 1);
         assert_eq!(house.names, [("Twice".to_owned(), 2)]);
     }
 
     #[test]
     fn a_figure_over_its_limit_is_found_and_one_at_its_limit_is_not() {
-        let faults = |limits: &str| {
+        let faults = |head: &str, crates: &str| {
             let mut faults = Vec::new();
-            compare(&house(), &toml::from_str(limits).unwrap(), &mut faults);
+            let limits = toml::from_str(&format!("{head}\n{crates}")).unwrap();
+            compare(&house(), &limits, &mut faults);
+            compare_with_max(&limits, &mut faults);
             faults.len()
         };
+        let head = |names: usize, phrases: usize, exempt: &str| {
+            format!(
+                "definitions_of_one_name = {names}\nphrase_lines = {phrases}\nbad_openings_permille_max = 20\n\
+                 bad_openings_exempt = [{exempt}]"
+            )
+        };
         let crates = "[crates.io]\nmodules = 3\ncycle = 3\nmethods = 2\ndialect_lines = 1\nbad_openings_permille = ";
-        assert_eq!(faults(&format!("definitions_of_one_name = 2\n{crates}500\n")), 0);
-        assert_eq!(faults(&format!("definitions_of_one_name = 1\n{crates}499\n")), 2);
-        assert_eq!(faults("definitions_of_one_name = 2\n[crates]\n"), 1, "a crate without limits");
+        assert_eq!(faults(&head(2, 1, "'io'"), &format!("{crates}500\n")), 0);
+        assert_eq!(faults(&head(1, 0, "'io'"), &format!("{crates}499\n")), 3);
+        assert_eq!(faults(&head(2, 1, ""), "[crates]\n"), 1, "a crate without limits");
+        assert_eq!(faults(&head(2, 1, ""), &format!("{crates}500\n")), 1, "a limit above the most");
+        assert_eq!(faults(&head(2, 1, "'io'"), &format!("{crates}20\n")), 2, "too many, and exempt without need");
     }
 
     #[test]

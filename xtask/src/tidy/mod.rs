@@ -20,6 +20,7 @@ mod floors;
 mod house;
 mod imports;
 mod rust;
+mod sample;
 mod text;
 mod tree;
 
@@ -67,6 +68,16 @@ pub fn run(root: &Path) -> std::io::Result<bool> {
 pub fn house(root: &Path) -> std::io::Result<()> {
     house::print(&Tree::read(root)?);
     Ok(())
+}
+
+/// Prints a random sample of doc comments and strings of each crate below `root`, or of one crate. Without a seed, the
+/// latest commit's parent is the seed. Returns false if no crate has that name.
+///
+/// # Errors
+/// If the tree cannot be read, or if the parent is not known.
+pub fn sample(root: &Path, only: Option<&str>, seed: Option<String>) -> std::io::Result<bool> {
+    let seed = seed.map_or_else(|| sample::parent_hash(root), Ok)?;
+    Ok(sample::print(&Tree::read(root)?, only, &seed))
 }
 
 #[cfg(test)]
