@@ -38,7 +38,7 @@ pub struct WorkerThread {
 }
 
 impl Threads {
-    /// Creates the switches of a server with so many workers.
+    /// Creates the switches of a server with `workers` workers.
     ///
     /// # Errors
     /// If no file descriptor is left.
