@@ -17,7 +17,8 @@
 //! ```text
 //!   session, carried        one connection's state, and its form between two processes
 //!   memcache, resp          the two protocols' commands
-//!   ahead, flash, large, values   lookups in groups, reads from flash, long values, text of values: for both protocols
+//!   run, ahead              lookups in groups, for both protocols
+//!   flash, large, values    reads from flash, long values, text of values, for both protocols
 //!   context, pace, clock, out     what a worker lends to a command: state, its share of work, time, room for replies
 //!   shared, host, config    what all commands share, and what they ask of the server
 //!   auth, resp::acl         users and rights
@@ -57,6 +58,7 @@ pub mod pins;
 pub mod prefixes;
 pub mod resp;
 pub mod routes;
+mod run;
 pub mod session;
 pub mod shared;
 pub mod survey;

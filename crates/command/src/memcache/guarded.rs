@@ -13,10 +13,10 @@
 //! Invariant: a session that is between requests and away from its listener's namespace is guarded, so its next
 //! request is turned again.
 
-use super::run::PROBES_MAX;
 use super::{Call, SessionState, Step};
 use crate::context::State;
 use crate::namespaces::{AWAY, Namespaces, PAUSED, ROUTED};
+use crate::run::PROBES_MAX;
 use crate::shared::Pause;
 use protocol::memcache::request::Get;
 use protocol::memcache::{Error, KeyScratch, Keys, Request};

@@ -180,10 +180,10 @@ impl SessionState {
 
 /// Executes what `buf` begins with, at most [`OPS_A_BATCH`] operations of it, and says how far it came. `head` was made
 /// of the same bytes and session, in the same guard.
-pub fn serve(
-    guard: &mut Guard<'_>,
+pub fn serve<'l>(
+    guard: &mut Guard<'l>,
     buf: &[u8],
-    head: Option<Head<'_>>,
+    head: Option<Head<'l>>,
     out: &mut OutBuffer,
     session: &mut SessionState,
     ctx: &mut WorkerContext,
@@ -202,7 +202,7 @@ pub fn serve(
         ctx,
         ops,
         guarded,
-        run_max: run::PROBES_MAX,
+        run_max: crate::run::PROBES_MAX,
         next_set: None,
     };
     let mut step = match head {

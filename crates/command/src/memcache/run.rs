@@ -1,30 +1,22 @@
-//! Plain retrievals, `get` and `gets`: those that follow one another are looked up together.
+//! Plain retrievals, `get` and `gets`: the keys of those that follow one another are looked up together, by
+//! [`crate::run`].
 //!
-//! ```text
-//!   collect   find the keys in the lines, hash them, ask for their index buckets      at most PROBES_MAX keys,
-//!   look      find their slots, ask for their items                                  of one request or of several
-//!   answer    compare and copy into the output, in order
-//!   account   counters and times, once for all that were answered
-//! ```
-//!
-//! Each stage's waits for memory overlap, since none needs what another key's brings. The first two stages are gone
-//! through for the first requests of all sessions of a batch before any of them is served: see
-//! [`crate::ahead`]. A request is consumed with its last key; one that is answered in part is remembered as a
-//! [`Retrieval`].
+//! A request is consumed with its last key; one that is answered in part is remembered as a [`Retrieval`].
 
 use super::get::{Found, write_value};
 use super::watch::Seen;
 use super::{Call, LINE_ROOM, SessionState, Step};
-use crate::context::{OPS_A_BATCH, State};
+use crate::command_counters::CommandCounters;
+use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::flash;
 use crate::metrics::Command;
-use crate::out::{OPS_TOGETHER_MAX, PINNED_BYTES_MIN};
+use crate::out::PINNED_BYTES_MIN;
 use crate::prefixes::Count;
+use crate::run;
 use crate::session::ReadHead;
-use arrayvec::ArrayVec;
 use protocol::memcache::request::Get;
 use protocol::memcache::{Keys, Parsed, Request, lone_get, parse, reply, set_key};
-use segment::{Ahead, Hit, Key, OpError, Value};
+use segment::{Ahead, Guard, Hit, Key, OpError, Value};
 
 /// The key of the first request in what a session has received and the request's bytes, if it is a plain `get` of one.
 #[inline]
@@ -36,9 +28,6 @@ pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b
 pub(crate) fn head_set_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<&'b [u8]> {
     if session.is_between_requests() { set_key(buf) } else { None }
 }
-
-/// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
-pub(super) const PROBES_MAX: usize = OPS_TOGETHER_MAX;
 
 /// Bytes of `get ` before the key of a lone get.
 const LONE_VERB_BYTES: usize = 4;
@@ -73,7 +62,7 @@ impl Retrieval {
 
 /// One key of a run. Places are bytes from the start of the buffer.
 #[derive(Clone, Copy)]
-struct Probe<'b> {
+pub(super) struct RunKey<'b> {
     key: Key<'b>,
     /// From where the keys of its request are to be read again to come to this one.
     from: u32,
@@ -88,16 +77,103 @@ struct Probe<'b> {
     ends: bool,
 }
 
-impl Probe<'_> {
+impl RunKey<'_> {
     fn with_cas(&self) -> bool {
         self.command == Command::Gets
     }
 }
 
-/// A run of keys.
-type Run<'b> = ArrayVec<Probe<'b>, PROBES_MAX>;
+impl<'b> run::Probe<'b> for RunKey<'b> {
+    #[inline(always)]
+    fn key(&self) -> &Key<'b> {
+        &self.key
+    }
 
-impl<'c> Call<'c, '_> {
+    #[inline(always)]
+    fn command(&self) -> Command {
+        self.command
+    }
+
+    #[inline(always)]
+    fn is_read(&self) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn ends(&self) -> bool {
+        self.ends
+    }
+}
+
+/// A run of keys.
+type Run<'b> = run::Run<RunKey<'b>>;
+
+/// The keys of a run are answered one by one. A request whose answer goes on later is remembered as a [`Retrieval`].
+impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
+    type Probe = RunKey<'c>;
+
+    #[inline(always)]
+    fn guard(&self) -> &Guard<'l> {
+        self.guard
+    }
+
+    #[inline(always)]
+    fn parts(&mut self) -> (&mut WorkerContext, &Guard<'l>) {
+        (self.ctx, self.guard)
+    }
+
+    #[inline(always)]
+    fn counters(&self) -> &CommandCounters {
+        Call::counters(self)
+    }
+
+    #[inline(always)]
+    fn answer(&mut self, probe: &RunKey<'c>, ahead: Ahead<'_>) -> Result<bool, State> {
+        let watched = self.watched();
+        if !(watched || probe.with_cas()) {
+            // A plain read looks on flash itself, if it has to.
+            if self.guard.locks().is_locked_by_other(&probe.key) {
+                self.ctx.hurries = true;
+                return Err(State::Parked);
+            }
+            return self.answer_plain(probe, ahead);
+        }
+        if self.guard.locks().is_blocked(&probe.key) {
+            self.ctx.hurries |= self.guard.is_contended();
+            return Err(State::Parked);
+        }
+        let hit = self.look_up(probe, watched)?;
+        if probe.ends {
+            self.out.push(reply::END);
+        }
+        Ok(hit)
+    }
+
+    #[inline(always)]
+    fn answered(&mut self, probe: &RunKey<'c>) {
+        if probe.ends {
+            self.at = probe.line_end as usize;
+            self.session.retrieval = None;
+        } else {
+            // A key is an operation's work, though its request is not done.
+            self.session.retrieval = Some(self.remembered(probe, probe.behind));
+            self.ops += 1;
+        }
+    }
+
+    fn stopped_at(&mut self, probe: &RunKey<'c>) {
+        self.session.retrieval = Some(self.remembered(probe, probe.from));
+    }
+
+    #[inline(always)]
+    fn account(&mut self, command: Command, requests: usize) {
+        self.ops += requests;
+        self.ctx.ops_done(self.out, command, requests, &self.buf[self.line_at..]);
+        self.line_at = self.at;
+    }
+}
+
+impl<'c, 'l> Call<'c, 'l> {
     /// A `get` of one key in its plainest form, whose line has `consumed` bytes, and those that follow.
     #[inline]
     pub(super) fn lone_run(&mut self, key: &'c [u8], consumed: usize) -> Step {
@@ -109,7 +185,7 @@ impl<'c> Call<'c, '_> {
 
     /// The request that a head was made of, and those that follow.
     #[inline]
-    pub(super) fn head_run(&mut self, head: ReadHead<'_>) -> Step {
+    pub(super) fn head_run(&mut self, head: ReadHead<'l>) -> Step {
         let mut run = Run::new();
         let key = head.key.key(&self.rest()[LONE_VERB_BYTES..][..head.key_len]);
         self.add_lone(&mut run, self.at, key);
@@ -138,6 +214,11 @@ impl<'c> Call<'c, '_> {
         if touch.is_some() { self.get_and_touch(get, consumed) } else { self.get(get, consumed) }
     }
 
+    /// Looks the keys up, the first one where `first` says, and answers them in order.
+    fn answer_run(&mut self, run: &Run<'c>, first: Ahead<'l>) -> Step {
+        run::answer(self, run, first)
+    }
+
     /// Returns how many keys this call may still look up together.
     fn run_max(&self) -> usize {
         self.run_max.min(OPS_A_BATCH - self.ops)
@@ -148,7 +229,7 @@ impl<'c> Call<'c, '_> {
         let from = at + LONE_VERB_BYTES;
         let keys_end = from + key.bytes().len();
         let [from, keys_end, line_end] = [from, keys_end, keys_end + 2].map(|place| place as u32);
-        run.push(Probe { key, from, behind: keys_end, keys_end, line_end, command: Command::Get, ends: true });
+        run.push(RunKey { key, from, behind: keys_end, keys_end, line_end, command: Command::Get, ends: true });
     }
 
     /// Adds the keys of the request that begins at `at`; false if they do not all fit.
@@ -177,7 +258,7 @@ impl<'c> Call<'c, '_> {
             several = true;
             let [from, behind] = [read_from, read_behind].map(|place| place as u32);
             let [keys_end, line_end] = [keys_end, line_end].map(|place| place as u32);
-            run.push(Probe { key, from, behind, keys_end, line_end, command, ends });
+            run.push(RunKey { key, from, behind, keys_end, line_end, command, ends });
             read_from = read_behind;
         }
         true
@@ -207,78 +288,8 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// Looks the keys up, the first one where `first` says, and answers them in order.
-    fn answer_run(&mut self, run: &Run<'c>, first: Ahead<'_>) -> Step {
-        let mut ahead = ArrayVec::<Ahead<'_>, PROBES_MAX>::new();
-        ahead.push(first);
-        ahead.extend(run[1..].iter().map(|probe| self.guard.items().prefetch_item(probe.key.key_hash())));
-        let watched = self.watched();
-        let mut tally = Tally::default();
-        let mut end = Ok(());
-        for (number, probe) in run.iter().enumerate() {
-            let plain = !(watched || probe.with_cas());
-            let answered = match !plain {
-                // A plain read looks on flash itself, if it has to.
-                _ if plain && self.guard.locks().is_locked_by_other(&probe.key) => {
-                    self.ctx.hurries = true;
-                    Err(State::Parked)
-                }
-                true if self.guard.locks().is_blocked(&probe.key) => {
-                    self.ctx.hurries |= self.guard.is_contended();
-                    Err(State::Parked)
-                }
-                false => self.answer_plain(probe, ahead[number]),
-                true => self.look_up(probe, watched).inspect(|_| {
-                    if probe.ends {
-                        self.out.push(reply::END);
-                    }
-                }),
-            };
-            match answered {
-                Ok(hit) => tally.key(hit),
-                Err(state) => {
-                    if state == State::Parked && self.guard.is_tiered() {
-                        run[number + 1..].iter().for_each(|probe| self.guard.tier().request(&probe.key));
-                    }
-                    self.session.retrieval = Some(self.remembered(probe, probe.from));
-                    end = Err(state);
-                    break;
-                }
-            }
-            if probe.ends {
-                self.at = probe.line_end as usize;
-                self.session.retrieval = None;
-                self.tally(&mut tally, probe.command);
-            } else {
-                // A key is an operation's work, though its request is not done.
-                self.session.retrieval = Some(self.remembered(probe, probe.behind));
-                self.ops += 1;
-            }
-        }
-        self.account(&mut tally);
-        if self.ctx.sampler.takes(tally.keys as u32) {
-            self.sample_run(run, tally.keys as u32);
-        }
-        let counters = self.counters();
-        counters.cmd_get.add(tally.keys);
-        counters.get_hits.add(tally.hits);
-        counters.get_misses.add(tally.keys - tally.hits);
-        end
-    }
-
-    /// Looks at those of the first `keys` of a run that are sampled.
-    #[cold]
-    #[inline(never)]
-    fn sample_run(&mut self, run: &Run<'c>, keys: u32) {
-        let mut from = 0;
-        while let Some(place) = self.ctx.sampler.next(from, keys) {
-            self.ctx.sample(self.guard, &run[place as usize].key, true);
-            from = place + 1;
-        }
-    }
-
     /// Returns the state from which the request of `probe` goes on at `from`.
-    fn remembered(&self, probe: &Probe<'_>, from: u32) -> Retrieval {
+    fn remembered(&self, probe: &RunKey<'_>, from: u32) -> Retrieval {
         Retrieval {
             consumed: probe.line_end as usize - self.at,
             keys_left: (probe.keys_end - from) as usize,
@@ -287,29 +298,9 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// Notes that a request is done, with those before it if it is of their kind.
-    #[inline(always)]
-    fn tally(&mut self, tally: &mut Tally, command: Command) {
-        if tally.requests > 0 && tally.command != command {
-            self.account(tally);
-        }
-        tally.command = command;
-        tally.requests += 1;
-    }
-
-    /// Accounts for the requests that are done.
-    fn account(&mut self, tally: &mut Tally) {
-        if tally.requests > 0 {
-            self.ops += tally.requests;
-            self.ctx.ops_done(self.out, tally.command, tally.requests, &self.buf[self.line_at..]);
-            self.line_at = self.at;
-            tally.requests = 0;
-        }
-    }
-
     /// Answers a key of a `get` when there are no watchers; returns whether the key was there.
     #[inline(always)]
-    fn answer_plain(&mut self, probe: &Probe<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
+    fn answer_plain(&mut self, probe: &RunKey<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
         let key = probe.key.bytes();
         match self.guard.items().read(&probe.key, ahead) {
             Some(Hit { value: Value::Bytes(bytes), client_flags, .. }) if bytes.len() < PINNED_BYTES_MIN => {
@@ -338,7 +329,7 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    fn answer_miss(&mut self, probe: &Probe<'_>) -> Result<bool, State> {
+    fn answer_miss(&mut self, probe: &RunKey<'_>) -> Result<bool, State> {
         self.room(LINE_ROOM)?;
         if probe.ends {
             self.out.push(reply::END);
@@ -349,7 +340,7 @@ impl<'c> Call<'c, '_> {
     /// Answers a key that is not in memory.
     #[cold]
     #[inline(never)]
-    fn answer_from_flash(&mut self, probe: &Probe<'_>) -> Result<bool, State> {
+    fn answer_from_flash(&mut self, probe: &RunKey<'_>) -> Result<bool, State> {
         let out = &mut *self.out;
         let told = flash::tell(self.guard, &probe.key, |value, client_flags| {
             let mut digits = None;
@@ -367,7 +358,7 @@ impl<'c> Call<'c, '_> {
 
     /// Answers a key whose token is requested, or while there are watchers; returns whether the key was there.
     #[cold]
-    fn look_up(&mut self, probe: &Probe<'_>, watched: bool) -> Result<bool, State> {
+    fn look_up(&mut self, probe: &RunKey<'_>, watched: bool) -> Result<bool, State> {
         self.room(LINE_ROOM)?;
         let item = if probe.with_cas() {
             match self.guard.versions().gets(&probe.key) {
@@ -401,26 +392,5 @@ impl<'c> Call<'c, '_> {
                 Ok(())
             }
         }
-    }
-}
-
-/// Progress of a run.
-#[derive(Default)]
-struct Tally {
-    /// Keys that were looked up.
-    keys: u64,
-    /// Keys that were there.
-    hits: u64,
-    /// Command of the requests that are not accounted for yet.
-    command: Command,
-    /// Number of those requests.
-    requests: usize,
-}
-
-impl Tally {
-    #[inline(always)]
-    fn key(&mut self, hit: bool) {
-        self.keys += 1;
-        self.hits += u64::from(hit);
     }
 }

@@ -409,7 +409,19 @@ fn run_one<'c>(
 ) -> Step {
     let name = args.next().unwrap_or_default();
     let entry = table::find(name).expect("it was found when it was queued");
-    let mut call = Call { guard, buf, at: 0, out, session, ctx, ops: *ops, beside: true, copies: false, reads: (0, 0) };
+    let mut call = Call {
+        guard,
+        buf,
+        at: 0,
+        line_at: 0,
+        out,
+        session,
+        ctx,
+        ops: *ops,
+        beside: true,
+        copies: false,
+        reads: (0, 0),
+    };
     let ran = call.room(0).map_err(Stop::State).and_then(|()| match queued {
         Some(_) if call.session.done == 0 => call.permit_queued(entry, args).map_err(Stop::Fault),
         _ => Ok(()),

@@ -69,8 +69,19 @@ impl SessionState {
         let transaction = carried.transaction.as_ref();
         let buf = transaction.map_or(&[][..], |transaction| &transaction.queue);
         let out = &mut out;
-        let mut call =
-            Call { guard, buf, at: 0, out, session: self, ctx, ops: 0, beside: true, copies: false, reads: (0, 0) };
+        let mut call = Call {
+            guard,
+            buf,
+            at: 0,
+            line_at: 0,
+            out,
+            session: self,
+            ctx,
+            ops: 0,
+            beside: true,
+            copies: false,
+            reads: (0, 0),
+        };
         let is_subscribed = call.resubscribe(&carried.subscriptions, carried.monitors);
         is_subscribed && transaction.is_none_or(|transaction| call.requeue(transaction))
     }

@@ -1,9 +1,9 @@
 //! `MGET`: its keys are looked up together, as those of `GET`s that follow one another ([`super::run`]).
 
 use super::error::Fault;
-use super::run::PROBES_MAX;
 use super::{Args, Call, Run, Stop, reply};
 use crate::context::{OPS_A_BATCH, State};
+use crate::run::PROBES_MAX;
 use arrayvec::ArrayVec;
 use segment::{Ahead, Key};
 

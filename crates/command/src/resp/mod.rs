@@ -198,10 +198,10 @@ impl SessionState {
 
 /// Executes what `buf` begins with, at most [`OPS_A_BATCH`] operations of it, and says how far it came. `head` was made
 /// of the same bytes and session, in the same guard.
-pub fn serve(
-    guard: &mut Guard<'_>,
+pub fn serve<'l>(
+    guard: &mut Guard<'l>,
     buf: &[u8],
-    head: Option<Head<'_>>,
+    head: Option<Head<'l>>,
     out: &mut OutBuffer,
     session: &mut SessionState,
     ctx: &mut WorkerContext,
@@ -209,7 +209,8 @@ pub fn serve(
     // Operations that this session is not to have in one visit count as done.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
     ctx.turn_to(session.namespace);
-    let mut call = Call { guard, buf, at: 0, out, session, ctx, ops, beside: false, copies: false, reads: (0, 0) };
+    let mut call =
+        Call { guard, buf, at: 0, line_at: 0, out, session, ctx, ops, beside: false, copies: false, reads: (0, 0) };
     let mut step = match (call.go_on(), head) {
         (Ok(()), Some(Head::Read(head))) if call.runs_plain() && call.out.room() >= LINE_ROOM => call.head_run(head),
         (step, _) => step,
@@ -230,6 +231,8 @@ struct Call<'c, 'l> {
     buf: &'c [u8],
     /// Bytes of `buf` consumed.
     at: usize,
+    /// Offset of the requests of a run that are not accounted for yet, in bytes.
+    line_at: usize,
     out: &'c mut OutBuffer,
     session: &'c mut SessionState,
     ctx: &'c mut WorkerContext,
@@ -396,6 +399,7 @@ impl<'c> Call<'c, '_> {
             ops: self.ops,
             beside: false,
             copies: false,
+            line_at: 0,
             reads: (0, 0),
         };
         let step = call.execute(args, text.as_slice().len());

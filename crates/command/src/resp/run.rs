@@ -1,34 +1,21 @@
-//! Plain `GET` and `SET`: those that follow one another are looked up together.
-//!
-//! ```text
-//!   collect   find the keys, hash them, ask for their index buckets      at most PROBES_MAX of them
-//!   look      find their slots, ask for their items
-//!   answer    in order: compare and copy into the output, or store
-//!   account   counters and times, once for all that are alike
-//! ```
-//!
-//! Each stage's waits for memory overlap, since none needs what another key's brings. What was found ahead is a place
-//! to begin with and no more, so a `GET` may follow a `SET` of its own key. The first two stages are gone through for
-//! the first requests of all sessions of a batch before any of them is served ([`crate::ahead`]).
+//! Plain `GET` and `SET`: those that follow one another are looked up together, by [`crate::run`].
 
 use super::{Answers, Call, LINE_ROOM, SessionState, Step, Stop};
-use crate::context::{OPS_A_BATCH, State};
+use crate::command_counters::CommandCounters;
+use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::flash;
 use crate::large::ARRIVING_BYTES_MIN;
 use crate::metrics::Command;
-use crate::out::{OPS_TOGETHER_MAX, PINNED_BYTES_MIN};
+use crate::out::PINNED_BYTES_MIN;
+use crate::run::{self, PROBES_MAX};
 use crate::session::ReadHead;
-use arrayvec::ArrayVec;
 use protocol::number::Decimal;
 use protocol::resp::{Lone, lone, reply};
-use segment::{Ahead, Expire, Hit, Key, PutMode, Value};
-
-/// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
-pub(super) const PROBES_MAX: usize = OPS_TOGETHER_MAX;
+use segment::{Ahead, Expire, Guard, Hit, Key, PutMode, Value};
 
 /// One request of a run.
 #[derive(Clone, Copy)]
-struct Probe<'b> {
+pub(super) struct RunRequest<'b> {
     key: Key<'b>,
     /// Value to store; `None`: a `GET`.
     value: Option<&'b [u8]>,
@@ -36,13 +23,78 @@ struct Probe<'b> {
     end: usize,
 }
 
-impl Probe<'_> {
+impl<'b> run::Probe<'b> for RunRequest<'b> {
+    #[inline(always)]
+    fn key(&self) -> &Key<'b> {
+        &self.key
+    }
+
+    #[inline(always)]
     fn command(&self) -> Command {
         if self.value.is_some() { Command::Set } else { Command::Get }
     }
+
+    #[inline(always)]
+    fn is_read(&self) -> bool {
+        self.value.is_none()
+    }
+
+    #[inline(always)]
+    fn ends(&self) -> bool {
+        true
+    }
 }
 
-type Run<'b> = ArrayVec<Probe<'b>, PROBES_MAX>;
+/// A run of requests.
+type Run<'b> = run::Run<RunRequest<'b>>;
+
+impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
+    type Probe = RunRequest<'c>;
+
+    #[inline(always)]
+    fn guard(&self) -> &Guard<'l> {
+        self.guard
+    }
+
+    #[inline(always)]
+    fn parts(&mut self) -> (&mut WorkerContext, &Guard<'l>) {
+        (self.ctx, self.guard)
+    }
+
+    #[inline(always)]
+    fn counters(&self) -> &CommandCounters {
+        Call::counters(self)
+    }
+
+    #[inline(always)]
+    fn answer(&mut self, probe: &RunRequest<'c>, ahead: Ahead<'_>) -> Result<bool, State> {
+        if self.guard.locks().is_locked_by_other(&probe.key) {
+            self.ctx.hurries = true;
+            return Err(State::Parked);
+        }
+        match probe.value {
+            None => self.answer_get(&probe.key, ahead),
+            Some(value) => self.answer_set(&probe.key, value),
+        }
+    }
+
+    #[inline(always)]
+    fn answered(&mut self, probe: &RunRequest<'c>) {
+        self.at = probe.end;
+    }
+
+    fn stopped_at(&mut self, _: &RunRequest<'c>) {}
+
+    #[inline(always)]
+    fn account(&mut self, command: Command, requests: usize) {
+        self.ops += requests;
+        self.session.last = command.name();
+        // A client that has not authenticated may have sent a secret.
+        let line = if self.ctx.asks { &[][..] } else { &self.buf[self.line_at..] };
+        self.ctx.ops_done(self.out, command, requests, line);
+        self.line_at = self.at;
+    }
+}
 
 /// The key of the first request in what a session has received and the request's bytes, if it is a plain one.
 #[inline]
@@ -63,7 +115,7 @@ impl SessionState {
     }
 }
 
-impl<'c> Call<'c, '_> {
+impl<'c, 'l> Call<'c, 'l> {
     /// The plain request that the input begins with, and those that follow; `None` if it begins with no such.
     #[inline]
     pub(super) fn run_of_plain(&mut self) -> Option<Step> {
@@ -77,14 +129,14 @@ impl<'c> Call<'c, '_> {
 
     /// The request that a head was made of, and those that follow.
     #[inline]
-    pub(super) fn head_run(&mut self, head: ReadHead<'_>) -> Step {
+    pub(super) fn head_run(&mut self, head: ReadHead<'l>) -> Step {
         let Some((first, consumed)) = lone(self.rest(), ARRIVING_BYTES_MIN) else { return Ok(()) };
         debug_assert!(consumed == head.consumed && first.key().len() == head.key_len, "the head of other bytes");
         self.run_from(first, head.key.key(first.key()), consumed, head.ahead)
     }
 
     #[inline(always)]
-    fn run_from(&mut self, first: Lone<'c>, key: Key<'c>, consumed: usize, ahead: Ahead<'_>) -> Step {
+    fn run_from(&mut self, first: Lone<'c>, key: Key<'c>, consumed: usize, ahead: Ahead<'l>) -> Step {
         let mut run = Run::new();
         let mut end = self.at + consumed;
         run.push(probe(first, key, end));
@@ -100,76 +152,10 @@ impl<'c> Call<'c, '_> {
     }
 
     /// Looks the keys up, the first one where `first` says, and answers them in order.
-    fn answer_run(&mut self, run: &Run<'c>, first: Ahead<'_>) -> Step {
-        let mut ahead = ArrayVec::<Ahead<'_>, PROBES_MAX>::new();
-        ahead.push(first);
-        ahead.extend(run[1..].iter().map(|probe| self.guard.items().prefetch_item(probe.key.key_hash())));
-        let (mut gets, mut hits, mut tally) = (0, 0, Tally { line_at: self.at, requests: 0, command: Command::Get });
-        let mut step = Ok(());
-        let mut done = 0;
-        for (probe, ahead) in run.iter().zip(ahead) {
-            if self.guard.locks().is_locked_by_other(&probe.key) {
-                self.ctx.hurries = true;
-                step = Err(State::Parked);
-                break;
-            }
-            let answered = match probe.value {
-                None => self.answer_get(&probe.key, ahead).inspect(|hit| {
-                    gets += 1;
-                    hits += u64::from(*hit);
-                }),
-                Some(value) => self.answer_set(&probe.key, value),
-            };
-            if let Err(state) = answered {
-                if state == State::Parked && self.guard.is_tiered() {
-                    let behind = run[done as usize + 1..].iter().filter(|probe| probe.value.is_none());
-                    behind.for_each(|probe| self.guard.tier().request(&probe.key));
-                }
-                step = Err(state);
-                break;
-            }
-            if tally.requests > 0 && tally.command != probe.command() {
-                self.account(&mut tally);
-            }
-            tally.command = probe.command();
-            tally.requests += 1;
-            self.at = probe.end;
-            done += 1;
-        }
-        self.account(&mut tally);
-        if self.ctx.sampler.takes(done) {
-            self.sample_run(run, done);
-        }
-        let counters = self.counters();
-        counters.cmd_get.add(gets);
-        counters.get_hits.add(hits);
-        counters.get_misses.add(gets - hits);
-        step
-    }
-
-    /// Looks at those of the first `keys` of a run that are sampled.
-    #[cold]
-    #[inline(never)]
-    fn sample_run(&mut self, run: &Run<'c>, keys: u32) {
-        let mut from = 0;
-        while let Some(place) = self.ctx.sampler.next(from, keys) {
-            let probe = &run[place as usize];
-            self.ctx.sample(self.guard, &probe.key, probe.value.is_none());
-            from = place + 1;
-        }
-    }
-
-    /// Accounts for the requests that are done.
-    fn account(&mut self, tally: &mut Tally) {
-        if tally.requests == 0 {
-            return;
-        }
-        self.ops += tally.requests;
-        self.session.last = tally.command.name();
-        // A secret may stand in what a stranger sends.
-        let line = if self.ctx.asks { &[][..] } else { &self.buf[tally.line_at..] };
-        self.ctx.ops_done(self.out, tally.command, tally.requests, line);
-        *tally = Tally { line_at: self.at, requests: 0, command: tally.command };
+    fn answer_run(&mut self, run: &Run<'c>, first: Ahead<'l>) -> Step {
+        // The line of the requests that are not accounted for yet.
+        self.line_at = self.at;
+        run::answer(self, run, first)
     }
 
     /// Answers a `GET`; says whether the key was there.
@@ -268,15 +254,7 @@ impl<'c> Call<'c, '_> {
 }
 
 #[inline(always)]
-fn probe<'b>(lone: Lone<'b>, key: Key<'b>, end: usize) -> Probe<'b> {
+fn probe<'b>(lone: Lone<'b>, key: Key<'b>, end: usize) -> RunRequest<'b> {
     let value = if let Lone::Set { value, .. } = lone { Some(value) } else { None };
-    Probe { key, value, end }
-}
-
-/// Work of a run that is done and not yet counted.
-struct Tally {
-    /// Start of the first of these requests.
-    line_at: usize,
-    requests: usize,
-    command: Command,
+    RunRequest { key, value, end }
 }

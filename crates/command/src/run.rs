@@ -1,0 +1,167 @@
+//! The lookup engine of both protocols: plain requests that follow one another are looked up together.
+//!
+//! ```text
+//!   collect   find the keys in the input, hash them, prefetch their index buckets   the protocol: at most PROBES_MAX
+//!   look      find their slots, prefetch their items                                this module
+//!   answer    in order: compare and copy into the output, or store                  the protocol
+//!   account   counters and times, once for all requests of one kind                 this module
+//! ```
+//!
+//! The waits for memory of each stage overlap, because no stage needs the result of another key's. A prefetched lookup
+//! is a place to begin with and no more, so a read may follow a write of its own key. The first two stages run for the
+//! first requests of all sessions of a batch before any of them is served: see [`crate::ahead`].
+//!
+//! Invariant: the requests of a run are executed in their order, and a run ends at the first one that cannot be
+//! completed now.
+
+use crate::command_counters::CommandCounters;
+use crate::context::{State, WorkerContext};
+use crate::metrics::Command;
+use crate::out::OPS_TOGETHER_MAX;
+use arrayvec::ArrayVec;
+use segment::{Ahead, Guard, Key};
+
+/// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
+pub(crate) const PROBES_MAX: usize = OPS_TOGETHER_MAX;
+
+/// A run of keys.
+pub(crate) type Run<P> = ArrayVec<P, PROBES_MAX>;
+
+/// One key of a run.
+pub(crate) trait Probe<'b> {
+    /// Returns the key.
+    fn key(&self) -> &Key<'b>;
+
+    /// Returns the kind of its request.
+    fn command(&self) -> Command;
+
+    /// Returns true if its request reads the key.
+    fn is_read(&self) -> bool;
+
+    /// Returns true if it is the last key of its request.
+    fn ends(&self) -> bool;
+}
+
+/// One call of a protocol's `serve`, as the engine sees it.
+pub(crate) trait Visit<'c, 'l> {
+    /// Its keys.
+    type Probe: Probe<'c>;
+
+    /// Returns the guard.
+    fn guard(&self) -> &Guard<'l>;
+
+    /// Returns the worker's context, and the guard.
+    fn parts(&mut self) -> (&mut WorkerContext, &Guard<'l>);
+
+    /// Returns the counters of the session's namespace.
+    fn counters(&self) -> &CommandCounters;
+
+    /// Executes the request of a key, as far as it concerns that key. Returns true if the key was there.
+    ///
+    /// # Errors
+    /// If it cannot be executed now: the state that the session waits in. Nothing was executed or written then.
+    fn answer(&mut self, probe: &Self::Probe, ahead: Ahead<'_>) -> Result<bool, State>;
+
+    /// Consumes a key that was answered, and its request if the key ends it.
+    fn answered(&mut self, probe: &Self::Probe);
+
+    /// Remembers that the session goes on with this key.
+    fn stopped_at(&mut self, probe: &Self::Probe);
+
+    /// Records `requests` requests of one kind that are done since the last call.
+    fn account(&mut self, command: Command, requests: usize);
+}
+
+/// Looks the keys of a run up, the first one where `first` says, and answers them in order.
+///
+/// # Errors
+/// If a request could not be completed now: the state that the session waits in.
+#[inline(always)]
+pub(crate) fn answer<'c, 'l, V: Visit<'c, 'l>>(
+    visit: &mut V,
+    run: &Run<V::Probe>,
+    first: Ahead<'l>,
+) -> Result<(), State> {
+    let mut ahead = ArrayVec::<Ahead<'l>, PROBES_MAX>::new();
+    ahead.push(first);
+    ahead.extend(run[1..].iter().map(|probe| visit.guard().items().prefetch_item(probe.key().key_hash())));
+    let mut tally = Tally::default();
+    let mut end = Ok(());
+    for (number, probe) in run.iter().enumerate() {
+        match visit.answer(probe, ahead[number]) {
+            Ok(hit) => tally.key(probe.is_read(), hit),
+            Err(state) => {
+                if state == State::Parked {
+                    request_from_flash(visit.guard(), &run[number + 1..]);
+                }
+                visit.stopped_at(probe);
+                end = Err(state);
+                break;
+            }
+        }
+        visit.answered(probe);
+        if probe.ends() {
+            if tally.requests > 0 && tally.command != probe.command() {
+                visit.account(tally.command, std::mem::take(&mut tally.requests));
+            }
+            tally.command = probe.command();
+            tally.requests += 1;
+        }
+    }
+    if tally.requests > 0 {
+        visit.account(tally.command, tally.requests);
+    }
+    let (ctx, guard) = visit.parts();
+    if ctx.sampler.takes(tally.keys as u32) {
+        sample(ctx, guard, &run[..tally.keys as usize]);
+    }
+    let counters = visit.counters();
+    counters.cmd_get.add(tally.reads);
+    counters.get_hits.add(tally.hits);
+    counters.get_misses.add(tally.reads - tally.hits);
+    end
+}
+
+/// Requests the keys behind one that parked from flash, so that their reads overlap.
+#[cold]
+fn request_from_flash<'b, P: Probe<'b>>(guard: &Guard<'_>, run: &[P]) {
+    if guard.is_tiered() {
+        run.iter().filter(|probe| probe.is_read()).for_each(|probe| guard.tier().request(probe.key()));
+    }
+}
+
+/// Looks at those keys of a run that are sampled.
+#[cold]
+#[inline(never)]
+fn sample<'b, P: Probe<'b>>(ctx: &mut WorkerContext, guard: &Guard<'_>, run: &[P]) {
+    let mut from = 0;
+    while let Some(place) = ctx.sampler.next(from, run.len() as u32) {
+        let probe = &run[place as usize];
+        ctx.sample(guard, probe.key(), probe.is_read());
+        from = place + 1;
+    }
+}
+
+/// Progress of a run.
+#[derive(Default)]
+struct Tally {
+    /// Keys that were answered.
+    keys: u64,
+    /// Those of them that were read.
+    reads: u64,
+    /// Reads that found their keys.
+    hits: u64,
+    /// Kind of the requests that are not accounted for yet.
+    command: Command,
+    /// Number of those requests.
+    requests: usize,
+}
+
+impl Tally {
+    #[inline(always)]
+    fn key(&mut self, is_read: bool, hit: bool) {
+        self.keys += 1;
+        self.reads += u64::from(is_read);
+        self.hits += u64::from(is_read && hit);
+    }
+}
