@@ -6,7 +6,6 @@
 //!      trace  requests that were seen, from files      |
 //!        \                                              /
 //!         engine    threads, connections, bytes out and in; knows of a request only what [`traffic`] says
-//!            |   tls  what secures connections, and what a failure of it means
 //!         measure   response time from the intended instant, service time from the send; what the host did meanwhile
 //!            |
 //!         search    trials at rising rates, bisection, confirmation          result  what is kept of a run (JSON)
@@ -43,7 +42,6 @@ pub mod search;
 pub mod selftest;
 pub mod session;
 pub mod timeline;
-pub mod tls;
 pub mod trace;
 pub mod traffic;
 pub mod warm;

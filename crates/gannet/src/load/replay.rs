@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use base::clock::UnixMillis;
 use clap::{Arg, ArgMatches, Command};
-use load::engine::{Config, Load, Place, Stream, Target, Wait};
+use link::Address;
+use load::engine::{Config, Load, Place, Stream, Wait};
 use load::replay::{Altered, Deal, Feed, Playback, Prefill, Script};
 use load::report::terminal;
 use load::result::{RunResult, Tls};
@@ -199,7 +200,7 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode, plan: Plan) -
     let duration_ns = flags.span("duration").map_or(LENGTH_NS_MAX, |span| span.as_nanos() as u64);
     let usual = config_of(workload, mode, plan, duration_ns);
     Config {
-        targets: workload.targets.iter().filter_map(|target| target.address.parse::<Target>().ok()).collect(),
+        targets: workload.targets.iter().filter_map(|target| target.address.parse::<Address>().ok()).collect(),
         routed: workload.placement != Placement::Any && workload.targets.len() > 1,
         warm_up_ns: flags.span("warm-up").map_or(0, |span| span.as_nanos() as u64),
         connect_timeout_ns: flags

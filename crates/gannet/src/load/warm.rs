@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use base::units::{ByteSize, TimeSpan};
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use link::tls::Client;
 use load::search::rate::Rate;
-use load::tls::Client;
 use load::warm::place::{Place, Server};
 use load::warm::{Choice, Job, Outcome, Patience, Progress, Reach, Verify, View};
 

@@ -11,7 +11,7 @@
 //! a server that is full. An end of one side's stream is passed on as such, and a broken connection breaks its partner.
 
 use std::io;
-use std::net::{TcpListener, ToSocketAddrs};
+use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,13 +19,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base::clock::{MonoClock, UnixMillis};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, sockopt};
 
 use super::{Follower, Ledger, Pen, Seen, Tape};
-use crate::engine::Target;
 use crate::trace::Secret;
+use link::{Address, Resolved};
 
 /// Client connections at once, at most.
 pub const CONNECTIONS_MAX: usize = 16_384;
@@ -96,7 +96,7 @@ impl Drop for Listener {
 pub struct Proxy {
     poll: OwnedFd,
     listener: Listener,
-    target: Target,
+    target: Resolved,
     connections_max: usize,
     pairs: Vec<Option<Pair>>,
     free: Vec<usize>,
@@ -122,27 +122,27 @@ impl Proxy {
     ///
     /// # Errors
     /// When the address can not be listened at.
-    pub fn listen(at: &Target, target: Target, tape: Tape, secret: Secret, connections_max: usize) -> io::Result<Self> {
+    pub fn listen(
+        at: &Address,
+        target: &Address,
+        tape: Tape,
+        secret: Secret,
+        connections_max: usize,
+    ) -> io::Result<Self> {
         let listener = match at {
-            Target::Tcp(address) => {
+            Address::Tcp(address) => {
                 let listener = TcpListener::bind(address.as_str())?;
                 listener.set_nonblocking(true)?;
                 Listener::Tcp(listener)
             }
-            Target::Unix(path) => {
+            Address::Unix(path) => {
                 let listener = UnixListener::bind(path)?;
                 listener.set_nonblocking(true)?;
                 Listener::Unix(listener, path.clone())
             }
         };
         // The name is looked up once: a look-up would hold up every connection.
-        let target = match target {
-            Target::Tcp(name) => {
-                let found = name.to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
-                Target::Tcp(found.to_string())
-            }
-            unix => unix,
-        };
+        let target = target.resolve()?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut proxy = Self {
             poll,
@@ -292,8 +292,8 @@ impl Proxy {
     /// Gives a client its connection to the server.
     fn join(&mut self, client: OwnedFd) {
         self.seen.connections += 1;
-        let Ok((server, connecting)) =
-            rustix::io::ioctl_fionbio(&client, true).map_err(io::Error::from).and_then(|()| connect(&self.target))
+        let Ok((server, is_connected)) =
+            rustix::io::ioctl_fionbio(&client, true).map_err(io::Error::from).and_then(|()| self.target.begin())
         else {
             self.refused += 1;
             return;
@@ -307,7 +307,7 @@ impl Proxy {
             sides: [client, server],
             pipes: [Pipe::default(), Pipe::default()],
             interest: [none, none],
-            connecting,
+            connecting: !is_connected,
             number: self.seen.connections as u32,
             follower: Follower::default(),
         };
@@ -445,29 +445,4 @@ fn pass(pair: &mut Pair, from: usize) -> io::Result<()> {
         pipe.begin = 0;
     }
     Ok(())
-}
-
-/// Begins a connection to `target`; whether it is still under way.
-fn connect(target: &Target) -> io::Result<(OwnedFd, bool)> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let (stream, went) = match target {
-        Target::Tcp(address) => {
-            let found = address.to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
-            let family = if found.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-            let stream = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-            sockopt::set_tcp_nodelay(&stream, true)?;
-            let went = rustix::net::connect(&stream, &found);
-            (stream, went)
-        }
-        Target::Unix(path) => {
-            let stream = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-            let went = rustix::net::connect(stream.as_fd(), &SocketAddrUnix::new(path.as_path())?);
-            (stream, went)
-        }
-    };
-    match went {
-        Ok(()) => Ok((stream, false)),
-        Err(Errno::INPROGRESS) => Ok((stream, true)),
-        Err(error) => Err(error.into()),
-    }
 }

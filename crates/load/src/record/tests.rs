@@ -1,5 +1,6 @@
 use super::*;
 use crate::trace::{Ask, Entry, Header, Outcome, Reader, Secret, Verb};
+use link::Address;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -313,9 +314,9 @@ impl Proxying {
         let path = std::env::temp_dir().join(format!("gannet-record-{}-{name}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let tape = Tape::create(&path, &Header::default(), false).unwrap();
-        let target = server.local_addr().unwrap().to_string().parse().unwrap();
+        let target: Address = server.local_addr().unwrap().to_string().parse().unwrap();
         let at = "127.0.0.1:0".parse().unwrap();
-        let mut proxy = Proxy::listen(&at, target, tape, SECRET, connections_max).unwrap();
+        let mut proxy = Proxy::listen(&at, &target, tape, SECRET, connections_max).unwrap();
         let (address, stop) = (proxy.address().unwrap(), Arc::new(AtomicBool::new(false)));
         let said = stop.clone();
         let thread = std::thread::spawn(move || {

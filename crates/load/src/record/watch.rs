@@ -162,24 +162,6 @@ fn unpadded_micros(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// A stream that can be waited on for a little while.
-pub trait Patient: Read + Write {
-    /// A read gives up after this long.
-    fn wait_at_most(&self, time: Duration) -> std::io::Result<()>;
-}
-
-impl Patient for std::net::TcpStream {
-    fn wait_at_most(&self, time: Duration) -> std::io::Result<()> {
-        self.set_read_timeout(Some(time))
-    }
-}
-
-impl Patient for std::os::unix::net::UnixStream {
-    fn wait_at_most(&self, time: Duration) -> std::io::Result<()> {
-        self.set_read_timeout(Some(time))
-    }
-}
-
 /// How a server's stream is asked for and read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
@@ -194,7 +176,7 @@ pub enum Stream {
 /// # Errors
 /// In words: the server refused, or sent something else.
 pub fn watch(
-    server: &mut dyn Patient,
+    server: &mut link::Stream,
     stream: Stream,
     by: &mut Watched,
     ledger: &mut Ledger,
@@ -202,13 +184,13 @@ pub fn watch(
     look: &mut dyn FnMut(&Watched, &mut Ledger, &Seen) -> bool,
 ) -> Result<(), String> {
     let lost = |error: std::io::Error| format!("the stream broke ({error}); look whether the server is there");
-    server.wait_at_most(LOOK).map_err(lost)?;
+    server.set_timeout(LOOK);
     let mut asks = match stream {
         Stream::Watch => WATCH_COMMANDS.to_vec(),
         Stream::Monitor => vec![b"*1\r\n$7\r\nMONITOR\r\n".as_slice()],
     }
     .into_iter();
-    let mut ask = |server: &mut dyn Patient| match asks.next() {
+    let mut ask = |server: &mut link::Stream| match asks.next() {
         Some(words) => server.write_all(words).map(|()| true).map_err(lost),
         None => Ok(false),
     };

@@ -19,7 +19,6 @@ mod counts;
 mod item;
 mod journal;
 mod keys;
-mod link;
 mod memcached;
 mod outcome;
 mod pace;
@@ -37,10 +36,10 @@ use std::path::PathBuf;
 
 pub use choice::Choice;
 pub use counts::Counts;
-pub use link::{Patience, Reach};
 pub use outcome::{Outcome, Progress};
 pub use pace::Pace;
 pub use run::run;
+pub use side::{Patience, Reach};
 pub use verify::Verified;
 
 /// Keys in a batch.

@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::engine::Target;
+use link::Address;
 
 const FORMS: &str = "write memcached://HOST:PORT, redis://HOST:PORT/DB or the path of a file that ends in .rdb";
 
@@ -45,7 +45,7 @@ pub struct Server {
     /// Protocol of the server.
     pub speech: Speech,
     /// Address on which the server listens.
-    pub target: Target,
+    pub target: Address,
     /// User and password, if the server wants them.
     pub login: Option<Login>,
     /// The database of a server that speaks RESP.
@@ -69,8 +69,8 @@ impl fmt::Display for Server {
         match (self.speech, &self.target) {
             (Speech::Memcached, target) => write!(f, "memcached{secured}://{target}"),
             (Speech::Redis, target) if self.db == 0 => write!(f, "redis{secured}://{target}"),
-            (Speech::Redis, target @ Target::Tcp(_)) => write!(f, "redis{secured}://{target}/{}", self.db),
-            (Speech::Redis, target @ Target::Unix(_)) => write!(f, "redis://{target}?db={}", self.db),
+            (Speech::Redis, target @ Address::Tcp(_)) => write!(f, "redis{secured}://{target}/{}", self.db),
+            (Speech::Redis, target @ Address::Unix(_)) => write!(f, "redis://{target}?db={}", self.db),
         }
     }
 }
@@ -109,7 +109,7 @@ impl FromStr for Place {
             _ => return Err(format!("{scheme}:// is not known; {FORMS}")),
         };
         let named = server(speech, rest, port).and_then(|server| match (&server.target, is_secured) {
-            (Target::Unix(_), true) => Err("a unix socket is not spoken TLS over".to_owned()),
+            (Address::Unix(_), true) => Err("a unix socket is not spoken TLS over".to_owned()),
             _ => Ok(Server { is_secured, ..server }),
         });
         named.map(Self::Server).map_err(|fault| format!("{}: {fault}; {FORMS}", masked(text)))
@@ -135,7 +135,7 @@ fn server(speech: Speech, rest: &str, port: u16) -> Result<Server, String> {
         None => None,
     };
     let target = if rest.starts_with("unix:") {
-        rest.parse::<Target>().map_err(|error| error.to_string())?
+        rest.parse::<Address>().map_err(|error| error.to_string())?
     } else {
         let (host, path) = rest.split_once('/').map_or((rest, ""), |(host, path)| (host, path));
         if !path.is_empty() && db.replace(path).is_some() {
@@ -143,7 +143,7 @@ fn server(speech: Speech, rest: &str, port: u16) -> Result<Server, String> {
         }
         let has_port = host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
         let address = if has_port { host.to_owned() } else { format!("{host}:{port}") };
-        address.parse::<Target>().map_err(|error| error.to_string())?
+        address.parse::<Address>().map_err(|error| error.to_string())?
     };
     if db.is_some() && speech == Speech::Memcached {
         return Err("memcached has no databases".to_owned());

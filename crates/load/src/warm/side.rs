@@ -1,7 +1,29 @@
 //! One server, kept in reach: what is asked of it is asked again over a new connection when one is lost.
 
+use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant};
+
+use link::Link;
+use link::tls::{Client, Failure};
+
 use super::Fault;
-use super::link::{Link, Patience, Trouble, sleep};
+use super::place::Server;
+
+/// Connection settings for servers.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    /// Material for the connections to servers that are to be secured.
+    pub tls: Option<Client>,
+    /// Time limit for an answer.
+    pub timeout: Duration,
+}
+
+impl Reach {
+    /// Prepares a connection to `server`, not yet connected.
+    pub(super) fn link(&self, server: &Server) -> Link {
+        Link::new(server.target.clone(), self.tls.as_ref().filter(|_| server.is_secured), self.timeout)
+    }
+}
 
 /// Circumstances of a conversation with a server.
 #[derive(Clone, Copy)]
@@ -66,4 +88,69 @@ pub(super) fn persist<S: Side, T>(
 fn connect<S: Side>(side: &mut S) -> Result<(), Trouble> {
     side.link().connect()?;
     side.greet()
+}
+
+/// Number of attempts to reconnect after a loss, and the time between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Attempts after a connection was lost; 0: none.
+    pub attempts: u32,
+    /// Before the first attempt; twice as long before each further one.
+    pub pause_min: Duration,
+    /// Never longer than this.
+    pub pause_max: Duration,
+}
+
+impl Default for Patience {
+    /// Ten attempts within about half a minute.
+    fn default() -> Self {
+        Self { attempts: 10, pause_min: Duration::from_millis(100), pause_max: Duration::from_secs(5) }
+    }
+}
+
+impl Patience {
+    /// The pause before attempt `number`, counted from 0.
+    pub fn pause(&self, number: u32) -> Duration {
+        self.pause_min.saturating_mul(1 << number.min(20)).min(self.pause_max)
+    }
+}
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The connection is gone, or the server cannot serve yet: worth another attempt.
+    Lost(String),
+    /// The server refuses, or answers what is no answer: another attempt would not help.
+    Refused(String),
+    /// The user ended it.
+    Stopped,
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        // What was closed or cut off may go better the next time; a certificate does not change.
+        if let Some(failure) = Failure::in_error(&error).filter(|failure| !failure.may_pass()) {
+            return Self::Refused(failure.to_string());
+        }
+        Self::Lost(match error.kind() {
+            ErrorKind::TimedOut => "it does not answer".to_owned(),
+            _ => error.to_string(),
+        })
+    }
+}
+
+/// Sleeps, a little at a time, so that an end is noticed; whether it slept to the end.
+pub(super) fn sleep(span: Duration, is_stopped: &dyn Fn() -> bool) -> bool {
+    const STEP: Duration = Duration::from_millis(50);
+    let end = Instant::now() + span;
+    loop {
+        if is_stopped() {
+            return false;
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(STEP));
+    }
 }

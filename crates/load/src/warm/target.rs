@@ -1,11 +1,10 @@
 //! Where items go.
 
 use super::item::{Found, Item, Value};
-use super::link::Reach;
 use super::memcached::{self, Memcached};
 use super::place::{Server, Speech};
 use super::redis::{Others, Redis, Wanted};
-use super::side::{Care, persist};
+use super::side::{Care, Reach, persist};
 use super::{BATCH_BYTES_MAX, Fault};
 
 /// Outcome of storing an item.

@@ -4,7 +4,7 @@ use protocol::memcache::KEY_BYTES_MAX;
 use protocol::memcache::client::{Expect, Reply, ServerError, uri_decoded};
 
 use super::{Memcached, refused, text};
-use crate::warm::link::Trouble;
+use crate::warm::side::Trouble;
 
 /// A key of the dump.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,11 +8,11 @@ mod read;
 mod store;
 
 use base::clock::UnixMillis;
+use link::Link;
 use protocol::memcache::client::{self, Expect, Parsed, Place, Reply, ServerError};
 
-use super::link::{Link, Reach, Trouble};
 use super::place::{Login, Server};
-use super::side::Side;
+use super::side::{Reach, Side, Trouble};
 
 pub(super) use dump::Listed;
 pub(super) use store::unfit;
@@ -37,7 +37,7 @@ impl Memcached {
     /// `server`, not yet connected.
     pub fn new(server: &Server, reach: &Reach) -> Self {
         Self {
-            link: Link::new(server, reach),
+            link: reach.link(server),
             login: server.login.clone(),
             name: server.to_string(),
             has_meta: true,

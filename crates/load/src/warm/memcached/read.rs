@@ -5,7 +5,7 @@ use protocol::memcache::client::{self, Expect, MetaCode, MetaRequest, Reply, is_
 
 use super::{Memcached, refused, text};
 use crate::warm::item::{Found, Item, Value};
-use crate::warm::link::Trouble;
+use crate::warm::side::Trouble;
 
 /// Expiries that two kinds of request report this far apart, in milliseconds, are the same: both count whole seconds.
 const SAME_MS: u64 = 2_000;

@@ -7,7 +7,7 @@ use protocol::memcache::request::{Store, StoreMode, VALUE_BYTES_MAX};
 
 use super::{Memcached, text};
 use crate::warm::item::{Item, Value};
-use crate::warm::link::Trouble;
+use crate::warm::side::Trouble;
 use crate::warm::target::Stored;
 
 /// Why memcached has no place for a key, whatever its value is.

@@ -8,11 +8,11 @@ mod store;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use link::Link;
 use protocol::resp::client::{CommandLine, ParsedValue, Value, command, value};
 
-use super::link::{Link, Reach, Trouble};
 use super::place::{Login, Server};
-use super::side::Side;
+use super::side::{Reach, Side, Trouble};
 
 pub(super) use read::{Others, Wanted};
 
@@ -46,7 +46,7 @@ impl Redis {
     /// `server`, not yet connected.
     pub fn new(server: &Server, reach: &Reach) -> Self {
         Self {
-            link: Link::new(server, reach),
+            link: reach.link(server),
             login: server.login.clone(),
             name: server.to_string(),
             db: server.db,

@@ -13,7 +13,7 @@ use protocol::resp::client::Value as Answer;
 
 use super::{Redis, odd, page, text, trouble};
 use crate::warm::item::{Found, Item, Value};
-use crate::warm::link::Trouble;
+use crate::warm::side::Trouble;
 
 /// A hash with more fields is read page by page, so that the server is never kept long.
 const FIELDS_AT_ONCE_MAX: i64 = 1_000;

@@ -14,7 +14,7 @@ use protocol::resp::client::{CommandLine, Value as Answer};
 
 use super::{Redis, text, trouble};
 use crate::warm::item::{Item, Value};
-use crate::warm::link::Trouble;
+use crate::warm::side::Trouble;
 use crate::warm::target::Stored;
 
 /// Before the key's name while a hash is built.

@@ -7,9 +7,9 @@ use super::{Ask, Position, sort_out};
 use crate::warm::counts::Counts;
 use crate::warm::item::Item;
 use crate::warm::keys::{KeyList, KeyListReader};
-use crate::warm::link::Trouble;
 use crate::warm::memcached::{Listed, Memcached};
 use crate::warm::place::Server;
+use crate::warm::side::Trouble;
 use crate::warm::side::{Care, Side, persist};
 use crate::warm::{Fault, Job};
 

@@ -2,13 +2,12 @@
 //!
 //! ```text
 //!   send      bytes -> records -> socket     what the socket does not take stays here, and goes first the next time
-//!   receive   socket -> records -> bytes     all that has come, since it is told only once that something came
+//!   receive   socket -> records -> bytes     all that has arrived, since an edge is reported once
 //! ```
 //!
 //! Invariants: nothing more is enciphered while records wait for the socket, so that at most one buffer of them does;
-//! an end or a fault is told after the bytes that came before it.
+//! an end or an error is reported after the bytes that came before it.
 
-use super::net::{Moved, Secured};
 use crate::tls::{Failure, Settings};
 use rustix::fd::OwnedFd;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
@@ -17,15 +16,15 @@ use rustls::client::ClientConnection;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 
 /// Bytes that are taken from a socket at once.
-pub(crate) const RECORDS_BYTES: usize = 32 * 1024;
+pub const RECORDS_BYTES: usize = 32 * 1024;
 /// Room that so many bytes of records, and what was kept of earlier ones, can need when they are plain.
-const ROOM_BYTES: usize = 2 * RECORDS_BYTES;
-/// What came first is kept up to this, to be shown when it is no TLS.
+pub(crate) const ROOM_BYTES: usize = 2 * RECORDS_BYTES;
+/// First bytes that are retained, to be shown if they are not TLS.
 const FIRST_BYTES_MAX: usize = 64;
 
 /// The progress of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shaken {
+pub enum Handshake {
     /// The connection is secured.
     Done,
     /// Something has to come.
@@ -41,8 +40,34 @@ enum Ended {
     Broken(std::io::Error),
 }
 
-/// The state of one connection.
-pub(crate) struct Channel {
+/// The result of a send or receive on a socket that does not block.
+#[derive(Debug)]
+pub enum Moved {
+    /// So many bytes, at least 1.
+    Bytes(usize),
+    /// None now: the socket has to become readable or writable first.
+    Blocked,
+    /// The peer closed the connection in order.
+    Closed,
+    /// The connection broke.
+    Broken(std::io::Error),
+}
+
+/// The security of a connection, as client and server agreed on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Secured {
+    /// Duration of the handshake in nanoseconds.
+    pub took_ns: u64,
+    /// The protocol and its version, as `TLS 1.3`.
+    pub version: &'static str,
+    /// The cipher suite.
+    pub cipher: &'static str,
+    /// True if an earlier session was resumed.
+    pub resumed: bool,
+}
+
+/// TLS on one connection.
+pub struct Channel {
     tls: ClientConnection,
     begun_ns: u64,
     took_ns: u64,
@@ -74,9 +99,15 @@ impl Write for Wire<'_> {
     }
 }
 
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Channel").field("secured", &self.secured()).finish_non_exhaustive()
+    }
+}
+
 impl Channel {
     /// Begins at `now_ns`, when the socket is connected.
-    pub fn new(tls: ClientConnection, now_ns: u64) -> Self {
+    pub(crate) fn new(tls: ClientConnection, now_ns: u64) -> Self {
         Self { tls, begun_ns: now_ns, took_ns: 0, first: Vec::new(), ended: None }
     }
 
@@ -84,25 +115,25 @@ impl Channel {
     ///
     /// # Errors
     /// When it fails: a [`Failure`] where it is one of TLS.
-    pub fn shake(&mut self, socket: &OwnedFd, settings: &Settings) -> std::io::Result<Shaken> {
+    pub fn shake(&mut self, socket: &OwnedFd, settings: &Settings) -> std::io::Result<Handshake> {
         loop {
             if !self.flush(socket)? {
-                return Ok(Shaken::WantsOutput);
+                return Ok(Handshake::WantsOutput);
             }
             if !self.tls.is_handshaking() {
-                return Ok(Shaken::Done);
+                return Ok(Handshake::Done);
             }
             let mut records = [0; 4096];
             let count = match Wire(socket).read(&mut records) {
                 Ok(0) => return Err(Failure::closed().into()),
                 Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Shaken::WantsInput),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Handshake::WantsInput),
                 Err(error) => return Err(error),
             };
             let room = FIRST_BYTES_MAX - self.first.len();
             self.first.extend_from_slice(&records[..count.min(room)]);
             if let Err(error) = self.take(&records[..count], |_| true) {
-                // It is told why; whether it hears that does not matter.
+                // The server is sent an alert; whether it arrives does not matter.
                 let _ = self.flush(socket);
                 let failure = match error {
                     rustls::Error::InvalidMessage(_) if !is_tls(&self.first) => Failure::not_spoken(&self.first),

@@ -15,9 +15,10 @@ mod sessions;
 mod settings;
 
 pub use failure::Failure;
-pub use settings::{Settings, Versions};
+pub use settings::{SettingError, Settings, Versions};
 
 use std::fmt;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,9 +30,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Target;
-use crate::workload::Fault;
-use crate::workload::file::text_of;
+use crate::address::Address;
+use crate::channel::Channel;
 use sessions::Sessions;
 
 /// A file of certificates or keys is not larger than this, in bytes.
@@ -62,8 +62,8 @@ impl TryFrom<Settings> for Client {
     type Error = String;
 
     fn try_from(settings: Settings) -> Result<Self, String> {
-        let told = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-        Self::new(&settings).map_err(told)
+        let lines = |faults: Vec<SettingError>| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        Self::new(&settings).map_err(lines)
     }
 }
 
@@ -77,8 +77,8 @@ impl Client {
     /// Reads the files that `settings` name.
     ///
     /// # Errors
-    /// Every fault of the settings and of the files, each with the path of its field in a workload.
-    pub fn new(settings: &Settings) -> Result<Self, Vec<Fault>> {
+    /// Every fault of the settings and of the files, each with the name of its setting.
+    pub fn new(settings: &Settings) -> Result<Self, Vec<SettingError>> {
         let mut faults = settings.faults();
         let provider = Arc::new(ring::default_provider());
         let roots = roots(settings).unwrap_or_else(|fault| {
@@ -92,7 +92,7 @@ impl Client {
         if !faults.is_empty() {
             return Err(faults);
         }
-        let broken = |error: rustls::Error| vec![Fault::new("targets.tls", error.to_string(), "leave it away")];
+        let broken = |error: rustls::Error| vec![SettingError::new("", error.to_string(), "leave it away")];
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&settings.versions.protocols())
             .map_err(broken)?;
@@ -106,7 +106,7 @@ impl Client {
             Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(|error| {
                 let what = format!("the certificate and its key can not be used ({error})");
                 let remedy = "name the key that belongs to the certificate";
-                vec![Fault::new("targets.tls.key", what, remedy)]
+                vec![SettingError::new("key", what, remedy)]
             })?,
         };
         Ok(Self { settings: settings.clone(), config: Arc::new(config) })
@@ -121,8 +121,8 @@ impl Client {
     ///
     /// # Errors
     /// When the target's host is none that a certificate can name.
-    pub fn server_name(&self, target: &Target) -> Result<Option<ServerName<'static>>, String> {
-        let Target::Tcp(address) = target else { return Ok(None) };
+    pub fn server_name(&self, target: &Address) -> Result<Option<ServerName<'static>>, String> {
+        let Address::Tcp(address) = target else { return Ok(None) };
         let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let name = self.settings.server_name.as_deref().unwrap_or(host);
@@ -134,7 +134,7 @@ impl Client {
     }
 
     /// For the connections of one thread to `targets`, of which there are `connections`.
-    pub(crate) fn maker(&self, targets: &[Target], connections: usize) -> Maker {
+    pub fn maker(&self, targets: &[Address], connections: usize) -> Maker {
         let mut config = (*self.config).clone();
         config.resumption = if self.settings.resume {
             Resumption::store(Arc::new(Sessions::new(connections)))
@@ -149,7 +149,7 @@ impl Client {
 
 /// Secures the connections of one thread.
 #[derive(Debug)]
-pub(crate) struct Maker {
+pub struct Maker {
     config: Arc<ClientConfig>,
     /// By target; `None`: not secured.
     names: Vec<Option<ServerName<'static>>>,
@@ -157,14 +157,15 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    /// The state of a new connection to `target`; `None` if that is not secured.
+    /// Returns the TLS of a new connection to the target of number `target`, which is connected at `now_ns`; `None` if
+    /// connections to it are not secured.
     ///
     /// # Errors
-    /// If the library cannot make a connection.
-    pub fn make(&self, target: usize) -> Result<Option<ClientConnection>, Failure> {
+    /// If the library cannot create a connection.
+    pub fn make(&self, target: usize, now_ns: u64) -> Result<Option<Channel>, Failure> {
         let Some(name) = self.names.get(target).cloned().flatten() else { return Ok(None) };
         ClientConnection::new(Arc::clone(&self.config), name)
-            .map(Some)
+            .map(|tls| Some(Channel::new(tls, now_ns)))
             .map_err(|error| Failure::of(&error, &self.settings))
     }
 
@@ -175,7 +176,7 @@ impl Maker {
 }
 
 /// The certificates that may vouch for a server.
-fn roots(settings: &Settings) -> Result<RootCertStore, Fault> {
+fn roots(settings: &Settings) -> Result<RootCertStore, SettingError> {
     let mut roots = RootCertStore::empty();
     if settings.insecure {
         return Ok(roots);
@@ -184,14 +185,14 @@ fn roots(settings: &Settings) -> Result<RootCertStore, Fault> {
         let found = rustls_native_certs::load_native_certs();
         if roots.add_parsable_certificates(found.certs).0 == 0 {
             let what = "this system has no certificates of its own to verify a server by";
-            return Err(Fault::new("targets.tls.ca", what, "name a file with the CA's certificate: --tls-ca ca.pem"));
+            return Err(SettingError::new("ca", what, "name a file with the CA's certificate: --tls-ca ca.pem"));
         }
         return Ok(roots);
     };
-    for certificate in certificates("targets.tls.ca", path)? {
+    for certificate in certificates("ca", path)? {
         roots.add(certificate).map_err(|error| {
             let what = format!("'{}' has a certificate that can not be a CA's ({error})", path.display());
-            Fault::new("targets.tls.ca", what, "name a file with certificates of CAs alone")
+            SettingError::new("ca", what, "name a file with certificates of CAs alone")
         })?;
     }
     Ok(roots)
@@ -200,36 +201,47 @@ fn roots(settings: &Settings) -> Result<RootCertStore, Fault> {
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 /// Reads the certificate chain and the key with which the client authenticates itself.
-fn identity(settings: &Settings) -> Result<Option<Identity>, Fault> {
+fn identity(settings: &Settings) -> Result<Option<Identity>, SettingError> {
     let Some(path) = &settings.certificate else { return Ok(None) };
-    let chain = certificates("targets.tls.certificate", path)?;
+    let chain = certificates("certificate", path)?;
     let path = settings.key.as_ref().unwrap_or(path);
-    let text = pem("targets.tls.key", path)?;
+    let text = pem("key", path)?;
     let key = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|error| {
         let shown = path.display();
         if text.contains("ENCRYPTED") {
             let what = format!("the key in '{shown}' is locked by a passphrase");
             let remedy = "write it without one, as with openssl pkey -in KEY -out OPEN.key";
-            return Fault::new("targets.tls.key", what, remedy);
+            return SettingError::new("key", what, remedy);
         }
         let what = format!("'{shown}' holds no private key in PEM form ({error})");
-        Fault::new("targets.tls.key", what, "name the file with the certificate's key: --tls-key client.key")
+        SettingError::new("key", what, "name the file with the certificate's key: --tls-key client.key")
     })?;
     Ok(Some((chain, key)))
 }
 
-fn pem(field: &str, path: &Path) -> Result<String, Fault> {
-    text_of(path, PEM_BYTES_MAX)
-        .map_err(|(what, remedy)| Fault::new(field, format!("'{}': {what}", path.display()), remedy))
+/// Reads a file of certificates or keys.
+fn pem(field: &'static str, path: &Path) -> Result<String, SettingError> {
+    let wrong = |what: String, remedy: &str| SettingError::new(field, format!("'{}': {what}", path.display()), remedy);
+    let remedy = "name a file that is there and may be read";
+    let file =
+        std::fs::File::open(path).map_err(|error| wrong(format!("the file can not be opened ({error})"), remedy))?;
+    let mut bytes = Vec::new();
+    file.take(PEM_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| wrong(format!("the file can not be read ({error})"), remedy))?;
+    if bytes.len() as u64 > PEM_BYTES_MAX {
+        return Err(wrong(format!("the file is larger than {} MiB", PEM_BYTES_MAX >> 20), "name a smaller file"));
+    }
+    String::from_utf8(bytes).map_err(|_| wrong("the file is not UTF-8 text".to_owned(), "name a text file"))
 }
 
-fn certificates(field: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
+fn certificates(field: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, SettingError> {
     let text = pem(field, path)?;
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
     let wrong = |why: String| {
         let what = format!("'{}' holds no certificate in PEM form{why}", path.display());
         let remedy = "write it as PEM, as with openssl x509 -inform DER -in CERT.der -out CERT.pem";
-        Fault::new(field, what, remedy)
+        SettingError::new(field, what, remedy)
     };
     match read {
         Ok(list) if list.is_empty() => Err(wrong(String::new())),

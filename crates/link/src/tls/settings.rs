@@ -1,5 +1,6 @@
 //! What is asked for of TLS, as people write it.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -7,8 +8,6 @@ use rustls::SupportedProtocolVersion;
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
 use serde::{Deserialize, Serialize};
-
-use crate::workload::Fault;
 
 /// TLS options of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +43,36 @@ impl Default for Settings {
         }
     }
 }
+
+/// A setting that cannot be used. Shows as `tls.ca: what is wrong; what to do`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingError {
+    /// The field of [`Settings`]; empty if the error belongs to no field.
+    pub field: &'static str,
+    /// Description of the error.
+    pub what: String,
+    /// Remedy for the error.
+    pub remedy: String,
+}
+
+impl SettingError {
+    pub(super) fn new(field: &'static str, what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { field, what: what.into(), remedy: remedy.into() }
+    }
+
+    /// Returns the field's path below `section`, the name of the settings where users write them.
+    pub fn path(&self, section: &str) -> String {
+        if self.field.is_empty() { section.to_owned() } else { format!("{section}.{}", self.field) }
+    }
+}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.path("tls"), self.what, self.remedy)
+    }
+}
+
+impl std::error::Error for SettingError {}
 
 /// Which versions of TLS are spoken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,10 +130,10 @@ impl Versions {
 
 impl Settings {
     /// Returns the settings that are invalid or contradict each other, without a look at the files.
-    pub fn faults(&self) -> Vec<Fault> {
+    pub fn faults(&self) -> Vec<SettingError> {
         let mut faults = Vec::new();
-        let mut fault = |field: &str, what: String, remedy: &str| {
-            faults.push(Fault::new(format!("targets.tls.{field}"), what, remedy));
+        let mut fault = |field: &'static str, what: String, remedy: &str| {
+            faults.push(SettingError::new(field, what, remedy));
         };
         if self.key.is_some() && self.certificate.is_none() {
             fault("key", "there is a key, and no certificate that it belongs to".into(), "name the certificate too");

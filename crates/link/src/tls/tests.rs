@@ -1,7 +1,6 @@
 //! What is asked for, the files behind it, and what a failure is said to be.
 
 use super::*;
-use crate::workload::Workload;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::path::PathBuf;
 
@@ -69,50 +68,25 @@ fn every_file_that_can_not_be_used_is_named_with_what_to_do() {
     assert_eq!(told(&Settings { certificate: Some(bundle), key: None, ..good.clone() }), "", "the key beside it");
     let away = Some(folder.0.join("away.pem"));
     for (settings, parts) in [
-        (Settings { ca: away, ..good.clone() }, ["targets.tls.ca: '", "can not be opened"]),
+        (Settings { ca: away, ..good.clone() }, ["tls.ca: '", "can not be opened"]),
         (
             Settings { ca: Some(text.clone()), ..good.clone() },
             ["holds no certificate in PEM form; write it as PEM", "ca"],
         ),
-        (Settings { ca: Some(key), ..good.clone() }, ["holds no certificate in PEM form", "targets.tls.ca"]),
+        (Settings { ca: Some(key), ..good.clone() }, ["holds no certificate in PEM form", "tls.ca"]),
         (Settings { key: None, ..good.clone() }, ["holds no private key in PEM form", "--tls-key client.key"]),
-        (Settings { key: Some(text), ..good.clone() }, ["holds no private key in PEM form", "targets.tls.key"]),
+        (Settings { key: Some(text), ..good.clone() }, ["holds no private key in PEM form", "tls.key"]),
         (
             Settings { key: Some(locked), ..good.clone() },
             ["is locked by a passphrase; write it without", "openssl pkey"],
         ),
         (Settings { key: Some(other), ..good.clone() }, ["can not be used", "name the key that belongs to"]),
-        (Settings { certificate: None, ..good.clone() }, ["no certificate that it belongs to", "targets.tls.key"]),
-        (Settings { insecure: true, ..good.clone() }, ["the CA would change nothing", "targets.tls.insecure"]),
+        (Settings { certificate: None, ..good.clone() }, ["no certificate that it belongs to", "tls.key"]),
+        (Settings { insecure: true, ..good.clone() }, ["the CA would change nothing", "tls.insecure"]),
         (Settings { server_name: Some("a b".into()), ..good }, ["no certificate can be for 'a b'", "server_name"]),
     ] {
         let told = told(&settings);
         assert!(parts.iter().all(|part| told.contains(part)), "{parts:?}: {told}");
-    }
-}
-
-#[test]
-fn a_workload_file_says_what_is_wrong_with_its_line() {
-    let folder = Folder::new("workload");
-    let [ca, ..] = made();
-    folder.file("ca.pem", &ca);
-    let read = |text: &str| Workload::read_text(&folder.0.join("w.toml"), text);
-    let text = "[targets]\naddresses = [\"h:1\"]\n[targets.tls]\nca = \"ca.pem\"\nversions = \"1.3\"\nresume = false\n";
-    let tls = read(text).unwrap().tls.unwrap();
-    let expected =
-        Settings { ca: Some(folder.0.join("ca.pem")), versions: Versions::Tls13, resume: false, ..Settings::default() };
-    assert_eq!(tls, expected, "files are looked for beside the workload");
-    assert_eq!(read("[targets.tls]\ninsecure = true\n").unwrap().tls.map(|tls| tls.insecure), Some(true));
-    assert_eq!(read("").unwrap().tls, None);
-    for (from, to, part) in [
-        ("\"ca.pem\"", "\"no.pem\"", "w.toml:4: targets.tls.ca: '"),
-        ("\"1.3\"", "\"1.1\"", "w.toml:5: targets.tls.versions: version '1.1' of TLS is not spoken here; write 1.2"),
-        ("resume = false", "key = \"k\"", "w.toml:6: targets.tls.key: there is a key, and no certificate"),
-        ("resume", "resmue", "w.toml:6: targets.tls.resmue: there is no such key; did you mean resume?"),
-    ] {
-        let faults = read(&text.replace(from, to)).unwrap_err();
-        let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        assert!(told.iter().any(|fault| fault.contains(part)), "{part}: {told:?}");
     }
 }
 
