@@ -4,7 +4,7 @@ use super::Fault;
 use super::tree::Tree;
 
 /// Each crate with the crates that its code may name. A crate that is not here may not be added unnoticed.
-const ALLOWED: [(&str, &[&str]); 17] = [
+const ALLOWED: [(&str, &[&str]); 19] = [
     ("base", &[]),
     ("arena", &["base"]),
     ("page", &[]),
@@ -19,8 +19,17 @@ const ALLOWED: [(&str, &[&str]); 17] = [
     ("grpc", &["base", "segment", "protocol", "record", "cluster", "server"]),
     ("link", &[]),
     ("load", &["base", "page", "protocol", "io", "link"]),
+    // A replay is a traffic of the load engine.
+    ("trace", &["base", "protocol", "link", "load"]),
+    ("migrate", &["base", "page", "protocol", "link"]),
     ("doctor", &["base", "arena", "page", "io"]),
-    ("gannet", &["base", "arena", "segment", "protocol", "io", "server", "grpc", "link", "load", "doctor", "page"]),
+    (
+        "gannet",
+        &[
+            "base", "arena", "segment", "protocol", "io", "server", "grpc", "link", "load", "trace", "migrate",
+            "doctor", "page",
+        ],
+    ),
     ("xtask", &["base", "segment", "flash", "protocol", "server", "load"]),
 ];
 
@@ -29,7 +38,7 @@ const LEVELS: [(&str, &[&str]); 5] = [
     ("L0", &["base", "arena", "page"]),
     ("L1", &["segment", "protocol", "record", "graph", "cluster"]),
     ("L2", &["io", "flash", "link"]),
-    ("L3", &["server", "grpc", "load", "doctor"]),
+    ("L3", &["server", "grpc", "load", "trace", "migrate", "doctor"]),
     ("L4", &["gannet", "xtask"]),
 ];
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use base::clock::UnixMillis;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 use link::Address;
-use load::record::{self, CONNECTIONS_MAX, Ledger, Proxy, Seen, Stream, Tape, Watched};
-use load::trace::{Header, Secret};
+use trace::record::{self, CONNECTIONS_MAX, Ledger, Proxy, Seen, Stream, Tape, Watched};
+use trace::{Header, Secret};
 
 use super::ask::Flags;
 use super::stop;

@@ -18,6 +18,7 @@
 
 pub mod connections;
 pub mod csv;
+pub mod from_run;
 pub mod hdr;
 pub mod latencies;
 mod machine;
