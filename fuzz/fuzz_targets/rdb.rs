@@ -3,7 +3,7 @@
 #![no_main]
 
 // The reader alone, without the rest of its crate.
-#[path = "../../crates/load/src/warm/rdb/mod.rs"]
+#[path = "../../crates/migrate/src/rdb/mod.rs"]
 mod rdb;
 
 use libfuzzer_sys::fuzz_target;

@@ -2,7 +2,7 @@
 //! what a recorded trace gives is written and read back the same.
 #![no_main]
 
-#[path = "../../crates/load/tests/trace_walk/mod.rs"]
+#[path = "../../crates/trace/tests/trace_walk/mod.rs"]
 mod trace_walk;
 
 use libfuzzer_sys::fuzz_target;

@@ -48,6 +48,7 @@ pub fn program() -> Command {
         .subcommand(serve())
         .subcommand(Command::new("memcached").about("Run the server by memcached's own flags; -h lists them"))
         .subcommand(crate::load::command())
+        .subcommand(crate::load::migrate::command("migrate"))
         .subcommand(crate::top::command())
         .subcommand(crate::doctor::command())
         .subcommand(crate::config::command())

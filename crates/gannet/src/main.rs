@@ -59,6 +59,7 @@ fn main() -> ExitCode {
     ended(match matches.subcommand() {
         Some(("serve", matches)) => serve::run(matches),
         Some(("load", matches)) => load::run(matches),
+        Some(("migrate", matches)) => load::migrate::run(matches),
         Some(("top", matches)) => top::run(matches),
         Some(("config", matches)) => config::run(matches),
         Some(("doctor", matches)) => doctor::run(matches),

@@ -3,10 +3,8 @@
 //! ```text
 //!   workload  what to ask: verbs, keys, sizes, TTLs      schedule  when: constant, Poisson, bursts, ramp, a trace
 //!    dialect  the same from other tools' command lines |
-//!      trace  requests that were seen, from files      |
 //!        \                                              /
 //!         engine    threads, connections, bytes out and in; knows of a request only what [`traffic`] says
-//!            |   tls  what secures connections, and what a failure of it means
 //!         measure   response time from the intended instant, service time from the send; what the host did meanwhile
 //!            |
 //!         search    trials at rising rates, bisection, confirmation          result  what is kept of a run (JSON)
@@ -34,8 +32,6 @@ pub mod dialect;
 pub mod engine;
 pub mod fake;
 pub mod measure;
-pub mod record;
-pub mod replay;
 pub mod report;
 pub mod result;
 pub mod schedule;
@@ -43,8 +39,5 @@ pub mod search;
 pub mod selftest;
 pub mod session;
 pub mod timeline;
-pub mod tls;
-pub mod trace;
 pub mod traffic;
-pub mod warm;
 pub mod workload;

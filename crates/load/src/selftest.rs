@@ -22,7 +22,7 @@ const VALUE_BYTES: usize = 200;
 /// Timer error that is aimed at, in nanoseconds at the 99th percentile.
 pub const TIMER_ERROR_NS_MAX: u64 = 20_000;
 
-/// What to try.
+/// Settings of a self-test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
     /// Nanoseconds of each part.
@@ -79,7 +79,7 @@ impl Speed {
     }
 }
 
-/// What this host can do.
+/// Abilities of this host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// With many requests in flight.
@@ -96,7 +96,7 @@ pub struct Outcome {
     pub lateness_p999_ns: u64,
     /// The latest.
     pub lateness_max_ns: u64,
-    /// How late a thread would have been on that CPU that did nothing but wait for its instants: half of them.
+    /// Lateness of a thread on that CPU that did nothing but wait for its instants: half of them.
     pub host_lateness_p50_ns: u64,
     /// As above, for 99 %.
     pub host_lateness_p99_ns: u64,
@@ -106,7 +106,7 @@ pub struct Outcome {
     pub response_p99_ns: u64,
     /// Share of the machine's CPU time that the hypervisor gave to others, from 0 to 1, the worst part.
     pub steal_share: f64,
-    /// What disturbed the timing part.
+    /// Disturbances of the timing part.
     pub disturbed: Vec<Limit>,
 }
 

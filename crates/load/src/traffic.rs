@@ -16,7 +16,7 @@
 pub struct Pending {
     /// Which of [`Traffic::verbs`] it is; answers are filed by it.
     pub verb: u8,
-    /// How an answer's bytes are read: the traffic's own business.
+    /// Way in which the traffic reads the reply's bytes.
     pub state: u32,
     /// Of an answer that has several parts: those that are still to come, or whatever the traffic wants to know again.
     pub parts: u32,
@@ -30,7 +30,7 @@ pub struct Pending {
     pub read_bytes: u64,
 }
 
-/// How an answer is filed.
+/// Outcome as which a reply is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Outcome {
     /// A read that found its key, or a write that was done.
@@ -43,12 +43,12 @@ pub enum Outcome {
     Wrong,
 }
 
-/// How far an answer has come.
+/// Progress of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The answer is whole. `value_bytes` of value came with it.
     Done {
-        /// How it is filed.
+        /// Outcome as which it is counted.
         outcome: Outcome,
         /// Bytes of value that came with it.
         value_bytes: u64,

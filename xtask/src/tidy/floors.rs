@@ -1,4 +1,4 @@
-//! The floors of a crate: its modules in an order, in which a module names only modules of its own floor or below.
+//! The floors of large crates: modules in an order, in which each names only modules of its own floor or below.
 //!
 //! A floor is a list of modules, by their paths from the crate's root. A module stands on the floor that names the
 //! longest part of its path: `locks::words` may stand below `locks`. A module that no floor names is a fault.
@@ -37,6 +37,23 @@ const SEGMENT: [&[&str]; 12] = [
     &["store", "durable::file::copy", "durable::tier_ground", "layout::raw::zero_valid"],
 ];
 
+/// The floors of `load`. Other tools' command lines become workloads of the generator: nothing of it names them.
+const LOAD: [&[&str]; 7] = [
+    &["traffic", "schedule", "search::rate"],
+    &["measure", "workload"],
+    &["engine", "search"],
+    &["fake", "result"],
+    &["timeline", "report", "agents"],
+    &["session", "selftest", "cost"],
+    &["dialect"],
+];
+
+/// The floors of `trace`.
+const TRACE: [&[&str]; 3] = [&["format"], &["pace", "record"], &["replay"]];
+
+/// The crates that have floors.
+const CRATES: [(&str, &[&[&str]]); 3] = [("segment", &SEGMENT), ("load", &LOAD), ("trace", &TRACE)];
+
 /// A folder's own file declares its modules, which is no use of them.
 fn is_declaration(module: &str, named: &str) -> bool {
     named.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"))
@@ -51,16 +68,17 @@ fn floor_of(floors: &[&[&str]], module: &str) -> Option<usize> {
     floors.iter().enumerate().filter_map(of).max().map(|(_, floor)| floor)
 }
 
-/// Checks that no module of `segment` names one of a higher floor.
+/// Checks that no module of the crates with floors names one of a higher floor.
 pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
-    for (name, files) in imports::sources(tree).iter().filter(|(name, _)| **name == "segment") {
-        for (module, named) in imports::imports(files) {
+    let sources = imports::sources(tree);
+    for (name, floors) in CRATES {
+        for (module, named) in sources.get(name).map(|files| imports::imports(files)).unwrap_or_default() {
             let mut fault = |message: String| faults.push(Fault::new(&format!("crates/{name}/src"), 0, message));
-            let Some(floor) = floor_of(&SEGMENT, &module) else {
+            let Some(floor) = floor_of(floors, &module) else {
                 fault(format!("'{module}' stands on no floor; add it to xtask/src/tidy/floors.rs"));
                 continue;
             };
-            let is_above = |other: &&String| floor_of(&SEGMENT, other).is_some_and(|above| above > floor);
+            let is_above = |other: &&String| floor_of(floors, other).is_some_and(|above| above > floor);
             for above in named.iter().filter(is_above).filter(|above| !is_declaration(&module, above)) {
                 fault(format!("'{module}' names '{above}' of a higher floor; turn the dependency round"));
             }

@@ -4,7 +4,7 @@
 //!   tree ──> text   line and file lengths, stale terms      (any text file)
 //!        ├─> rust   function lengths, unsafe, calls, names  (parsed with syn)
 //!        ├─> edges  which crate may know which              (Cargo.toml)
-//!        ├─> floors which module of segment may know which  (parsed with syn)
+//!        ├─> floors which module of a crate may know which  (parsed with syn)
 //!        ├─> docs   commands, links and paths in documents   (Markdown, Makefile)
 //!        └─> house  the shape of each crate, within limits  (parsed with syn)
 //! ```

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use base::units::{ByteSize, TimeSpan};
 use clap::ArgMatches;
+use link::tls::{Client, Settings as Tls};
 use load::engine::{Config, Load, Sampler, Wait};
 use load::result::{Arrivals, Machine, RunResult};
 use load::schedule::Plan;
@@ -14,7 +15,6 @@ use load::search::Settings;
 use load::search::objective::Condition;
 use load::search::rate::{RATE_MAX, Rate};
 use load::session::{Job, Mode, Stepped};
-use load::tls::{Client, Settings as Tls};
 use load::workload::file::Password;
 use load::workload::model::{self, Auth, Command, Order, Pace, Placement, Protocol, Sizes, Verb};
 use load::workload::{Fault, Workload, presets};
@@ -276,7 +276,7 @@ pub fn tls_flags(matches: &ArgMatches, known: &mut Option<Tls>) -> Result<(), Ve
 /// What secures connections as `settings` say; every fault with its remedy.
 pub fn secured(settings: Option<&Tls>) -> Result<Option<Client>, Vec<String>> {
     let client = settings.map(Client::new).transpose();
-    client.map_err(|faults| faults.iter().map(ToString::to_string).collect())
+    client.map_err(|errors| errors.into_iter().map(|error| Fault::from(error).to_string()).collect())
 }
 
 /// `--pin`: as many threads as CPUs where `--threads` does not say, one CPU left for a sampler that has none.

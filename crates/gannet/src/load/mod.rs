@@ -6,7 +6,7 @@
 //!   plan      arrivals -> a schedule       compare   results side by side
 //!   cost      requests for a dollar        versus    two servers in turn, ratios
 //!   self_test what this host can do        tool      other tools' command lines and files
-//!   warm      one server's keys to another
+//!   migrate   copies keys to another server; `gannet migrate`
 //!   again     a result's run once more
 //!   agent     one run on several hosts
 //!   replay    a trace at its instants      record    what clients ask of a server, as a trace
@@ -19,6 +19,7 @@ mod args;
 mod ask;
 pub mod compare;
 mod cost;
+pub mod migrate;
 mod plan;
 mod record;
 mod replay;
@@ -29,7 +30,6 @@ pub mod stop;
 mod tool;
 mod versus;
 mod view;
-mod warm;
 
 use clap::{ArgMatches, Command};
 use load::result::RunResult;
@@ -54,7 +54,7 @@ pub fn command() -> Command {
         .subcommand(record::command())
         .subcommand(replay::command())
         .subcommands(tool::commands())
-        .subcommand(warm::command())
+        .subcommand(migrate::command("warm").about("Copy keys to another server: an alias of `gannet migrate`"))
         .subcommand(Command::new("presets").about("List the published workloads"))
         .subcommand(Command::new("schema").about("Print the JSON schema of a result"));
     args::add(command)
@@ -69,7 +69,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("compare", matches)) => compare::run(matches),
         Some(("versus", matches)) => versus::run(matches),
         Some(("cost", matches)) => cost::run(matches),
-        Some(("warm", matches)) => warm::run(matches),
+        Some(("warm", matches)) => migrate::run(matches),
         Some(("record", matches)) => record::run(matches),
         Some(("replay", matches)) => replay::run(matches),
         Some(("presets", _)) => print(&presets()),

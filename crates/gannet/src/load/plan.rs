@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use load::engine::Load;
 use load::schedule::{Instants, Pace as Spacing, Plan, Shape};
-use load::trace::{Ask, TracePace};
 use load::workload::model::{Arrivals, Pace};
+use trace::{Selection, TracePace};
 
 /// The plan of `pace`, with `kind` in the place of its arrivals if it is given.
 pub fn plan(pace: &Pace, kind: Option<&str>, speed: Option<f64>) -> Result<Plan, String> {
@@ -38,7 +38,7 @@ pub fn plan(pace: &Pace, kind: Option<&str>, speed: Option<f64>) -> Result<Plan,
 
 /// The instants of the trace at `path`.
 fn trace(path: &Path, speed: f64) -> Result<Plan, String> {
-    let pace = TracePace::open(Ask::new(path)).map_err(|fault| fault.to_string())?;
+    let pace = TracePace::open(Selection::new(path)).map_err(|fault| fault.to_string())?;
     Ok(Plan::Trace { instants: Instants::Stream(Arc::new(pace)), speed })
 }
 

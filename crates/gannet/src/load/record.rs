@@ -1,16 +1,14 @@
 //! `gannet load record FILE ...`: what clients ask of a server, as a trace.
 
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use base::clock::UnixMillis;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
-use load::engine::Target;
-use load::record::{self, CONNECTIONS_MAX, Ledger, Patient, Proxy, Seen, Stream, Tape, Watched};
-use load::trace::{Header, Secret};
+use link::Address;
+use trace::record::{self, CONNECTIONS_MAX, Ledger, Proxy, Seen, Stream, Tape, Watched};
+use trace::{Header, Secret};
 
 use super::ask::Flags;
 use super::stop;
@@ -30,6 +28,9 @@ Keys are in no trace: they are hashed with a secret that is drawn anew for each 
 
 /// Time between two lines about how it goes.
 const PERIOD: Duration = Duration::from_secs(2);
+
+/// Time limit for a connection to a server that is watched.
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// The subcommand's arguments.
 pub fn command() -> Command {
@@ -79,7 +80,7 @@ struct Asked {
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut flags = Flags::new(matches);
-    let [listen, target, watch] = ["listen", "target", "watch"].map(|name| flags.parsed::<Target>(name));
+    let [listen, target, watch] = ["listen", "target", "watch"].map(|name| flags.parsed::<Address>(name));
     let stream = flags.read("protocol", |text| match text {
         "memcache" | "meta" => Ok(Stream::Watch),
         "resp" => Ok(Stream::Monitor),
@@ -106,7 +107,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = Path::new(matches.get_one::<String>("FILE").map_or("", String::as_str));
     let stop = stop::switch()?;
     let seen = match (listen.zip(target), watch) {
-        (Some((listen, target)), _) => proxied(&asked, path, &listen, target, &stop)?,
+        (Some((listen, target)), _) => proxied(&asked, path, &listen, &target, &stop)?,
         (None, Some(server)) => overheard(&asked, path, &server, stream.unwrap_or(Stream::Watch), &stop)?,
         (None, None) => unreachable!("one of the two is required"),
     };
@@ -151,17 +152,16 @@ impl Teller {
     }
 }
 
-fn proxied(asked: &Asked, path: &Path, listen: &Target, target: Target, stop: &AtomicBool) -> Result<Seen, Failure> {
+fn proxied(asked: &Asked, path: &Path, listen: &Address, target: &Address, stop: &AtomicBool) -> Result<Seen, Failure> {
     let tape = tape(asked, path)?;
     let failed = |what: String| Failure::Failed(vec![what]);
-    let mut proxy =
-        Proxy::listen(listen, target.clone(), tape, asked.secret, asked.connections_max).map_err(|error| {
-            // Nothing was recorded: the file is not left behind.
-            let _ = std::fs::remove_file(path);
-            failed(format!(
-                "{listen} can not be listened at for {target} ({error}); name a free address and a known server"
-            ))
-        })?;
+    let mut proxy = Proxy::listen(listen, target, tape, asked.secret, asked.connections_max).map_err(|error| {
+        // Nothing was recorded: the file is not left behind.
+        let _ = std::fs::remove_file(path);
+        failed(format!(
+            "{listen} can not be listened at for {target} ({error}); name a free address and a known server"
+        ))
+    })?;
     let address = proxy.address().map_err(|error| failed(error.to_string()))?;
     eprintln!("recording: clients connect to {address}, and are passed on to {target}");
     let mut teller = Teller::new(asked);
@@ -179,13 +179,10 @@ fn proxied(asked: &Asked, path: &Path, listen: &Target, target: Target, stop: &A
     proxy.end().map_err(|error| failed(error.to_string()))
 }
 
-fn overheard(asked: &Asked, path: &Path, server: &Target, stream: Stream, stop: &AtomicBool) -> Result<Seen, Failure> {
+fn overheard(asked: &Asked, path: &Path, server: &Address, stream: Stream, stop: &AtomicBool) -> Result<Seen, Failure> {
     let failed = |what: String| Failure::Failed(vec![format!("{server}: {what}")]);
     let refused = |error| failed(format!("it can not be connected to ({error}); is the server running there?"));
-    let mut connection: Box<dyn Patient> = match server {
-        Target::Tcp(address) => Box::new(TcpStream::connect(address.as_str()).map_err(refused)?),
-        Target::Unix(path) => Box::new(UnixStream::connect(path).map_err(refused)?),
-    };
+    let mut connection = link::Stream::connect(server, None, CONNECT).map_err(refused)?;
     let mut tape = tape(asked, path)?;
     eprintln!("recording: what {server} tells its watchers");
     let (mut by, mut ledger, mut seen) = (Watched::new(asked.secret), Ledger::default(), Seen::default());
@@ -199,7 +196,7 @@ fn overheard(asked: &Asked, path: &Path, server: &Target, stream: Stream, stop: 
         teller.tell(seen, tape.counts(), tape.is_broken());
         !(stop.load(Ordering::Relaxed) || teller.is_over())
     };
-    let went = record::watch(&mut *connection, stream, &mut by, &mut ledger, &mut seen, &mut look);
+    let went = record::watch(&mut connection, stream, &mut by, &mut ledger, &mut seen, &mut look);
     by.close(&mut ledger);
     ledger.close(|entry| tape.put(entry));
     let ended = tape.end(&mut seen);

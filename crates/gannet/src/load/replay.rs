@@ -5,18 +5,19 @@ use std::sync::Arc;
 
 use base::clock::UnixMillis;
 use clap::{Arg, ArgMatches, Command};
-use load::engine::{Config, Load, Place, Stream, Target, Wait};
-use load::replay::{Altered, Deal, Feed, Playback, Prefill, Script};
+use link::Address;
+use load::engine::{Config, Load, Place, Stream, Wait};
 use load::report::terminal;
 use load::result::{RunResult, Tls};
 use load::schedule::{Instants, Plan};
 use load::search::rate::Rate;
 use load::session::{self, Desk, Job, Mode};
-use load::trace::{Ask, Format, Reader, Times};
 use load::workload::Workload;
 use load::workload::model::{self, Placement, Protocol};
 use load::workload::units::Share;
 use load::workload::value::Values;
+use trace::replay::{Altered, Deal, Feed, Playback, Prefill, Script};
+use trace::{Format, Reader, Selection, Times};
 
 use super::args;
 use super::ask::{Flags, auth, config_of, known, reached, secured, speed};
@@ -49,7 +50,7 @@ pub fn command() -> Command {
 
 /// What was asked for.
 struct Asked {
-    ask: Ask,
+    ask: Selection,
     script: Script,
     workload: Workload,
     config: Config,
@@ -98,8 +99,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     ended(&result)
 }
 
-fn start(ask: &Ask, threads: usize, deal: Deal) -> Result<Feed, Failure> {
-    let fault = |fault: load::trace::Fault| Failure::Failed(vec![fault.to_string()]);
+fn start(ask: &Selection, threads: usize, deal: Deal) -> Result<Feed, Failure> {
+    let fault = |fault: trace::TraceError| Failure::Failed(vec![fault.to_string()]);
     let reader = Reader::open(ask).map_err(fault)?;
     Feed::start(reader, threads, deal)
         .map_err(|error| Failure::Failed(vec![format!("the thread that reads the trace can not be started ({error})")]))
@@ -135,7 +136,7 @@ fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
     };
     let times = if matches!(mode, Mode::Traced) { Times::Kept } else { Times::Ignored };
     let repeat = matches.get_flag("loop");
-    let ask = Ask { format, times, requests_max: limit, repeat, ..Ask::new(path) };
+    let ask = Selection { format, times, requests_max: limit, repeat, ..Selection::new(path) };
     let mut workload = workload(&mut flags, &mode);
     workload.name = format!("replay of {}", path.display());
     auth(&mut flags, &mut workload);
@@ -199,7 +200,7 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode, plan: Plan) -
     let duration_ns = flags.span("duration").map_or(LENGTH_NS_MAX, |span| span.as_nanos() as u64);
     let usual = config_of(workload, mode, plan, duration_ns);
     Config {
-        targets: workload.targets.iter().filter_map(|target| target.address.parse::<Target>().ok()).collect(),
+        targets: workload.targets.iter().filter_map(|target| target.address.parse::<Address>().ok()).collect(),
         routed: workload.placement != Placement::Any && workload.targets.len() > 1,
         warm_up_ns: flags.span("warm-up").map_or(0, |span| span.as_nanos() as u64),
         connect_timeout_ns: flags
@@ -240,7 +241,7 @@ fn script(flags: &mut Flags<'_>, workload: &Workload, speed: Option<f64>) -> Scr
 
 /// Stores what the trace reads and found.
 fn prefill(asked: &Asked, desk: &Desk, screen: &mut Screen) -> Result<(), Failure> {
-    let ask = Ask { times: Times::Ignored, repeat: false, ..asked.ask.clone() };
+    let ask = Selection { times: Times::Ignored, repeat: false, ..asked.ask.clone() };
     let feed = start(&ask, asked.config.threads, Deal::InTurn)?;
     let config = Config {
         load: Load::Closed,

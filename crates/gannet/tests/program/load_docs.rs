@@ -8,7 +8,7 @@ use crate::peers::{Folder, Peer, is_verdict};
 
 /// Words of commands that need other processes or files beside them: tests of their own run those, in files that have
 /// the words.
-const ELSEWHERE: [&str; 7] = ["agent", "--agents", "record", "replay", "rerun", "--tls-ca", "warm"];
+const ELSEWHERE: [&str; 7] = ["agent", "--agents", "record", "replay", "rerun", "--tls-ca", "migrate"];
 
 /// What stands in the pages, and what stands there here: less to do, and servers of this test.
 const SHORT: [(&str, &str); 14] = [

@@ -265,7 +265,7 @@ fn other_tools_words_for_tls_mean_the_same() {
 
 #[test]
 fn keys_are_copied_between_servers_over_tls_and_a_wrong_ca_is_told_at_once() {
-    let folder = certified("warm");
+    let folder = certified("migrate");
     let (Some(redis), Some(memcached)) = (redis(&folder), memcached(&folder, "server")) else { return };
     let [ca, certificate, key] = ["ca.pem", "client.pem", "client.key"].map(|name| folder.file(name));
     let tls = ["--tls-ca", &ca, "--tls-cert", &certificate, "--tls-key", &key];
@@ -274,7 +274,7 @@ fn keys_are_copied_between_servers_over_tls_and_a_wrong_ca_is_told_at_once() {
     // Values above a record's 16 KiB, and more of them than a socket takes at once.
     measured(&folder, &[&stored[..], &tls, &["--value-bytes", "60KiB", "--quiet", "--reads", "100%"]].concat());
     let (from, to) = (format!("rediss://{target}"), format!("memcacheds://{}", at(&memcached, "127.0.0.1")));
-    let places = ["load", "warm", "--from", &from, "--to", &to, "--verify", "all"];
+    let places = ["migrate", "--from", &from, "--to", &to, "--verify", "all"];
     let (code, out, err) = run(&[&places[..], &tls].concat());
     assert_eq!(code, 0, "{out}{err}");
     let done = |what: &str, count: &str| {
@@ -285,6 +285,6 @@ fn keys_are_copied_between_servers_over_tls_and_a_wrong_ca_is_told_at_once() {
     let other = certified("warm-other");
     let (code, _, err) = run(&[&places[..], &["--tls-ca", &other.file("ca.pem")]].concat());
     assert!(code == 1 && err.contains("has signed the server's certificate") && !err.contains("attempt"), "{err}");
-    let (code, _, err) = run(&["load", "warm", "--from", &target, "--to", "h:1", "--tls-ca", &ca]);
+    let (code, _, err) = run(&["migrate", "--from", &target, "--to", "h:1", "--tls-ca", &ca]);
     assert!(code == 2 && err.contains("write rediss:// or memcacheds://"), "{err}");
 }

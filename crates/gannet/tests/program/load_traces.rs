@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use load::result::RunResult;
-use load::trace::{Ask, Entry, Outcome, Reader, Verb};
+use trace::{Entry, Outcome, Reader, Selection, Verb};
 
 use crate::common::{PATIENCE, Serving, ask, connect, free_port, gannet, run};
 use crate::peers::{Folder, LIMITED, Peer};
@@ -72,7 +72,7 @@ impl Drop for Recording {
 }
 
 fn entries(path: &str) -> Vec<Entry> {
-    let mut reader = Reader::open(&Ask::new(path)).unwrap();
+    let mut reader = Reader::open(&Selection::new(path)).unwrap();
     std::iter::from_fn(|| reader.entry().unwrap()).collect()
 }
 
@@ -238,8 +238,7 @@ fn production_lines_are_replayed_at_their_pace_checked_and_filled() {
 fn accesses_only_read_so_that_what_misses_is_stored_and_a_loop_ends_by_its_limit() {
     let Some(redis) = Peer::redis(&[]) else { return };
     let folder = Folder::new("oracle");
-    let bytes: Vec<u8> =
-        (0..100u32).flat_map(|at| load::trace::oracle::access(at / 50, u64::from(at % 10), 64)).collect();
+    let bytes: Vec<u8> = (0..100u32).flat_map(|at| trace::oracle::access(at / 50, u64::from(at % 10), 64)).collect();
     let trace = folder.file("o.oracleGeneral");
     std::fs::write(&trace, bytes).unwrap();
     let target = redis.target();

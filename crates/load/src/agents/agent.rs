@@ -15,8 +15,8 @@ use super::clock::HostClock;
 use super::greet::{self, About, Sender};
 use super::wire::{Kind, Prepare, ToAgent, ToCoordinator};
 use crate::engine::{self, Control, Error, Place, Run, Stream, Together};
+use crate::result::from_run;
 use crate::result::{Machine, RunResult};
-use crate::session::filing;
 use crate::workload::{Prefill, Source, Workload};
 
 /// Number of times that the agent looks whether it is to end.
@@ -326,7 +326,7 @@ fn carry(
         return Err(format!("the start that it was told is {off_ms:.0} ms from now by its clock; run it again"));
     }
     let mut run = outcome.map_err(|error: Error| error.to_string().replace('\n', "; "))?;
-    let achieved_per_s = filing::answered_in_time_per_s(&run);
+    let achieved_per_s = from_run::answered_in_time_per_s(&run);
     // The coordinator has the slices, whole and with their histograms.
     run.bulk.timeline = Vec::new();
     if let Some(sampler) = &mut run.sampler {

@@ -1,7 +1,7 @@
 //! The coordinator: several agents that run as one.
 
 use std::collections::HashMap;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -351,14 +351,7 @@ fn reach(address: &str) -> Result<TcpStream, String> {
     let wrong = |error: std::io::Error| {
         format!("it can not be reached ({error}); start one there: gannet load agent --listen HOST:PORT --token FILE")
     };
-    let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address");
-    for addr in address.to_socket_addrs().map_err(wrong)? {
-        match TcpStream::connect_timeout(&addr, CONNECT) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(wrong(last))
+    link::connect_tcp(address, CONNECT).map_err(wrong)
 }
 
 /// Says that the coordinator is there, until `stop`.

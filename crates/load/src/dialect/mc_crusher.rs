@@ -58,7 +58,7 @@ const SENDS: [(&str, Verb); 7] = [
     ("ascii_touch", Verb::Touch),
 ];
 
-/// Where the fields of a workload come from; lines are found by the key space.
+/// Places from which the fields of a workload come; lines are found by the key space.
 const NAMES: [(&str, &str); 5] = [
     ("targets", "host and port"),
     ("connections.batch", "pipelines"),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::flags::Flags;
-use crate::tls::{Settings, Versions};
+use link::tls::{Settings, Versions};
 
 /// memtier_benchmark's: nothing is secured without `--tls`.
 pub fn of_memtier(flags: &mut Flags, notes: &mut Vec<String>) -> Option<Settings> {

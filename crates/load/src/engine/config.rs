@@ -1,9 +1,9 @@
 //! What a run is asked to do.
 
-use super::target::Target;
 use crate::schedule::Plan;
-use crate::tls::Client;
 use io::affinity::{check_usable, usable_cpus};
+use link::Address;
+use link::tls::Client;
 use serde::{Deserialize, Serialize};
 
 /// Threads of one stream.
@@ -45,7 +45,7 @@ pub struct Reconnect {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampler {
     /// Its target: perhaps by TCP while the bulk uses a unix socket.
-    pub target: Target,
+    pub target: Address,
     /// Its connections.
     pub connections: usize,
     /// Requests a second.
@@ -78,7 +78,7 @@ pub struct Part {
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// The servers; connections are spread over them evenly.
-    pub targets: Vec<Target>,
+    pub targets: Vec<Address>,
     /// TLS of the connections to targets that are reached by TCP; `None`: none.
     pub tls: Option<Client>,
     /// True if [`crate::traffic::Traffic::target`] says which target each request goes to; otherwise any connection
@@ -111,7 +111,7 @@ pub struct Config {
     pub drain_ns: u64,
     /// Requests after which the run ends, over all threads; `None`: by time alone.
     pub requests_max: Option<u64>,
-    /// How long an answer is waited for, in nanoseconds. Then the connection is closed, since an answer that comes
+    /// Time limit for a reply, in nanoseconds. Then the connection is closed, since a reply that comes
     /// later would be taken for the next one's.
     pub timeout_ns: u64,
     /// Time limit for a connection, in nanoseconds.

@@ -42,7 +42,7 @@ pub struct Live {
     pub totals: Totals,
     /// Response times of what ended in the measured part.
     pub response: Histogram,
-    /// What each verb did up to the end of the newest slice, where [`super::Config::live_verbs`] asks for it.
+    /// Counts of each verb up to the end of the newest slice, if [`super::Config::live_verbs`] asks for them.
     pub verbs: Vec<VerbCounts>,
     /// The last slices, the newest last; at most [`RECENT_MAX`].
     pub recent: Vec<Slice>,

@@ -5,14 +5,14 @@ use super::control::{Control, Phase, RECENT_MAX};
 use super::core::{Core, GREETING_REFUSED, Pacing, Settings};
 use super::net::Net;
 use super::sockets::Sockets;
-use super::target::{Resolved, Target};
 use super::watch::{Polled, Watch, Watchee, limits};
 use super::{Ending, Error, LoopKind, Part, Place, Run, Stream, Together};
 use crate::measure::{Fault, RawSlice, Snapshot, Timeline, Totals};
 use crate::schedule::{Intents, Plan};
-use crate::tls::Maker;
 use crate::traffic::Traffic;
 use base::clock::{MonoClock, UnixMillis};
+use link::tls::Maker;
+use link::{Address, Resolved};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::ScopedJoinHandle;
@@ -159,7 +159,7 @@ fn start_ns(clock: MonoClock, instant: Option<Instant>) -> Option<u64> {
 
 fn bulk_jobs(config: &Config, control: &Control, slices: &SyncSender<RawSlice>) -> Result<Vec<Job>, Error> {
     let resolved = config.targets.iter().map(resolve).collect::<Result<Vec<Resolved>, Error>>()?;
-    let names: Vec<String> = config.targets.iter().map(Target::to_string).collect();
+    let names: Vec<String> = config.targets.iter().map(Address::to_string).collect();
     let share = |whole: u64, thread: usize| {
         whole / config.threads as u64 + u64::from((thread as u64) < whole % config.threads as u64)
     };
@@ -222,7 +222,7 @@ fn sampler_job(config: &Config, sampler: &Sampler, slices: &SyncSender<RawSlice>
     })
 }
 
-fn resolve(target: &Target) -> Result<Resolved, Error> {
+fn resolve(target: &Address) -> Result<Resolved, Error> {
     target.resolve().map_err(|error| Error::Name { target: target.to_string(), error })
 }
 

@@ -4,7 +4,6 @@
 //!   run()            looks names up, starts the threads, sets one start for all, joins what they measured
 //!     core           one thread's state machine, on a clock and connections that are handed to it
 //!       sockets      epoll and a precise wait
-//!         secured    TLS on one of them
 //!     watch          the generator's own CPU, lateness, steal
 //!   Control          live rate, stop, live figures; shared with whoever watches the run
 //! ```
@@ -18,14 +17,11 @@ mod control;
 pub(crate) mod core;
 pub(crate) mod join;
 pub mod net;
-pub(crate) mod secured;
 mod sockets;
-mod target;
 mod watch;
 
 pub use config::{CONNECTIONS_MAX, Config, DEPTH_MAX, Load, Part, Reconnect, SLICES_MAX, Sampler, THREADS_MAX, Wait};
 pub use control::{Control, Live, Phase, RECENT_MAX};
-pub use target::{Target, TargetError};
 pub use watch::{BUSY_SHARE_MAX, Limit, PREEMPTED_SHARE_MAX, STEAL_SHARE_MAX, ThreadUse, UseSlice, Watched, limits};
 
 use crate::measure::{Histogram, RawSlice, Snapshot, Totals};

@@ -1,6 +1,8 @@
 //! What the core of a thread stands on: a clock and connections. `sockets` is the real one,
 //! [`crate::fake::SimNet`] one in simulated time.
 
+use link::{Moved, Secured};
+
 /// An event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -21,32 +23,6 @@ pub enum Connecting {
     UnderWay,
     /// It can not be made.
     Failed(std::io::Error),
-}
-
-/// The result of a send or receive.
-#[derive(Debug)]
-pub enum Moved {
-    /// So many bytes, at least 1.
-    Bytes(usize),
-    /// None now; an event will tell.
-    Blocked,
-    /// The peer closed in order.
-    Closed,
-    /// The connection broke.
-    Broken(std::io::Error),
-}
-
-/// The security of a connection, as it was agreed upon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Secured {
-    /// Time that the handshake took, in nanoseconds.
-    pub took_ns: u64,
-    /// The protocol and its version, as `TLS 1.3`.
-    pub version: &'static str,
-    /// The cipher suite.
-    pub cipher: &'static str,
-    /// An earlier session was resumed.
-    pub resumed: bool,
 }
 
 /// Name and sentence for a connection that is not made in time.

@@ -9,17 +9,16 @@
 //! end the sleep as they come, so that only the instants of the schedule pay for the polling.
 
 use super::config::Wait;
-use super::net::{Connecting, Event, Moved, Net, OVERDUE, Secured};
-use super::secured::{Channel, RECORDS_BYTES, Shaken};
-use super::target::Resolved;
+use super::net::{Connecting, Event, Net, OVERDUE};
 use super::watch::Polled;
-use crate::tls::{Failure, Maker};
 use base::clock::MonoClock;
+use link::tls::{Failure, Maker};
+use link::{Channel, Handshake, Moved, RECORDS_BYTES, Resolved, Secured};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{RecvFlags, SendFlags, sockopt};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -91,43 +90,19 @@ impl Sockets {
     }
 
     fn open(&mut self, connection: usize, target: usize) -> std::io::Result<Connecting> {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let (stream, went) = match &self.targets[target] {
-            Resolved::Tcp(address) => {
-                let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-                let stream = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-                sockopt::set_tcp_nodelay(&stream, true)?;
-                let went = rustix::net::connect(&stream, address);
-                (stream, went)
-            }
-            Resolved::Unix(path) => {
-                let stream = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-                let went = rustix::net::connect(&stream, &SocketAddrUnix::new(path.as_path())?);
-                (stream, went)
-            }
-        };
-        let (made, interest) = match went {
-            Ok(()) => (Connecting::Done, INPUT),
-            Err(Errno::INPROGRESS) => (Connecting::UnderWay, BOTH),
-            Err(error) => return Err(error.into()),
-        };
+        let (stream, is_connected) = self.targets[target].begin()?;
+        let interest = if is_connected { INPUT } else { BOTH };
         epoll::add(&self.poll, &stream, epoll::EventData::new_u64(connection as u64), interest)?;
         self.streams[connection] = Some(stream);
         self.of[connection] = target;
-        match made {
-            Connecting::Done => self.secure(connection),
-            made => Ok(made),
-        }
+        if is_connected { self.secure(connection) } else { Ok(Connecting::UnderWay) }
     }
 
     /// The socket is connected: a handshake begins where the target wants one.
     fn secure(&mut self, connection: usize) -> std::io::Result<Connecting> {
-        let tls = match &self.maker {
-            Some(maker) => maker.make(self.of[connection])?,
-            None => None,
-        };
-        let Some(tls) = tls else { return Ok(Connecting::Done) };
-        self.channels[connection] = Some(Box::new(Channel::new(tls, self.clock.now().0)));
+        let Some(maker) = &self.maker else { return Ok(Connecting::Done) };
+        let Some(channel) = maker.make(self.of[connection], self.clock.now().0)? else { return Ok(Connecting::Done) };
+        self.channels[connection] = Some(Box::new(channel));
         self.shake(connection)
     }
 
@@ -143,11 +118,11 @@ impl Sockets {
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Failure::closed().into(),
             _ => error,
         })?;
-        if shaken == Shaken::Done {
+        if shaken == Handshake::Done {
             channel.shaken(self.clock.now().0);
         }
-        self.interest(connection, if shaken == Shaken::WantsOutput { BOTH } else { INPUT });
-        if shaken != Shaken::Done {
+        self.interest(connection, if shaken == Handshake::WantsOutput { BOTH } else { INPUT });
+        if shaken != Handshake::Done {
             return Ok(Connecting::UnderWay);
         }
         // What has come with the end of the handshake makes no event of its own.

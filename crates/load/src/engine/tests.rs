@@ -5,6 +5,7 @@ use crate::fake::{Lines, Misconduct, Script, Server};
 use crate::measure::Fate;
 use crate::schedule::Plan;
 use crate::traffic::{Pending, Progress};
+use link::Address;
 use std::io::{Read, Write};
 
 const MS: u64 = 1_000_000;
@@ -144,7 +145,7 @@ fn every_thread_runs_on_the_cpu_that_was_named_for_it() {
 #[test]
 fn cpus_that_can_not_be_had_are_named_with_the_remedy() {
     let usable = io::affinity::usable_cpus().unwrap();
-    let targets = vec![Target::Tcp("127.0.0.1:1".to_owned())];
+    let targets = vec![Address::Tcp("127.0.0.1:1".to_owned())];
     let sampler = Sampler { target: targets[0].clone(), connections: 1, rate_per_s: 1.0, cpu: None };
     let alone = Config { targets, cpus: vec![usable[0]], ..Config::default() };
     let told = |config: &Config| config.faults().join("\n");
@@ -309,7 +310,7 @@ fn memcached_answers_what_the_engine_asks() {
         Some(reply == *b"STORED\r\n")
     });
     let config = Config {
-        targets: vec![Target::Tcp(format!("localhost:{port}"))],
+        targets: vec![Address::Tcp(format!("localhost:{port}"))],
         load: Load::Closed,
         connections: 4,
         depth: 32,
@@ -337,10 +338,10 @@ fn memcached_answers_what_the_engine_asks() {
 #[test]
 fn a_refused_connection_is_an_error_that_says_where() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let config = Config { targets: vec![Target::Tcp(port.to_string())], ..Config::default() };
+    let config = Config { targets: vec![Address::Tcp(port.to_string())], ..Config::default() };
     let error = run(&config, |_| Lines::new(1), &Control::new(1.0)).unwrap_err().to_string();
     assert!(error.contains(&port.to_string()) && error.contains("refused"), "{error}");
-    let config = Config { targets: vec![Target::Unix(socket_path("nobody"))], threads: 2, connections: 9, ..config };
+    let config = Config { targets: vec![Address::Unix(socket_path("nobody"))], threads: 2, connections: 9, ..config };
     let error = run(&config, |_| Lines::new(1), &Control::new(1.0)).unwrap_err().to_string();
     assert!(error.contains("unix:") && error.contains("No such file"), "{error}");
 }

@@ -267,7 +267,7 @@ fn difference(begin: &Counters, end: &Counters) -> Watched {
     Watched { threads: threads.collect(), steal_share: share(steal, all), timeline: Vec::new() }
 }
 
-/// What a thread says of itself whenever it has polled. The kernel's figure of a thread that runs is up to a tick old;
+/// CPU time that a thread reports when it has polled. The kernel's figure of a thread that runs is up to a tick old;
 /// this one is as old as the last polling, so that a thread that polls most of the time is not said to poll all of it.
 #[derive(Debug, Default)]
 pub struct Polled {

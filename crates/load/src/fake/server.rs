@@ -2,7 +2,7 @@
 
 use super::script::GARBAGE;
 use super::{Lines, Misconduct, Script};
-use crate::engine::Target;
+use link::Address;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
@@ -112,10 +112,10 @@ impl Server {
     }
 
     /// Returns where it listens.
-    pub fn target(&self) -> Target {
+    pub fn target(&self) -> Address {
         match &self.place {
-            Place::Tcp(address) => Target::Tcp(address.to_string()),
-            Place::Unix(path) => Target::Unix(path.clone()),
+            Place::Tcp(address) => Address::Tcp(address.to_string()),
+            Place::Unix(path) => Address::Unix(path.clone()),
         }
     }
 
@@ -152,7 +152,7 @@ fn this_threads_cpu_ns() -> u64 {
 
 struct Connection {
     stream: OwnedFd,
-    /// When the answers are due that are not, the oldest first; in nanoseconds from the first request.
+    /// Instants at which the missing replies are due, the oldest first; in nanoseconds from the first request.
     due_ns: VecDeque<u64>,
     /// Bytes of answers that are due and not sent.
     owed_bytes: usize,

@@ -2,10 +2,11 @@
 
 use super::script::GARBAGE;
 use super::{Lines, Misconduct, Script};
-use crate::engine::net::{Connecting, Event, Moved, Net};
+use crate::engine::net::{Connecting, Event, Net};
 use crate::engine::{Config, Control, Error};
 use crate::measure::Snapshot;
 use crate::traffic::Traffic;
+use link::Moved;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -25,7 +26,7 @@ struct Link {
     /// Which life of the connection this is: deliveries to an earlier one are void.
     life: u64,
     is_open: bool,
-    /// When the last answer is due; the next one is not due before it.
+    /// Instant at which the last reply is due; the next one is not due before it.
     last_due_ns: u64,
     silent: bool,
     /// Bytes of answers that lie ready, and how far into one the reader is.
@@ -49,7 +50,7 @@ pub struct SimNet {
     /// Number of sends, by their number of requests.
     sends: BTreeMap<usize, u64>,
     free_ns: u64,
-    /// How much later than asked for a wait without an event ends.
+    /// Delay with which a wait without an event ends.
     oversleep_ns: u64,
     /// Connections that it takes; further ones are refused.
     connections_max: usize,

@@ -159,20 +159,20 @@ pub struct Snapshot {
     /// By verb, fate and size class; empty ones are left out. Unsent requests are in no cell: they have no verb.
     #[serde(deserialize_with = "cells")]
     pub cells: Vec<Cell>,
-    /// How far the generator itself was behind: from the intended instant, or from when there was room for the
+    /// Lateness of the generator itself: from the intended instant, or from when there was room for the
     /// request if that was later, to the send.
     pub lateness: Histogram,
-    /// How long requests waited for room on a connection.
+    /// Time for which requests waited for room on a connection.
     pub held_up: Histogram,
-    /// How long connections took to be made, handshake and greeting included.
+    /// Time that opening a connection took, handshake and greeting included.
     pub connect: Histogram,
-    /// How long the handshakes of those that are secured took.
+    /// Time that the handshakes of secured connections took.
     pub handshake: Histogram,
-    /// How connections were secured; none: they were not.
+    /// Security of the connections; none: they were not secured.
     pub tls: Vec<TlsUse>,
     /// The run in slices, warm-up included.
     pub timeline: Vec<Slice>,
-    /// What went wrong, the most frequent first.
+    /// Failures, the most frequent first.
     pub faults: Vec<Fault>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::timeline::RawSlice;
 use super::{Cell, Fate, Fault, Histogram, LATE_NS, SizeClass, Snapshot, TlsUse, Totals, VerbCounts};
-use crate::engine::net::Secured;
+use link::Secured;
 
 /// Cells that are kept apart by size; beyond them sizes of a verb and fate share one.
 const SIZED_CELLS_MAX: usize = 96;
@@ -22,17 +22,17 @@ struct Times {
 pub struct Ended {
     /// Its verb's number.
     pub verb: u8,
-    /// What became of it.
+    /// Outcome of the request.
     pub fate: Fate,
     /// Bytes of value that came with the answer.
     pub read_bytes: u64,
     /// Bytes of value that went with the request.
     pub written_bytes: u64,
-    /// When it was due, in nanoseconds.
+    /// Instant at which it was due, in nanoseconds.
     pub intended_ns: u64,
-    /// When it was sent.
+    /// Instant at which it was sent.
     pub sent_ns: u64,
-    /// When it ended.
+    /// Instant at which it ended.
     pub ended_ns: u64,
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::mpsc::SyncSender;
 
-/// What was done with one verb.
+/// Counts of one verb.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VerbCounts {
@@ -29,7 +29,7 @@ impl VerbCounts {
     }
 }
 
-/// What one thread did in one slice.
+/// Counts of one thread in one slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawSlice {
@@ -49,7 +49,7 @@ pub struct RawSlice {
     pub connects: u64,
     /// Things that went wrong.
     pub faults: u64,
-    /// How far the oldest request that was due and not sent had waited at the end of the slice, in nanoseconds.
+    /// Age of the oldest request that was due and not sent at the end of the slice, in nanoseconds.
     pub behind_ns: u64,
     /// Requests in flight at the end of the slice.
     pub in_flight: u64,
@@ -113,12 +113,12 @@ impl RawSlice {
     }
 }
 
-/// What all threads did in one slice.
+/// Counts of all threads in one slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
-    /// When it began, in nanoseconds from the start of the run.
+    /// Beginning, in nanoseconds from the start of the run.
     pub begin_ns: u64,
-    /// How long it is, in nanoseconds.
+    /// Length in nanoseconds.
     pub length_ns: u64,
     /// True if it lies in the measured part: neither in the warm-up nor behind the end.
     pub measured: bool,
@@ -146,7 +146,7 @@ pub struct Slice {
     pub connects: u64,
     /// Things that went wrong.
     pub faults: u64,
-    /// How long the oldest request that was due and not sent had waited at its end, in nanoseconds; 0: none was.
+    /// Age of the oldest request that was due and not sent at its end, in nanoseconds; 0: none was.
     pub behind_ns: u64,
     /// Requests in flight at its end.
     pub in_flight: u64,
@@ -250,7 +250,7 @@ pub struct Timeline {
     verbs: Vec<VerbCounts>,
     /// Slices whose memory is used again.
     spare: Vec<RawSlice>,
-    /// Who is shown every slice that is whole.
+    /// Receiver of every slice that is whole.
     tap: Option<SyncSender<RawSlice>>,
 }
 
@@ -309,7 +309,7 @@ impl Timeline {
         &self.response
     }
 
-    /// What was done with each verb in all slices that are whole, measured or not; empty where it is not asked for.
+    /// Returns the counts of each verb in all slices that are whole, measured or not; empty if they are not asked for.
     pub fn verbs(&self) -> &[VerbCounts] {
         &self.verbs
     }

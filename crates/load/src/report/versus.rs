@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::{compare, tables};
 use crate::result::RunResult;
-use crate::session::filing;
+use crate::result::from_run;
 use page::words::{duration, grouped};
 use page::{escape, section, whole};
 
@@ -159,7 +159,7 @@ pub fn sides(a: &[Round], b: &[Round]) -> Vec<RunResult> {
         .into_iter()
         .filter_map(|(name, rounds)| {
             let results: Vec<&RunResult> = rounds.iter().map(|round| &round.result).collect();
-            let mut joined = filing::results_together(&results)?;
+            let mut joined = from_run::results_together(&results)?;
             joined.name = name.to_owned();
             Some(joined)
         })

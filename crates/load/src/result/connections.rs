@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Latencies;
 use crate::measure::TlsUse;
-use crate::tls::Settings;
+use link::tls::Settings;
 
 /// Connections of the whole run, the first ones included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -15,7 +15,7 @@ pub struct Connections {
     pub time: Latencies,
     /// The TLS handshake's part of it; none without TLS.
     pub handshake: Latencies,
-    /// How connections were secured; none: they were not.
+    /// Security of the connections; none: they were not secured.
     pub tls: Vec<TlsSessions>,
 }
 
@@ -33,7 +33,7 @@ pub struct TlsSessions {
     pub resumed: u64,
 }
 
-/// What was asked for of TLS.
+/// TLS options of the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {

@@ -13,7 +13,7 @@ pub const TIME_MAX_NS: u64 = 1_000_000_000_000;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Latencies {
-    /// How many.
+    /// Number of values.
     pub count: u64,
     /// The least.
     pub min_ns: u64,

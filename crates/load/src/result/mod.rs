@@ -18,6 +18,7 @@
 
 pub mod connections;
 pub mod csv;
+pub mod from_run;
 pub mod hdr;
 pub mod latencies;
 mod machine;
@@ -33,7 +34,7 @@ pub use connections::{Connections, Tls, TlsSessions};
 pub use latencies::Latencies;
 pub use searched::{SearchResult, StepResult};
 
-/// What [`RunResult::format`] says.
+/// The value of [`RunResult::format`].
 pub const FORMAT: &str = "gannet-load-result";
 /// The format's version. A reader takes its own and no other.
 pub const VERSION: u32 = 1;
@@ -60,15 +61,15 @@ pub struct RunResult {
     pub is_broken: bool,
     /// The sentence that people came for.
     pub verdict: Verdict,
-    /// When it began: Unix time in ms.
+    /// Beginning: Unix time in ms.
     pub started_at_unix_ms: u64,
-    /// How long it took in all, in s.
+    /// Length of the whole run, in s.
     pub elapsed_s: f64,
-    /// Who was asked.
+    /// The servers.
     pub targets: Vec<Target>,
-    /// What was asked for of TLS; `null`: connections were not secured.
+    /// TLS options of the run; `null`: connections were not secured.
     pub tls: Option<Tls>,
-    /// How requests came: open or closed loop, and the schedule.
+    /// Arrival of the requests: open or closed loop, and the schedule.
     pub arrivals: Arrivals,
     /// The objectives, in words.
     pub objectives: Vec<String>,
@@ -76,24 +77,24 @@ pub struct RunResult {
     pub objective_line: Option<ObjectiveLine>,
     /// The search, if it was one.
     pub search: Option<SearchResult>,
-    /// What came of the run, or of the trials at the answer.
+    /// Figures of the run, or of the trials at the answer.
     pub figures: Figures,
     /// The same, interval by interval, of the whole time.
     pub intervals: Vec<Interval>,
-    /// What host, server and generator did meanwhile.
+    /// Activity of host, server and generator during the run.
     pub timelines: Vec<Timeline>,
-    /// What was asserted, and whether it held.
+    /// Assertions, and whether each held.
     pub assertions: Vec<Assertion>,
     /// The command line, word by word.
     pub arguments: Vec<String>,
     /// Settings in force, by name.
     pub configuration: BTreeMap<String, String>,
-    /// What was asked of the server, with everything that files, presets and flags said: a workload file's text.
+    /// The workload, with everything that files, presets and flags set: a workload file's text.
     pub workload: Option<String>,
     /// The flags that a run of this workload takes to be the same again, a word each: `--rate=5000`.
     #[serde(default)]
     pub again: Vec<String>,
-    /// Where the generator ran; of a run on several hosts, where its coordinator did.
+    /// Machine of the generator; of a run on several hosts, that of its coordinator.
     pub machine: Machine,
     /// Of a run on several hosts: the agents.
     #[serde(default)]
@@ -104,11 +105,11 @@ pub struct RunResult {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentHost {
-    /// Where its agent listens.
+    /// Address at which its agent listens.
     pub name: String,
     /// Which build it is.
     pub program: String,
-    /// What it runs on.
+    /// Its machine.
     pub machine: Machine,
 }
 
@@ -118,13 +119,13 @@ pub struct AgentHost {
 pub struct Verdict {
     /// One sentence.
     pub headline: String,
-    /// What else is worth saying at once, a sentence each.
+    /// Further remarks, a sentence each.
     pub notes: Vec<String>,
-    /// What the limit was.
+    /// Description of the limit.
     pub limit: Option<Limit>,
 }
 
-/// What held the rate down.
+/// The limit of the rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
@@ -132,13 +133,13 @@ pub struct Limit {
     pub what: String,
     /// Its timeline: `source/name`.
     pub timeline: String,
-    /// When it rose, in s since the start.
+    /// Time at which it rose, in s since the start.
     pub at_s: f64,
-    /// What else rose, in order, each in words.
+    /// Other series that rose, in order, each in words.
     pub then: Vec<String>,
 }
 
-/// Who was asked.
+/// A server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
@@ -146,11 +147,11 @@ pub struct Target {
     pub address: String,
     /// `memcache`, `meta` or `resp`.
     pub protocol: String,
-    /// What the server says it is.
+    /// Name and version that the server reports.
     pub server: Option<String>,
 }
 
-/// How requests came.
+/// Arrival of the requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, tag = "loop", rename_all = "lowercase")]
 pub enum Arrivals {
@@ -192,15 +193,15 @@ impl Arrivals {
 pub struct ObjectiveLine {
     /// The share of requests, 0 to 1.
     pub share: f64,
-    /// What they may take, in ns.
+    /// Limit for the percentile, in ns.
     pub limit_ns: u64,
 }
 
-/// What came of a run.
+/// Figures of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Figures {
-    /// How long requests were due, in s.
+    /// Time during which requests were due, in s.
     pub duration_s: f64,
     /// Requests that were due, a second.
     pub offered_per_s: f64,
@@ -221,7 +222,7 @@ pub struct Figures {
     /// Connections of the load: what making them took, and what secured them.
     #[serde(default)]
     pub connections: Connections,
-    /// What went wrong, the most frequent first.
+    /// Failures, the most frequent first.
     pub faults: Vec<FaultCount>,
     /// The generator's own figures.
     pub generator: Generator,
@@ -230,11 +231,11 @@ pub struct Figures {
     pub agents: Vec<AgentFigures>,
 }
 
-/// What one agent did of a run on several hosts.
+/// Share of one agent in a run on several hosts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentFigures {
-    /// Where it listens.
+    /// Address at which it listens.
     pub name: String,
     /// Requests that were due, a second.
     pub offered_per_s: f64,
@@ -244,7 +245,7 @@ pub struct AgentFigures {
     pub counts: Counts,
     /// From the instant at which a request was due to its answer.
     pub response: Latencies,
-    /// How much later than due requests were sent, by its own doing.
+    /// Lateness of the generator itself: from the intended instant to the send.
     pub lateness: Latencies,
     /// Why it was the limit, if it was.
     pub limit: Option<String>,
@@ -264,7 +265,7 @@ pub struct AgentFigures {
 pub struct FaultCount {
     /// A short name that does not change.
     pub name: String,
-    /// How often.
+    /// Number of times.
     pub count: u64,
     /// The first one in full.
     pub first: String,
@@ -342,11 +343,11 @@ pub struct Group {
     pub service: Latencies,
 }
 
-/// What the generator was busy with.
+/// Resources that the generator used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Generator {
-    /// How much later than due requests were sent.
+    /// Lateness of the sends.
     pub lateness: Latencies,
     /// Its threads.
     pub threads: Vec<GeneratorThread>,
@@ -372,9 +373,9 @@ pub struct GeneratorThread {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
-    /// When it began, in s since the start.
+    /// Beginning, in s since the start.
     pub at_s: f64,
-    /// How long it is, in s.
+    /// Length, in s.
     pub duration_s: f64,
     /// The rate that was asked for then, a second; 0 in a closed loop.
     pub target_per_s: f64,
@@ -392,7 +393,7 @@ pub struct Interval {
 pub struct Timeline {
     /// `host`, `server`, `generator`.
     pub source: String,
-    /// What it is.
+    /// Name of the series.
     pub name: String,
     /// `share`, `bytes`, `per_s`, `count`.
     pub unit: String,
@@ -400,13 +401,13 @@ pub struct Timeline {
     pub points: Vec<(f64, f64)>,
 }
 
-/// What was asserted.
+/// An assertion.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Assertion {
     /// In words.
     pub condition: String,
-    /// What the figure was, in words.
+    /// The figure, in words.
     pub value: String,
     /// True if it held.
     pub held: bool,
@@ -450,7 +451,7 @@ impl RunResult {
         }
     }
 
-    /// How requests came, and over what, in words.
+    /// Returns the arrival of the requests and the transport, in words.
     pub fn manner(&self) -> String {
         let label = self.figures.connections.label();
         let over = match &self.tls {

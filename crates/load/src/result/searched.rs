@@ -7,7 +7,7 @@ use super::Latencies;
 use crate::search::rate::Rate;
 use crate::search::{End, Found, Phase, Settings, Step, Stop, method};
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SearchResult {
@@ -21,7 +21,7 @@ pub struct SearchResult {
     pub upper_per_s: Option<f64>,
     /// The probability with which both are right, 0 to 1.
     pub confidence: Option<f64>,
-    /// How the interval came about.
+    /// Method by which the interval was computed.
     pub method: String,
     /// Every trial, in order.
     pub steps: Vec<StepResult>,
@@ -37,9 +37,9 @@ pub struct StepResult {
     pub number: u32,
     /// `rise`, `bisect`, `confirm` or `step`.
     pub phase: String,
-    /// When it began, in s since the start.
+    /// Beginning, in s since the start.
     pub at_s: f64,
-    /// How long requests were due, in s.
+    /// Time during which requests were due, in s.
     pub duration_s: f64,
     /// The rate that was asked for, a second.
     pub rate_per_s: f64,
@@ -49,7 +49,7 @@ pub struct StepResult {
     pub achieved_per_s: f64,
     /// All objectives held.
     pub passed: bool,
-    /// What did not hold, in words.
+    /// Objectives that did not hold, in words.
     pub broken: Vec<String>,
     /// Why the generator was the limit, if it was.
     pub generator_limit: Option<String>,

@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Desk;
-use super::filing;
+use crate::result::from_run;
 use crate::result::metrics;
 use crate::search::rate::Rate;
 
@@ -184,10 +184,10 @@ fn live_metrics(desk: &Desk) -> String {
         let _ = write!(out, "# HELP gannet_load_{name} {help}\n# TYPE gannet_load_{name} gauge\n");
         let _ = writeln!(out, "gannet_load_{name} {value}");
     }
-    metrics::counts(&mut out, &filing::counts(&live.totals));
+    metrics::counts(&mut out, &from_run::counts(&live.totals));
     out.push_str("# HELP gannet_load_response_quantile_seconds Response time from the intended instant.\n");
     out.push_str("# TYPE gannet_load_response_quantile_seconds gauge\n");
-    metrics::quantiles(&mut out, "response", "verb=\"\",outcome=\"\"", &filing::latencies(&live.response));
+    metrics::quantiles(&mut out, "response", "verb=\"\",outcome=\"\"", &from_run::latencies(&live.response));
     out
 }
 

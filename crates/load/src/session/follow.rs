@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::filing;
 use crate::engine::{Control, Phase};
 use crate::measure::Slice;
 use crate::report::terminal::Progress;
+use crate::result::from_run;
 use crate::result::{Interval, Latencies, latencies};
 
 /// Longest time between two looks at a run.
@@ -77,7 +77,7 @@ impl Cut {
         let mut intervals: Vec<Interval> = Vec::with_capacity(slices.len());
         let mut open: Vec<Interval> = Vec::new();
         for slice in slices {
-            open.push(filing::interval(slice, began_s));
+            open.push(from_run::interval(slice, began_s));
             let Some((begin_ns, _)) = known.peek() else { continue };
             if !slice.measured {
                 intervals.append(&mut open);

@@ -5,7 +5,7 @@
 //!   Job ──> run ──┬─ engine::run        once, or for every trial of the search (or agents::Fleet, on several hosts)
 //!                 ├─ follow             intervals and progress, from the engine's live figures
 //!                 ├─ timeline::Recorder host and server meanwhile
-//!                 └─ filing             what was measured, as plain data  ──> RunResult with its verdict
+//!                 └─ result::from_run   the measurements, as plain data   ──> RunResult with its verdict
 //!   Desk          stop, rate, live figures: for the terminal, the admin port and signals
 //! ```
 //!
@@ -14,7 +14,6 @@
 pub mod admin;
 mod agents;
 mod desk;
-pub mod filing;
 mod follow;
 mod steps;
 mod trials;
@@ -26,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{self, Config, Control, Error, Load, Place, Run};
 use crate::report::terminal::Progress;
-use crate::result::{RunResult, SearchResult, StepResult, searched};
+use crate::result::{RunResult, SearchResult, StepResult, from_run, searched};
 use crate::schedule::Plan;
 use crate::search::objective::Condition;
 use crate::search::rate::Rate;
@@ -130,7 +129,7 @@ fn once(job: &Job, rate: Option<Rate>, trials: &mut Trials<'_>, result: &mut Run
     let what = if matches!(job.mode, Mode::Closed) { "closed loop" } else { "open loop" };
     let freedom = if rate.is_some() { Freedom::Free } else { Freedom::Closed };
     let run = trials.engine(&job.config, rate.map_or(0.0, Rate::per_s), what, freedom)?;
-    result.figures = filing::figures(&run);
+    result.figures = from_run::figures(&run);
     result.objectives = job.objectives.iter().map(ToString::to_string).collect();
     result.objective_line = verdict::line(&job.objectives);
     verdict::of_run(job, &run, result);

@@ -1,8 +1,9 @@
 use super::*;
-use crate::engine::{Load, Target};
+use crate::engine::Load;
 use crate::fake::{Lines, Server};
 use crate::result::Arrivals;
 use crate::schedule::Plan;
+use link::Address;
 
 #[derive(Default)]
 struct Seen {
@@ -22,7 +23,7 @@ impl View for Seen {
 fn job(address: &str, mode: Mode) -> Job {
     let load = if matches!(mode, Mode::Closed) { Load::Closed } else { Load::Open(Plan::poisson()) };
     let config = Config {
-        targets: vec![address.parse::<Target>().unwrap()],
+        targets: vec![address.parse::<Address>().unwrap()],
         connections: 4,
         load,
         duration_ns: 600_000_000,

@@ -6,10 +6,10 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use super::follow::follow;
-use super::{Carry, Desk, Freedom, View, agents, filing, settling, verdict};
-use crate::engine::{Config, Control, Ending, Error, Limit, Run};
+use super::{Carry, Desk, Freedom, View, agents, settling, verdict};
+use crate::engine::{Config, Control, Ending, Error, Run};
 use crate::report::terminal::Progress;
-use crate::result::{Figures, Interval, StepResult, Timeline, searched};
+use crate::result::{Figures, Interval, StepResult, Timeline, from_run, searched};
 use crate::search::{Ask, Found, Observed, Phase, Step, Stop, Trial};
 
 /// Slices of one trial's timeline, about.
@@ -80,13 +80,13 @@ impl<'a> Trials<'a> {
             at_answer => at_answer.iter().map(|step| step.ask.number).collect(),
         };
         let several: Vec<&Figures> = numbers.iter().filter_map(|number| self.figures.get(number)).collect();
-        filing::together(&several)
+        from_run::together(&several)
     }
 
     /// The figures of these trials together.
     pub fn figures_together(&self, steps: &[Step]) -> Figures {
         let several = steps.iter().filter_map(|step| self.figures.get(&step.ask.number));
-        filing::together(&several.collect::<Vec<_>>())
+        from_run::together(&several.collect::<Vec<_>>())
     }
 
     /// Takes the remedies out of what the trials' lines say of the generator: the verdict has them, once.
@@ -140,19 +140,6 @@ fn trial_config(config: &Config, trial: Duration) -> Config {
     }
 }
 
-/// A cause in a few words, as a line of many has room for.
-pub(super) fn brief(limit: &Limit) -> String {
-    match limit {
-        Limit::Cpu { thread, busy_share } => format!("{thread} worked {:.0} %", busy_share * 100.0),
-        Limit::Late { p99_ns, .. } => format!("late by {} us at p99", p99_ns / 1000),
-        Limit::Preempted { thread, preempted_share } => {
-            format!("{thread} waited for a CPU {:.0} %", preempted_share * 100.0)
-        }
-        Limit::Steal { steal_share } => format!("steal {:.0} %", steal_share * 100.0),
-        Limit::Host { name, limit } => format!("{name}: {}", brief(limit)),
-    }
-}
-
 /// Returns what a run shows about the service.
 pub(super) fn observed(run: &Run, began_s: f64) -> Observed {
     let totals = &run.bulk.totals;
@@ -161,7 +148,7 @@ pub(super) fn observed(run: &Run, began_s: f64) -> Observed {
     Observed {
         began_s,
         offered_per_s: if seconds > 0.0 { totals.due as f64 / seconds } else { 0.0 },
-        achieved_per_s: filing::answered_in_time_per_s(run),
+        achieved_per_s: from_run::answered_in_time_per_s(run),
         answered: totals.answered,
         unanswered: totals.lost + totals.unsent,
         errors: totals.errors + totals.wrong,
@@ -201,10 +188,10 @@ impl Trial for Trials<'_> {
             let first = verdict::first_fault(&run);
             return Err(Stop::Failed(format!("no connection was left at the end of a trial{first}")));
         }
-        let figures = filing::figures(&run);
+        let figures = from_run::figures(&run);
         self.figures.insert(ask.number, figures);
         if !run.limits.is_empty() {
-            let causes: Vec<String> = run.limits.iter().map(brief).collect();
+            let causes: Vec<String> = run.limits.iter().map(from_run::brief).collect();
             self.limits.insert(ask.number, causes.join(", "));
         }
         Ok(observed(&run, self.began_s + config.warm_up_ns as f64 / 1e9))

@@ -3,12 +3,11 @@
 //! Each is asked over a connection of its own, at the recorder's pace; an answer has a bounded length and time.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::{Reading, Source, Unit};
-use crate::tls::{Client, Failure, Maker, Settings};
+use link::tls::{Client, Failure, Maker, Settings};
+use link::{Address, Stream};
 
 /// An answer's bytes at most.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
@@ -110,19 +109,8 @@ impl Server {
             Account::Info => b"*1\r\n$4\r\nINFO\r\n",
             Account::Metrics => b"GET /metrics HTTP/1.1\r\nHost: metrics\r\nConnection: close\r\n\r\n",
         };
-        if let Some(path) = self.address.strip_prefix("unix:") {
-            let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            return ask(stream, request, self.account);
-        }
-        let unknown = || std::io::Error::from(std::io::ErrorKind::NotFound);
-        let addr = self.address.to_socket_addrs()?.next().ok_or_else(unknown)?;
-        let stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        match self.tls.as_ref().map(|maker| maker.make(0)).transpose()?.flatten() {
-            Some(tls) => ask(rustls::StreamOwned::new(tls, stream), request, self.account),
-            None => ask(stream, request, self.account),
-        }
+        let address: Address = self.address.parse().map_err(|_| ErrorKind::NotFound)?;
+        ask(Stream::connect(&address, self.tls.as_ref(), PATIENCE)?, request, self.account)
     }
 
     /// Which server it says it is.
@@ -138,10 +126,7 @@ impl Server {
         match (self.fetch(), &self.tls) {
             (Ok(text), _) => Ok(text.and_then(|text| self.name_in(&text))),
             (Err(error), Some(_)) if error.kind() == ErrorKind::ConnectionReset => Err(Failure::closed()),
-            (Err(error), Some(maker)) => match error.get_ref().and_then(|inner| inner.downcast_ref()) {
-                Some(error) => Err(Failure::of(error, maker.settings())),
-                None => Failure::in_error(&error).cloned().map_or(Ok(None), Err),
-            },
+            (Err(error), Some(_)) => failure(&error).cloned().map_or(Ok(None), Err),
             (Err(error), None) if error.kind() == ErrorKind::ConnectionReset && self.speaks_tls() => {
                 Err(Failure::wanted())
             }
@@ -153,15 +138,10 @@ impl Server {
     fn speaks_tls(&self) -> bool {
         let Ok(client) = Client::new(&Settings { insecure: true, ..Settings::default() }) else { return false };
         let asked = Self::new(&self.address, self.account).secured(Some(&client));
-        match (asked.fetch(), &asked.tls) {
-            (Ok(_), _) => true,
-            // It refuses by an alert: that is TLS too.
-            (Err(error), Some(maker)) => error
-                .get_ref()
-                .and_then(|inner| inner.downcast_ref())
-                .is_some_and(|error| Failure::of(error, maker.settings()).name != "tls-not-spoken"),
-            (Err(_), None) => false,
-        }
+        // It refuses by an alert: that is TLS too.
+        asked
+            .fetch()
+            .map_or_else(|error| failure(&error).is_some_and(|failure| failure.name != "tls-not-spoken"), |_| true)
     }
 
     fn name_in(&self, text: &str) -> Option<String> {
@@ -175,6 +155,11 @@ impl Server {
             Account::Metrics => None,
         }
     }
+}
+
+/// Returns the failure of TLS in `error`. A connection that was closed within the handshake may be no fault of TLS.
+fn failure(error: &std::io::Error) -> Option<&Failure> {
+    Failure::in_error(error).filter(|failure| failure.name != "tls-closed")
 }
 
 /// Sends `request` and reads the whole answer; `None` if it is another.

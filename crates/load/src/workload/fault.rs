@@ -46,6 +46,13 @@ impl Fault {
     }
 }
 
+impl From<link::tls::SettingError> for Fault {
+    /// Names the field as a workload file does.
+    fn from(error: link::tls::SettingError) -> Self {
+        Self::new(error.path("targets.tls"), error.what, error.remedy)
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Place::File { path, line } = &self.place {

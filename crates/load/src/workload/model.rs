@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use base::units::TimeSpan;
 
 use super::units::Share;
-use crate::tls;
+use link::tls;
 
 /// Connections of one run at most.
 pub const CONNECTIONS_MAX: u32 = 1_000_000;

@@ -129,7 +129,7 @@ impl Check {
             self.holds(known, &path, &what, "write HOST:PORT, as in 127.0.0.1:11211, or unix:PATH");
             self.count(&path, target.weight.into(), 1, 1_000_000, "parts of the ring");
         }
-        self.faults.extend(workload.tls.iter().flat_map(crate::tls::Settings::faults));
+        self.faults.extend(workload.tls.iter().flat_map(link::tls::Settings::faults).map(Fault::from));
         if workload.targets.len() > 1 {
             let many = workload.commands().any(|command| command.keys > 1);
             let placed = workload.placement != Placement::Any;

@@ -145,7 +145,7 @@ pub fn tps_line(operations: &[(&str, Tps)]) -> String {
     line + &shown("total", &total)
 }
 
-/// What the benchmarks print of a whole run: the line of its operations, a second over its length, and under it
+/// Returns what the benchmarks print of a whole run: the line of its operations, a second over its length, and under it
 /// `table`. What is read or written is told by the verbs' names.
 pub fn printed(figures: &Figures, table: Option<LatencyTable>) -> String {
     let of = |reads: bool| {

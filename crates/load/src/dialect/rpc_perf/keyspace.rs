@@ -118,7 +118,7 @@ fn space<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, mapped: &mut
     space
 }
 
-/// What is different where keys are hashes: one is deleted by a command of its own, and lives for ever.
+/// Maps what is different if keys are hashes: one is deleted by a command of its own, and lives for ever.
 fn of_hashes(space: &mut KeySpace, path: &str, notes: &mut Vec<String>) {
     for command in space.verbs.iter_mut().filter(|command| command.verb == Verb::Delete) {
         *command = Command { text: "DEL __key__".into(), ..Command::weighted(Verb::Raw, command.weight) };

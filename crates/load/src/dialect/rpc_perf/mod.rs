@@ -379,7 +379,7 @@ fn tls<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Map
     }
     reader.end(section);
     let certificate = chain.or(certificate);
-    mapped.workload.tls = Some(crate::tls::Settings { ca, certificate, key, ..crate::tls::Settings::default() });
+    mapped.workload.tls = Some(link::tls::Settings { ca, certificate, key, ..link::tls::Settings::default() });
 }
 
 /// Sections that say nothing of what is asked.

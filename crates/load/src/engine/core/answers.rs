@@ -2,9 +2,10 @@
 
 use super::{Core, KEPT_BYTES_MAX, Pacing, RECEIVES_MAX, fault_name};
 use crate::engine::connection::State;
-use crate::engine::net::{Event, Moved, Net};
+use crate::engine::net::{Event, Net};
 use crate::measure::{Ended, Fate};
 use crate::traffic::{Outcome, Progress, Traffic};
+use link::Moved;
 
 /// The fault of a connection whose first words were answered with an error.
 pub(crate) const GREETING_REFUSED: &str = "greeting-refused";
@@ -105,7 +106,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         }
     }
 
-    /// How many of `bytes` belong to answers that are whole or under way; or where, and why, they are no answers.
+    /// Returns how many of `bytes` belong to replies, whole or under way; or where, and why, they are no replies.
     pub(super) fn match_answers(&mut self, index: usize, bytes: &[u8], now_ns: u64) -> Result<usize, Unread> {
         let is_up = self.connections[index].state == State::Up;
         let mut used = 0;

@@ -4,8 +4,8 @@ use super::Core;
 use crate::engine::connection::{InFlight, State};
 use crate::engine::net::{Connecting, Net};
 use crate::measure::{Ended, Fate, Recorder};
-use crate::tls::Failure;
 use crate::traffic::Traffic;
+use link::tls::Failure;
 use std::cmp::Reverse;
 
 impl<N: Net, T: Traffic> Core<'_, N, T> {

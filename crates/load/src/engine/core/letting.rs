@@ -2,8 +2,9 @@
 
 use super::{BLIND_BYTES_MAX, Core, Pacing, fault_name};
 use crate::engine::connection::{InFlight, State};
-use crate::engine::net::{Moved, Net};
+use crate::engine::net::Net;
 use crate::traffic::Traffic;
+use link::Moved;
 
 impl<N: Net, T: Traffic> Core<'_, N, T> {
     pub(super) fn let_out(&mut self, now_ns: u64) {

@@ -2,17 +2,18 @@
 
 use super::*;
 use crate::engine::join::SAMPLER_SEED;
-use crate::engine::{Load, Reconnect, Sampler, Target};
+use crate::engine::{Load, Reconnect, Sampler};
 use crate::fake::{Delay, Stall};
 use crate::measure::{Fate, Histogram};
 use crate::schedule::{Pace, Plan, Shape};
+use link::Address;
 
 const S: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
 fn config(connections: usize, depth: usize) -> Config {
     Config {
-        targets: vec![Target::Tcp("127.0.0.1:1".to_owned())],
+        targets: vec![Address::Tcp("127.0.0.1:1".to_owned())],
         connections,
         depth,
         duration_ns: 10 * S,
@@ -114,7 +115,7 @@ fn a_stall_is_seen_by_the_open_loop_and_missed_by_the_closed_one() {
 fn the_sampler_sees_the_stall_that_a_closed_bulk_hides() {
     let stall = Stall { begin_ns: 4 * S, length_ns: 500 * MS };
     let script = Script { stall: Some(stall), ..Script::fixed(100_000) };
-    let target = Target::Tcp("127.0.0.1:1".to_owned());
+    let target = Address::Tcp("127.0.0.1:1".to_owned());
     let sampler = Some(Sampler { target, connections: 1, rate_per_s: 200.0, cpu: None });
     let config = Config { load: Load::Closed, sampler, seed: 3, ..config(4, 1) };
     let bulk = simulated(&script, &config, 0.0);
@@ -430,7 +431,7 @@ impl Traffic for Moving {
 }
 
 fn moving(net: SimNet, load: Load, times: u32) -> (Snapshot, SimNet) {
-    let targets = [1, 2].map(|port| Target::Tcp(format!("127.0.0.1:{port}"))).to_vec();
+    let targets = [1, 2].map(|port| Address::Tcp(format!("127.0.0.1:{port}"))).to_vec();
     let requests_max = matches!(load, Load::Closed).then_some(2_000);
     let config = Config { targets, routed: true, duration_ns: 2 * S, load, requests_max, ..config(2, 64) };
     simulate(net, &config, Moving(Lines::new(100), 0, times), &Control::new(1_000.0)).unwrap()

@@ -27,7 +27,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::fault::{Fault, Place};
 use super::model::{Arrivals, Auth, Command, KeySpace, Pace, Placement, Protocol, Target, Verb, Workload};
-use crate::tls;
+use link::tls;
 use reader::{Reader, Section};
 
 /// A workload file is not larger than this.
@@ -166,7 +166,7 @@ fn tls<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> tls::Settin
     reader.end(section);
     // Its files are looked into here, so that what is wrong with them has its line.
     if let Err(faults) = tls::Client::new(&settings) {
-        reader.located(faults);
+        reader.located(faults.into_iter().map(Fault::from).collect());
     }
     settings
 }

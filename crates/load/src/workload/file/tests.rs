@@ -2,6 +2,8 @@ use std::path::Path;
 
 use base::units::TimeSpan;
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+
 use super::*;
 use crate::workload::model::{Order, Sizes, Step};
 use crate::workload::units::Share;
@@ -225,4 +227,37 @@ fn the_documents_file_is_read() {
     }
     let fault = &faults(&format!("{}[[keys]]\nttl = 60\n", "\n".repeat(10)))[0];
     assert!(page.contains(&fault.to_string()), "{fault}");
+}
+
+#[test]
+fn a_fault_of_tls_has_the_line_of_its_field() {
+    let folder = std::env::temp_dir().join(format!("gannet-workload-tls-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    std::fs::write(folder.join("ca.pem"), ca.pem()).unwrap();
+    let read = |text: &str| Workload::read_text(&folder.join("w.toml"), text);
+    let text = "[targets]\naddresses = [\"h:1\"]\n[targets.tls]\nca = \"ca.pem\"\nversions = \"1.3\"\nresume = false\n";
+    let tls = read(text).unwrap().tls.unwrap();
+    let expected = tls::Settings {
+        ca: Some(folder.join("ca.pem")),
+        versions: tls::Versions::Tls13,
+        resume: false,
+        ..tls::Settings::default()
+    };
+    assert_eq!(tls, expected, "files are looked for beside the workload");
+    assert_eq!(read("[targets.tls]\ninsecure = true\n").unwrap().tls.map(|tls| tls.insecure), Some(true));
+    assert_eq!(read("").unwrap().tls, None);
+    for (from, to, part) in [
+        ("\"ca.pem\"", "\"no.pem\"", "w.toml:4: targets.tls.ca: '"),
+        ("\"1.3\"", "\"1.1\"", "w.toml:5: targets.tls.versions: version '1.1' of TLS is not spoken here; write 1.2"),
+        ("resume = false", "key = \"k\"", "w.toml:6: targets.tls.key: there is a key, and no certificate"),
+        ("resume", "resmue", "w.toml:6: targets.tls.resmue: there is no such key; did you mean resume?"),
+    ] {
+        let faults = read(&text.replace(from, to)).unwrap_err();
+        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        assert!(lines.iter().any(|fault| fault.contains(part)), "{part}: {lines:?}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -6,9 +6,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::tls;
 use crate::workload::model::{Arrivals, Command, KeySpace, Order, Pace, Placement, Sizes, Step, Verb, Workload};
 use crate::workload::units::Share;
+use link::tls;
 
 /// Environment variable to which the text refers for the password.
 pub const PASSWORD_VARIABLE: &str = "GANNET_LOAD_PASSWORD";

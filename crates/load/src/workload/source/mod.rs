@@ -12,7 +12,7 @@
 //! value is kept; the follow-ups that wait are bounded, and what does not fit is counted.
 
 mod memcache;
-pub(crate) mod progress;
+pub mod progress;
 mod resp;
 mod route;
 mod space;

@@ -1,0 +1,245 @@
+//! `gannet migrate --from ... --to ...`: copies keys with values, flags and expiries to another server.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ::migrate::place::{Place, Server};
+use ::migrate::{Choice, ConnectSettings, Job, Outcome, Progress, RetryPolicy, Verify, View};
+use base::units::{ByteSize, TimeSpan};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use link::tls::Client;
+use load::search::rate::Rate;
+
+use super::args::secured;
+use super::ask;
+use super::compare::write;
+use super::run::{BROKEN, PARTIAL};
+use super::stop;
+use super::view::Screen;
+use crate::{Failure, print};
+
+const EXAMPLES: &str = "\
+Examples:
+  From memcached to Gannet; what Gannet has already is left as it is:
+    gannet migrate --from memcached://127.0.0.1:11211 --to memcached://127.0.0.1:11311
+  In a way that can be interrupted and gone on with by the same line, ten thousand keys a second, and all compared:
+    gannet migrate --from memcached://127.0.0.1:11211 --to memcached://127.0.0.1:11311 --resume move.json \
+--rate 10k --verify all
+  Database 0 of a Redis, without its sessions:
+    gannet migrate --from redis://127.0.0.1:6379/0 --to redis://127.0.0.1:6380/0 --exclude session:
+  From the file that Redis saved:
+    gannet migrate --from dump.rdb --to memcached://127.0.0.1:11311 --json moved.json
+
+Exit codes: 0 done; 1 it could not begin; 2 wrong arguments; 4 done, but keys were refused or differ; 5 it ended early:
+what was copied stays, and --resume goes on.";
+
+fn value(name: &'static str, placeholder: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(placeholder).help(help)
+}
+
+fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+}
+
+/// Returns the subcommand's arguments under `name`.
+pub fn command(name: &'static str) -> Command {
+    let places = "memcached://[USER:PASSWORD@]HOST:PORT, redis://[USER:PASSWORD@]HOST:PORT/DB; memcacheds:// and \
+                  rediss:// over TLS";
+    let command = Command::new(name)
+        .about("Copy the keys of a memcached, a Redis or an RDB file to another server: how to move over")
+        .arg(value("from", "PLACE", "").required(true).help(format!("{places} or FILE.rdb")))
+        .arg(value("to", "PLACE", "").required(true).help(places))
+        .arg(value("rate", "RATE", "Keys a second at most, as 10k; none: as fast as it goes").default_value("20k"))
+        .arg(value("bytes", "SIZE", "Bytes a second at most, as 20MB; none: as many as go").default_value("100MB"))
+        .arg(value("resume", "FILE", "A journal of how far it came; if it is there, go on from where it was"))
+        .arg(flag("overwrite", "Replace keys that the target has; else they are left as they are"))
+        .arg(value("prefix", "TEXT", "Only keys that begin so; may be repeated").action(ArgAction::Append))
+        .arg(value("exclude", "TEXT", "Not keys that begin so; may be repeated").action(ArgAction::Append))
+        .arg(value("limit", "N", "End after N copied keys, rounded up to a batch"))
+        .arg(
+            value(
+                "verify",
+                "PART",
+                "Compare a part of the keys at both ends afterwards: all, none, a share as 5%, or some",
+            )
+            .default_value("some"),
+        )
+        .arg(value("db", "N", "The database of an RDB file that is copied").default_value("0"))
+        .arg(flag("accept-damaged", "Copy what can be read of an RDB file whose checksum is wrong"))
+        .arg(value("timeout", "DURATION", "How long an answer is waited for").default_value("10s"))
+        .arg(
+            value("retries", "N", "How often a lost connection is made again, within about half a minute")
+                .default_value("10"),
+        )
+        .arg(value("json", "FILE", "Write the outcome for programs"))
+        .arg(flag("quiet", "Nothing on standard error while it runs"))
+        .after_help(EXAMPLES);
+    secured(command.next_help_heading("TLS, of the places that are spoken it with"))
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let job = job(matches)?;
+    let stopped = stop::switch()?;
+    let mut screen = Screen::new(matches.get_flag("quiet"));
+    let outcome = ::migrate::run(&job, &mut screen, &|| stopped.load(Ordering::Relaxed));
+    screen.wipe();
+    let outcome = outcome.map_err(|fault| Failure::Failed(vec![fault.to_string()]))?;
+    print(&outcome.text())?;
+    if let Some(path) = matches.get_one::<String>("json") {
+        write(Path::new(path), &outcome.to_json())?;
+    }
+    ended(&outcome)
+}
+
+impl View for Screen {
+    fn progress(&mut self, progress: &Progress<'_>) {
+        self.now(|| progress.line());
+    }
+
+    fn note(&mut self, text: &str) {
+        self.line(&format!("note: {text}"));
+    }
+}
+
+fn ended(outcome: &Outcome) -> Result<(), Failure> {
+    if let Some(why) = &outcome.ended_early {
+        return Err(Failure::Code(PARTIAL, vec![why.clone()]));
+    }
+    let mut lines = Vec::new();
+    if outcome.counts.refused_sum() > 0 {
+        lines.push(format!("the target refused {} keys", outcome.counts.refused_sum()));
+    }
+    if let Some(differ) = outcome.verified.as_ref().map(|verified| verified.differ()).filter(|differ| *differ > 0) {
+        lines.push(format!("{differ} keys are not the same at both ends"));
+    }
+    if lines.is_empty() { Ok(()) } else { Err(Failure::Code(BROKEN, lines)) }
+}
+
+/// Reads arguments and collects what is wrong with them.
+struct Words<'a> {
+    matches: &'a ArgMatches,
+    faults: Vec<String>,
+}
+
+impl Words<'_> {
+    fn text(&self, name: &str) -> Option<&str> {
+        self.matches.get_one::<String>(name).map(String::as_str)
+    }
+
+    fn read<T>(&mut self, name: &str, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        match read(self.text(name)?) {
+            Ok(value) => Some(value),
+            Err(fault) => {
+                self.faults.push(format!("--{name}: {fault}"));
+                None
+            }
+        }
+    }
+
+    /// A limit, which `none` lifts.
+    fn limit(&mut self, name: &str, read: impl Fn(&str) -> Result<u64, String>) -> Option<u64> {
+        self.read(name, |text| if text == "none" { Ok(None) } else { read(text).map(Some) }).flatten()
+    }
+
+    fn whole<T: FromStr>(&mut self, name: &str) -> Option<T> {
+        self.read(name, |text| {
+            text.replace('_', "").parse().map_err(|_| format!("{text:?} is no whole number, as 50 is"))
+        })
+    }
+
+    fn begins(&self, name: &str) -> Vec<Vec<u8>> {
+        self.matches.get_many::<String>(name).into_iter().flatten().map(|text| text.as_bytes().to_vec()).collect()
+    }
+}
+
+/// What is asked for, or all that is wrong with it.
+fn job(matches: &ArgMatches) -> Result<Job, Failure> {
+    let mut words = Words { matches, faults: Vec::new() };
+    let from = words.read("from", str::parse::<Place>);
+    let to = words.read("to", |text| match text.parse::<Place>()? {
+        Place::Server(server) => Ok(server),
+        Place::File(path) => Err(format!("{} is a file; name a server", path.display())),
+    });
+    let keys_per_s = words.limit("rate", |text| {
+        text.parse::<Rate>().map(|rate| rate.per_s().max(1.0) as u64).map_err(|error| error.to_string())
+    });
+    let bytes_per_s = words.limit("bytes", |text| {
+        text.parse::<ByteSize>().map(|size| size.0).map_err(|error| format!("{text:?}: {error}; {}", error.remedy()))
+    });
+    let timeout = words.read("timeout", |text| {
+        let span = text.parse::<TimeSpan>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()))?;
+        if span.0 == 0 { Err("it is above 0, as in 10s".to_owned()) } else { Ok(Duration::from_nanos(span.0)) }
+    });
+    let verify = words.read("verify", verify);
+    let limit = words.whole("limit");
+    let file_db = words.whole("db");
+    let attempts = words.whole("retries");
+    if let (Some(from), Some(to)) = (&from, &to)
+        && *from == Place::Server(to.clone())
+    {
+        words.faults.push("--to: it is the same place as --from".to_owned());
+    }
+    let choice = Choice { prefixes: words.begins("prefix"), excluded: words.begins("exclude") };
+    let all = (from, to, timeout, verify, file_db, attempts);
+    let (Some(from), Some(to), Some(timeout), Some(verify), Some(file_db), Some(attempts)) = all else {
+        return Err(Failure::Usage(words.faults));
+    };
+    let tls = reached_by(matches, &from, &to).unwrap_or_else(|faults| {
+        words.faults.extend(faults);
+        None
+    });
+    if !words.faults.is_empty() {
+        return Err(Failure::Usage(words.faults));
+    }
+    Ok(Job {
+        from,
+        to,
+        choice,
+        overwrite: matches.get_flag("overwrite"),
+        limit,
+        keys_per_s,
+        bytes_per_s,
+        journal: matches.get_one::<String>("resume").map(Into::into),
+        verify,
+        file_db,
+        accept_damaged: matches.get_flag("accept-damaged"),
+        connect: ConnectSettings { tls, timeout },
+        retries: RetryPolicy { attempts, ..RetryPolicy::default() },
+    })
+}
+
+/// What secures the connections to those of the places that are written so; every fault with its remedy.
+fn reached_by(matches: &ArgMatches, from: &Place, to: &Server) -> Result<Option<Client>, Vec<String>> {
+    let servers = [if let Place::Server(server) = from { Some(server) } else { None }, Some(to)];
+    let secured: Vec<&Server> = servers.into_iter().flatten().filter(|server| server.is_secured).collect();
+    let mut settings = None;
+    ask::tls_flags(matches, &mut settings)?;
+    if secured.is_empty() {
+        let unused = "flags of TLS, and no place over TLS: write rediss:// or memcacheds://".to_owned();
+        return if settings.is_some() { Err(vec![unused]) } else { Ok(None) };
+    }
+    let client = ask::secured(Some(&settings.unwrap_or_default()))?;
+    for server in secured {
+        client.as_ref().map(|client| client.server_name(&server.target)).transpose().map_err(|fault| vec![fault])?;
+    }
+    Ok(client)
+}
+
+fn verify(text: &str) -> Result<Verify, String> {
+    let wrong = || format!("{text:?} is none of all, none, some and a share, as 5%");
+    match text {
+        "none" => Ok(Verify::None),
+        "some" => Ok(Verify::Some),
+        "all" => Ok(Verify::PerMillion(1_000_000)),
+        text => {
+            let percent = text.strip_suffix('%').and_then(|text| text.parse::<f64>().ok()).ok_or_else(wrong)?;
+            if !(0.0..=100.0).contains(&percent) {
+                return Err(wrong());
+            }
+            Ok(Verify::PerMillion((percent * 1e4).round() as u32))
+        }
+    }
+}

@@ -1,0 +1,631 @@
+//! `gannet migrate` between servers that are started here: what is at the source is at the target, whatever ends in
+//! between.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use migrate::Outcome;
+
+use crate::common::{PATIENCE, Serving, free_port, run};
+use crate::migrate_peers::{Answer, Kept, Meta, Resp, assert_same, gannet};
+use crate::peers::{Folder, Peer};
+
+/// Runs `gannet migrate`, which must end with `code`; the outcome, output and error text.
+fn migrate(folder: &Folder, args: &[&str], code: i32) -> (Outcome, String, String) {
+    let json = folder.file("outcome.json");
+    let (got, out, err) = run(&[&["migrate", "--json", &json], args].concat());
+    assert_eq!(got, code, "{args:?}: {out}\n{err}");
+    let text = std::fs::read_to_string(&json).unwrap_or_else(|error| panic!("{json}: {error}"));
+    (outcome_of(&text), out, err)
+}
+
+fn outcome_of(text: &str) -> Outcome {
+    Outcome::from_json(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Every key is counted once.
+fn assert_whole(outcome: &Outcome) {
+    assert_eq!(outcome.counts.done(), outcome.counts.seen, "{:?}", outcome.counts);
+}
+
+/// Keys of all kinds: text, spaces, zeros, every length; values to 1 MiB; flags; short, long and no times to live.
+fn fill(meta: &mut Meta, count: usize) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    for n in 0..count {
+        let mut key = format!("key:{n}").into_bytes();
+        match n % 10 {
+            1 => key.extend_from_slice(b" with\0all\xff\r\n"),
+            2 => key.resize(180, b'k'),
+            _ => {}
+        }
+        let value: Vec<u8> = (0..n * 7 % 900).map(|at| (at * n) as u8).collect();
+        let ttl_s = [0, 600, 86_400, 90 * 86_400][n % 4];
+        meta.set(&key, &value, (n as u32).wrapping_mul(0x0101_0101), ttl_s);
+        keys.push(key);
+    }
+    let large: Vec<u8> = (0..1 << 20).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for name in ["large:1", "large:2", "large:3", "large:4", "large:5", "large:6"] {
+        meta.set(name.as_bytes(), &large[name.len()..], 7, 3600);
+        keys.push(name.into());
+    }
+    keys
+}
+
+#[test]
+fn from_memcached_to_gannet_and_back_nothing_is_lost() {
+    let Some(old) = Peer::memcached(&["-I", "4m"]) else { return };
+    let Some(other) = Peer::memcached(&["-I", "4m"]) else { return };
+    let (_serving, port) = gannet();
+    let folder = Folder::new("both-ways");
+    let keys = fill(&mut Meta::to(old.port), 2000);
+    let place = format!("memcached://127.0.0.1:{port}");
+    let (outcome, out, err) =
+        migrate(&folder, &["--from", &old.place("memcached"), "--to", &place, "--verify", "all"], 0);
+    assert_whole(&outcome);
+    assert_eq!((outcome.counts.copied, outcome.counts.skipped_sum()), (keys.len() as u64, 0), "{out}");
+    assert_eq!(outcome.verified.map(|verified| verified.same), Some(keys.len() as u64), "{out}");
+    assert!(err.contains(&format!("lists {} keys", keys.len())), "{err}");
+    assert_same(&keys, &mut Meta::to(old.port), &mut Meta::to(port));
+    let back = ["--from", &place, "--to", &other.place("memcached"), "--verify", "all", "--quiet"];
+    let (outcome, out, err) = migrate(&folder, &back, 0);
+    assert_eq!((outcome.counts.copied, outcome.counts.seen), (keys.len() as u64, keys.len() as u64), "{out}");
+    assert!(err.is_empty(), "{err}");
+    assert_same(&keys, &mut Meta::to(old.port), &mut Meta::to(other.port));
+}
+
+#[test]
+fn what_live_traffic_wrote_is_left_unless_it_is_to_be_replaced() {
+    let Some(old) = Peer::memcached(&["-I", "4m"]) else { return };
+    let (_serving, port) = gannet();
+    let folder = Folder::new("live");
+    let (mut from, mut to) = (Meta::to(old.port), Meta::to(port));
+    for key in ["a", "b", "skip:c", "skip:d", "keep:e"] {
+        from.set(key.as_bytes(), b"old", 1, 0);
+    }
+    to.set(b"a", b"newer", 2, 0);
+    let args = ["--from", &old.place("memcached"), "--to", &format!("127.0.0.1:{port}")];
+    let chosen = [&args[..], &["--exclude", "skip:", "--verify", "none"]].concat();
+    let (outcome, out, _) = migrate(&folder, &chosen, 0);
+    assert_whole(&outcome);
+    let counts = &outcome.counts;
+    assert_eq!((counts.copied, counts.already_there, counts.not_chosen), (2, 1, 2), "{out}");
+    assert_eq!((to.read(b"a").unwrap().value, to.read(b"skip:c")), (b"newer".to_vec(), None));
+    let (outcome, _, err) = migrate(&folder, &[&args[..], &["--prefix", "a", "--verify", "all"]].concat(), 4);
+    let verified = outcome.verified.unwrap();
+    assert_eq!((verified.looked_for, verified.value_differs), (1, 1), "{err}");
+    assert!(verified.examples[0].starts_with("a: another value of 5 bytes"), "{verified:?}");
+    let (outcome, out, _) = migrate(&folder, &[&args[..], &["--overwrite", "--verify", "all"]].concat(), 0);
+    assert_eq!((outcome.counts.copied, outcome.counts.already_there), (5, 0), "{out}");
+    assert_eq!(to.read(b"a"), Some(Kept { value: b"old".to_vec(), flags: 1, expires_ms: None }));
+}
+
+/// A database with every type, and what is hard about each.
+fn fill_redis(client: &mut Resp) {
+    for n in 0..700 {
+        client.say(&format!("SET string:{n} value:{n}"));
+        client.say(&format!("HSET hash:{n} field {n} other text"));
+    }
+    client.ask(&[b"SET", b"bin\0 \xff\r\n", &(0..=255).collect::<Vec<u8>>()]);
+    client.ask(&[b"SET", b"", b"of an empty key"]);
+    client.ask(&[b"SET", b"large", &vec![b'x'; 1 << 20]]);
+    client.ask(&[b"SET", &[b'k'; 400], b"of a long key"]);
+    client.say("SET soon v PX 3600500");
+    client.say("SET late v PXAT 4102444800123");
+    for n in 0..3500 {
+        client.say(&format!("HSET wide field:{n} value:{n}"));
+    }
+    client.say("PEXPIREAT wide 4102444800456");
+    client.say("RPUSH list a b c");
+    client.say("SADD set a b 1");
+    client.say("ZADD zset 1.5 a -2 b");
+    client.say("XADD stream 5-1 field value");
+    client.say("PEXPIREAT list 4102444800789");
+}
+
+#[test]
+fn from_redis_to_redis_every_type_and_every_millisecond_is_kept() {
+    let folder = Folder::new("redis");
+    let Some(old) = Peer::redis_in(&folder, &[]) else { return };
+    let Some(new) = Peer::redis_in(&folder, &[]) else { return };
+    let mut from = Resp::to(old.port);
+    from.say("SELECT 3");
+    fill_redis(&mut from);
+    let (source, target) = (old.place("redis") + "/3", new.place("redis") + "/5");
+    let (outcome, out, err) = migrate(&folder, &["--from", &source, "--to", &target, "--verify", "all"], 0);
+    assert_whole(&outcome);
+    let all = from.all();
+    let mut to = Resp::to(new.port);
+    to.say("SELECT 5");
+    let copied = to.all();
+    assert!(all.len() > 1400 && all.keys().eq(copied.keys()), "{out}{err}");
+    for (key, own) in &all {
+        assert!(*own == copied[key], "{}", key.escape_ascii());
+    }
+    assert_eq!(outcome.counts.copied, all.len() as u64, "{out}");
+    assert_eq!(outcome.verified.unwrap().same, all.len() as u64, "{out}");
+    to.say("SELECT 0");
+    assert_eq!(to.say("DBSIZE"), Answer::Int(0));
+}
+
+#[test]
+fn a_hash_that_live_traffic_made_is_not_mixed_with_the_old_one() {
+    for more in [&[][..], &["--rename-command", "RENAMENX", "", "--rename-command", "RENAME", ""]] {
+        let folder = Folder::new(&format!("hashes-{}", more.len()));
+        let Some(old) = Peer::redis_in(&folder, &[]) else { return };
+        let Some(new) = Peer::redis_in(&folder, more) else { return };
+        let (mut from, mut to) = (Resp::to(old.port), Resp::to(new.port));
+        from.say("HSET live old 1 both 1");
+        from.say("HSET idle old 1");
+        from.say("PEXPIREAT live 4102444800000");
+        from.say("PEXPIREAT idle 4102444800000");
+        to.say("HSET live new 2 both 2");
+        let args = ["--from", &old.place("redis"), "--to", &new.place("redis")];
+        let (outcome, out, _) = migrate(&folder, &[&args[..], &["--verify", "none"]].concat(), 0);
+        assert_eq!((outcome.counts.copied, outcome.counts.already_there), (1, 1), "{more:?} {out}");
+        let live = &to.all()[b"live".as_slice()];
+        assert!(live.2 == Answer::Int(-1) && format!("{live:?}").matches("Text").count() == 4, "{more:?} {live:?}");
+        assert_eq!(to.say("PEXPIRETIME idle"), Answer::Int(4_102_444_800_000), "{more:?}");
+        migrate(&folder, &[&args[..], &["--overwrite", "--verify", "all"]].concat(), 0);
+        assert!(from.all() == to.all(), "{more:?} {:?}", to.all());
+    }
+}
+
+#[test]
+fn what_memcached_has_no_place_for_is_told_by_type_and_number() {
+    let folder = Folder::new("redis-to-gannet");
+    let Some(old) = Peer::redis_in(&folder, &["--requirepass", "s3cret"]) else { return };
+    let (_serving, port) = gannet();
+    let mut from = Resp::to(old.port);
+    from.say("AUTH s3cret");
+    fill_redis(&mut from);
+    let to = format!("memcached://127.0.0.1:{port}");
+    let (code, _, err) = run(&["migrate", "--from", &old.place("redis"), "--to", &to]);
+    assert!(code == 1 && err.contains("NOAUTH") && err.contains("redis://:PASSWORD@HOST:PORT"), "{err}");
+    let source = format!("redis://:s3cret@127.0.0.1:{}", old.port);
+    let (outcome, out, err) = migrate(&folder, &["--from", &source, "--to", &to, "--verify", "all"], 0);
+    assert_whole(&outcome);
+    assert!(!out.contains("s3cret") && !err.contains("s3cret"), "{out}{err}");
+    let skipped: Vec<(&str, u64)> = outcome.counts.skipped.iter().map(|(why, count)| (why.as_str(), *count)).collect();
+    let no = |kind: &str| format!("{kind}: the target knows strings only");
+    let kinds = [no("hash"), no("list"), no("set"), no("stream"), no("zset")];
+    for (kind, count) in kinds.iter().zip([701, 1, 1, 1, 1]) {
+        assert!(skipped.contains(&(kind, count)) && out.contains(kind.as_str()), "{kind}: {out}");
+    }
+    assert!(out.contains("its key is empty") && out.contains("its key is longer than 250 bytes"), "{out}");
+    assert_eq!(outcome.counts.copied, 704, "{out}");
+    let mut to = Meta::to(port);
+    assert_eq!(to.read(b"bin\0 \xff\r\n").unwrap().value, (0..=255).collect::<Vec<u8>>());
+    let late = to.read(b"late").unwrap().expires_ms.unwrap();
+    assert!(late.0 - 1000 <= 4_102_444_800_123 && 4_102_444_800_123 <= late.1 + 1000, "{late:?}");
+}
+
+/// `gannet load warm` as a process that a test can end, and that ends with it.
+struct Running(Child);
+
+impl Running {
+    fn begin(args: &[&str]) -> Self {
+        let mut command = crate::common::gannet(&[&["migrate"], args].concat());
+        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    /// SIGKILL: nothing is said or written any more.
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// What it ends with by itself.
+    fn code(&mut self) -> Option<i32> {
+        let mut status = None;
+        wait_until("the end of the copy", || {
+            status = self.0.try_wait().unwrap();
+            status.is_some()
+        });
+        status.and_then(|status| status.code())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until `is_so`.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what} does not come about");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// How many keys the journal tells of.
+fn journal_copied(path: &str) -> u64 {
+    let Ok(text) = std::fs::read_to_string(path) else { return 0 };
+    let rest = text.split("\"copied\": ").nth(1).unwrap_or("0");
+    rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0)
+}
+
+#[test]
+fn a_copy_that_is_killed_in_the_middle_goes_on_where_it_was() {
+    let folder = Folder::new("killed");
+    let Some(old) = Peer::memcached(&["-I", "4m"]) else { return };
+    let Some(redis) = Peer::redis_in(&folder, &[]) else { return };
+    let (_serving, port) = gannet();
+    let to = format!("memcached://127.0.0.1:{port}");
+    let keys = fill(&mut Meta::to(old.port), 2000);
+    let mut client = Resp::to(redis.port);
+    (0..2000).for_each(|n| drop(client.say(&format!("SET other:{n} {n}"))));
+    client.say("SAVE");
+    let dump = folder.file("dump.rdb");
+    for (from, count) in [(old.place("memcached"), keys.len() as u64), (redis.place("redis"), 2000), (dump, 2000)] {
+        Meta::to(port).ask(b"flush_all\r\n");
+        let journal = folder.file("journal.json");
+        let _ = std::fs::remove_file(&journal);
+        let args = ["--from", &from, "--to", &to, "--resume", &journal];
+        let child = Running::begin(&[&args[..], &["--rate", "300"]].concat());
+        wait_until("a journal with copied keys", || journal_copied(&journal) >= 200);
+        child.kill();
+        let told = journal_copied(&journal);
+        assert!(told < count, "{from}: it was over before it was killed");
+        let (outcome, out, _) = migrate(&folder, &[&args[..], &["--rate", "none", "--verify", "all"]].concat(), 0);
+        assert_whole(&outcome);
+        let counts = &outcome.counts;
+        assert_eq!(
+            (counts.seen, counts.copied + counts.already_there, outcome.resumed),
+            (count, count, 1),
+            "{from} {out}"
+        );
+        assert!(counts.copied >= told, "{from}: what the journal told is not copied again: {out}");
+        assert_eq!(outcome.verified.unwrap().same, count, "{from} {out}");
+        let (outcome, out, _) = migrate(&folder, &args, 0);
+        assert_eq!((outcome.counts.seen, outcome.resumed), (count, 2), "{out}");
+        assert!(out.contains("a copy that is complete"), "{out}");
+    }
+    let other = ["--from", &old.place("memcached"), "--to", "127.0.0.1:1", "--resume", &folder.file("journal.json")];
+    let (code, _, err) = run(&[&["migrate"], &other[..]].concat());
+    assert!(code == 1 && err.contains("the journal of another copy: it copies from "), "{code}: {err}");
+}
+
+#[test]
+fn keys_that_go_between_their_listing_and_their_reading_are_counted_as_gone() {
+    let folder = Folder::new("gone");
+    let Some(old) = Peer::memcached(&["-I", "4m"]) else { return };
+    let (_serving, port) = gannet();
+    let mut from = Meta::to(old.port);
+    for n in 0..500 {
+        from.set(format!("k{n}").as_bytes(), b"v", 0, 0);
+    }
+    let (json, journal) = (folder.file("gone.json"), folder.file("j"));
+    let place = old.place("memcached");
+    let to = format!("127.0.0.1:{port}");
+    let args = ["--from", &place, "--to", &to, "--resume", &journal, "--json", &json, "--rate", "100", "--quiet"];
+    let mut child = Running::begin(&args);
+    wait_until("a journal with copied keys", || journal_copied(&journal) >= 20);
+    from.ask(b"flush_all\r\n");
+    assert_eq!(child.code(), Some(0));
+    let outcome = outcome_of(&std::fs::read_to_string(&json).unwrap());
+    assert_whole(&outcome);
+    let counts = &outcome.counts;
+    assert!(counts.gone > 0 && counts.copied >= 20 && counts.gone + counts.copied == 500, "{counts:?}");
+}
+
+#[test]
+fn a_server_that_comes_back_is_gone_on_with_and_one_that_does_not_ends_the_copy() {
+    let folder = Folder::new("back");
+    let Some(old) = Peer::redis_in(&folder, &[]) else { return };
+    let Some(new) = Peer::redis_in(&folder, &[]) else { return };
+    let mut from = Resp::to(old.port);
+    (0..1000).for_each(|n| drop(from.say(&format!("SET k{n} {n}"))));
+    let (json, journal) = (folder.file("back.json"), folder.file("j"));
+    let (source, target) = (old.place("redis"), new.place("redis"));
+    let args = ["--from", &source, "--to", &target, "--resume", &journal, "--json", &json, "--quiet"];
+    let mut child = Running::begin(&[&args[..], &["--rate", "200", "--verify", "none", "--retries", "40"]].concat());
+    wait_until("a journal with copied keys", || journal_copied(&journal) >= 50);
+    let port = new.port;
+    drop(new);
+    let Some(new) = Peer::redis_at(port, &["--dir", folder.path().to_str().unwrap()]) else { return };
+    assert_eq!(child.code(), Some(0));
+    let counts = outcome_of(&std::fs::read_to_string(&json).unwrap()).counts;
+    assert_eq!((counts.seen, counts.copied), (1000, 1000), "what the first one was answered for counts");
+    drop(new);
+
+    let (code, _, err) = run(&["migrate", "--from", &source, "--to", &target]);
+    assert!(code == 1 && err.contains(&format!("{target}: Connection refused")), "{code}: {err}");
+    let Some(new) = Peer::redis_at(port, &["--dir", folder.path().to_str().unwrap()]) else { return };
+    std::fs::remove_file(&journal).unwrap();
+    let mut child = Running::begin(&[&args[..], &["--rate", "200", "--retries", "1"]].concat());
+    wait_until("a journal with copied keys", || journal_copied(&journal) >= 50);
+    drop(new);
+    assert_eq!(child.code(), Some(5), "it ended early");
+    let outcome = outcome_of(&std::fs::read_to_string(&json).unwrap());
+    let why = outcome.ended_early.unwrap();
+    assert!(why.starts_with(&target) && why.contains(&format!("go on with --resume {journal}")), "{why}");
+    let Some(_new) = Peer::redis_at(port, &["--dir", folder.path().to_str().unwrap()]) else { return };
+    let (outcome, out, _) =
+        migrate(&folder, &["--from", &source, "--to", &target, "--resume", &journal, "--verify", "none"], 0);
+    assert_eq!((outcome.counts.seen, outcome.resumed), (1000, 1), "{out}");
+}
+
+#[test]
+fn a_saved_file_is_copied_to_either_kind_of_server() {
+    let folder = Folder::new("file");
+    let Some(old) = Peer::redis_in(&folder, &[]) else { return };
+    let mut from = Resp::to(old.port);
+    fill_redis(&mut from);
+    from.say("SET gone v PX 1");
+    from.say("SELECT 2");
+    from.say("SET elsewhere v");
+    from.say("SELECT 0");
+    from.say("SAVE");
+    let dump = folder.file("dump.rdb");
+    let Some(new) = Peer::redis_in(&folder, &[]) else { return };
+    // It loaded the file itself, being in the same folder.
+    let mut to = Resp::to(new.port);
+    to.say("FLUSHALL");
+    let (outcome, out, _) = migrate(&folder, &["--from", &dump, "--to", &new.place("redis"), "--verify", "all"], 0);
+    assert_whole(&outcome);
+    let mut all = from.all();
+    all.retain(|_, (kind, ..)| kind == b"string" || kind == b"hash");
+    let copied = to.all();
+    assert!(all.keys().eq(copied.keys()), "{out}");
+    for (key, own) in &all {
+        assert!(*own == copied[key], "{}", key.escape_ascii());
+    }
+    assert_eq!(outcome.verified.unwrap().same, all.len() as u64, "{out}");
+    assert!(out.contains("list: of a file") && out.contains("in database 2; --db copies another than 0"), "{out}");
+
+    let (_serving, port) = gannet();
+    let place = format!("127.0.0.1:{port}");
+    let (outcome, out, _) = migrate(&folder, &["--from", &dump, "--to", &place, "--db", "2"], 0);
+    assert_eq!(outcome.counts.copied, 1, "{out}");
+    let (outcome, out, _) = migrate(&folder, &["--from", &dump, "--to", &place, "--verify", "all"], 0);
+    assert_eq!(outcome.counts.copied, 704, "{out}");
+    assert_whole(&outcome);
+}
+
+#[test]
+fn of_a_damaged_file_nothing_is_copied_unless_it_is_wanted_and_then_what_can_be_read() {
+    let folder = Folder::new("damaged");
+    let Some(old) = Peer::redis_in(&folder, &["--rdbcompression", "no"]) else { return };
+    let mut from = Resp::to(old.port);
+    (0..1000).for_each(|n| drop(from.say(&format!("SET key:{n} value:{n}"))));
+    from.say("SAVE");
+    let whole = std::fs::read(folder.file("dump.rdb")).unwrap();
+    let (_serving, port) = gannet();
+    let to = format!("127.0.0.1:{port}");
+    let cut = folder.file("cut.rdb");
+    let at = whole.len() / 2;
+    std::fs::write(&cut, &whole[..at]).unwrap();
+    let (code, _, err) = run(&["migrate", "--from", &cut, "--to", &to]);
+    assert!(code == 1 && err.contains(&format!("{cut}: byte {}: the checksum", at - 8)), "{code}: {err}");
+    assert!(err.contains("--accept-damaged"), "{err}");
+    assert_eq!(Meta::to(port).statistic("curr_items"), 0);
+    let journal = folder.file("j");
+    let args = ["--from", &cut, "--to", &to, "--accept-damaged", "--resume", &journal];
+    let (outcome, _, err) = migrate(&folder, &args, 5);
+    assert_whole(&outcome);
+    let why = outcome.ended_early.unwrap();
+    let byte: usize = why.strip_prefix(&format!("{cut}: byte ")).unwrap().split(':').next().unwrap().parse().unwrap();
+    assert!(why.contains("the file ends in the middle") && (at - 8..=at).contains(&byte), "{why} {err}");
+    let copied = outcome.counts.copied;
+    assert!((400..600).contains(&copied), "{copied}");
+    assert_eq!((Meta::to(port).statistic("curr_items"), journal_copied(&journal)), (copied, copied));
+    let (code, _, err) = run(&["migrate", "--from", "/no/such.rdb", "--to", &to]);
+    assert!(code == 1 && err.contains("/no/such.rdb: No such file"), "{err}");
+}
+
+#[test]
+fn what_is_wrong_with_the_arguments_is_told_at_once() {
+    let args =
+        ["--from", "ftp://x", "--to", "dump.rdb", "--rate", "fast", "--bytes", "5", "--verify", "101%", "--limit", "x"];
+    let (code, _, err) = run(&[&["migrate"], &args[..]].concat());
+    let flags = ["--from: ", "--to: ", "--rate: ", "--bytes: ", "--verify: ", "--limit: "];
+    assert!(code == 2 && flags.iter().all(|flag| err.contains(flag)), "{code}: {err}");
+    let same = format!("127.0.0.1:{}", free_port());
+    let (code, _, err) = run(&["migrate", "--from", &same, "--to", &same]);
+    assert!(code == 2 && err.contains("the same place as --from"), "{code}: {err}");
+}
+
+/// The lines of a text that run the program.
+fn examples(text: &str) -> Vec<Vec<String>> {
+    let lines = text.lines().map(|line| line.trim_start().trim_start_matches("$ "));
+    let own = lines.filter(|line| line.starts_with("gannet migrate --"));
+    own.map(|line| line.split_whitespace().skip(1).map(str::to_owned).collect()).collect()
+}
+
+#[test]
+fn every_example_of_the_help_and_of_the_page_runs() {
+    let page = include_str!("../../../../docs/migrate.md");
+    let (_, help, _) = run(&["migrate", "--help"]);
+    let (of_help, of_page) = (examples(&help), examples(page));
+    assert!(of_help.len() == 4 && of_page.len() == 5, "{of_help:?} {of_page:?}");
+    let folder = Folder::new("examples");
+    let Some(memcached) = Peer::memcached(&["-I", "4m"]) else { return };
+    let Some(redis) = Peer::redis_in(&folder, &[]) else { return };
+    fill(&mut Meta::to(memcached.port), 300);
+    let mut client = Resp::to(redis.port);
+    fill_redis(&mut client);
+    client.say("SET session:1 v");
+    client.say("SAVE");
+    let mut copied = 0;
+    for example in of_help.into_iter().chain(of_page) {
+        // Each into servers of its own, and with no journal that is there already.
+        let Some(other) = Peer::redis_in(&folder, &["--dbfilename", "none.rdb"]) else { return };
+        let (_serving, port) = gannet();
+        let _ = std::fs::remove_file(folder.file("move.json"));
+        let replaced = |word: &String| {
+            let addresses = [("11211", memcached.port), ("11311", port), ("6379", redis.port), ("6380", other.port)];
+            let word = addresses.iter().fold(word.clone(), |word, (old, new)| {
+                word.replace(&format!("127.0.0.1:{old}"), &format!("127.0.0.1:{new}"))
+            });
+            if word.ends_with(".rdb") || word.ends_with(".json") { folder.file(&word) } else { word }
+        };
+        let words: Vec<String> = example.iter().map(replaced).collect();
+        let (code, out, err) = run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(code, 0, "{example:?}: {out}{err}");
+        let line =
+            out.lines().find_map(|line| line.trim_start().strip_prefix("copied")).expect("a line of copied keys");
+        assert!(!line.trim_start().starts_with("0 "), "{example:?}: {out}");
+        copied += 1;
+    }
+    assert!(copied == 9 && folder.path().join("moved.json").exists());
+}
+
+/// A server from before there were meta commands: the first line of a connection that asks for them is an error, and
+/// all else goes to `port` and back.
+fn without_meta(port: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let mut first = [0; 4];
+                if from.read_exact(&mut first).is_ok() && &first == b"mn\r\n" {
+                    from.write_all(b"ERROR\r\n").unwrap();
+                } else {
+                    to.write_all(&first).unwrap();
+                }
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(std::net::Shutdown::Both);
+            });
+            std::thread::spawn(move || std::io::copy(&mut &server, &mut &client));
+        }
+    });
+    own
+}
+
+#[test]
+fn a_server_without_meta_commands_gives_and_takes_what_text_can_carry() {
+    let folder = Folder::new("old");
+    let Some(old) = Peer::memcached(&["-I", "4m"]) else { return };
+    let (_serving, port) = gannet();
+    let mut from = Meta::to(old.port);
+    let keys: Vec<Vec<u8>> = (0..300).map(|n| format!("text:{n}").into_bytes()).collect();
+    for (n, key) in keys.iter().enumerate() {
+        from.set(key, &vec![b'v'; n * 50], n as u32, [0, 5000][n % 2]);
+    }
+    from.set(b"not text", b"v", 0, 0);
+    let source = format!("127.0.0.1:{}", without_meta(old.port));
+    let (outcome, out, _) = migrate(&folder, &["--from", &source, "--to", &format!("127.0.0.1:{port}")], 0);
+    assert_whole(&outcome);
+    assert_eq!((outcome.counts.copied, outcome.counts.skipped_sum()), (300, 1), "{out}");
+    assert!(out.contains("the source has no meta commands"), "{out}");
+    assert_same(&keys, &mut from, &mut Meta::to(port));
+
+    let Some(new) = Peer::memcached(&["-I", "1m"]) else { return };
+    from.set(b"large", &vec![b'x'; 2 << 20], 0, 0);
+    let target = format!("127.0.0.1:{}", without_meta(new.port));
+    let args = ["--from", &old.place("memcached"), "--to", &target, "--verify", "10%"];
+    let (outcome, out, _) = migrate(&folder, &args, 0);
+    assert_eq!((outcome.counts.copied, outcome.counts.skipped_sum()), (300, 2), "{out}");
+    assert!(out.contains("the target has no meta commands") && out.contains("larger than the target takes"), "{out}");
+    assert_same(&keys, &mut from, &mut Meta::to(new.port));
+}
+
+#[test]
+fn a_memcached_with_a_password_is_asked_with_it_and_a_unix_socket_is_written_to() {
+    let folder = Folder::new("auth");
+    let users = folder.file("users");
+    std::fs::write(&users, "bo:s3cret\n").unwrap();
+    // The server gives up its rights before it looks for the file again.
+    let Some(old) = Peer::memcached(&["-I", "4m", "-Y", &users]) else { return };
+    let mut from = Meta::to(old.port);
+    assert_eq!(from.ask(b"set auth 0 0 9\r\nbo s3cret\r\n"), "STORED");
+    (0..50).for_each(|n| from.set(format!("k{n}").as_bytes(), b"v", n, 0));
+    let socket = folder.file("gannet.sock");
+    let listen = format!("unix:{socket}");
+    let args = ["--memcached", &listen, "--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "64MiB"];
+    let mut serving = Serving::start(&args);
+    let port = wait_for_port(&mut serving);
+    let to = format!("memcached://unix:{socket}");
+    let (code, _, err) = run(&["migrate", "--from", &old.place("memcached"), "--to", &to]);
+    assert!(
+        code == 1 && err.contains("unauthenticated") && err.contains("memcached://USER:PASSWORD@"),
+        "{code}: {err}"
+    );
+    let with = |password: &str| format!("memcached://bo:{password}@127.0.0.1:{}", old.port);
+    let (code, _, err) = run(&["migrate", "--from", &with("wrong"), "--to", &to]);
+    assert!(code == 1 && !err.contains("wrong@"), "{code}: {err}");
+    let (outcome, out, err) = migrate(&folder, &["--from", &with("s3cret"), "--to", &to, "--verify", "all"], 0);
+    assert!(outcome.counts.copied == 50 && !out.contains("s3cret") && !err.contains("s3cret"), "{out}{err}");
+    assert_eq!(Meta::to(port).read(b"k7").unwrap().flags, 7);
+}
+
+/// The port of the TCP listener, whichever of the listeners is told first.
+fn wait_for_port(serving: &mut Serving) -> u16 {
+    loop {
+        let line = serving.wait_for("memcached clients connect to ");
+        let place = line.split("memcached clients connect to ").nth(1).unwrap();
+        if let Some(rest) = place.strip_prefix("127.0.0.1:") {
+            return rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap();
+        }
+    }
+}
+
+#[test]
+fn who_does_not_answer_or_answers_something_else_is_told_from_one_that_is_not_there() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let odd = TcpListener::bind("127.0.0.1:0").unwrap();
+    let odd_place = odd.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut client in odd.incoming().map_while(Result::ok) {
+            let _ = client.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            // It stays open: what ends it is what it said.
+            let _ = client.read_to_end(&mut Vec::new());
+        }
+    });
+    let nobody = format!("127.0.0.1:{}", free_port());
+    let silent_place = silent.local_addr().unwrap().to_string();
+    for (place, what) in [
+        (format!("memcached://{silent_place}"), "it does not answer"),
+        (format!("redis://{silent_place}"), "it does not answer"),
+        (format!("memcached://{odd_place}"), "begins with no word of the memcached protocol"),
+        (format!("redis://{odd_place}"), "begins with the byte of no RESP type"),
+        (format!("memcached://{nobody}"), "Connection refused"),
+    ] {
+        let (code, _, err) = run(&["migrate", "--from", "redis://127.0.0.1:1", "--to", &place, "--timeout", "300ms"]);
+        assert!(code == 1 && err.contains(what) && err.contains(&place), "{place}: {code}: {err}");
+    }
+}
+
+#[test]
+fn a_copy_that_ended_at_its_limit_is_finished_by_one_without() {
+    let folder = Folder::new("limit");
+    let Some(old) = Peer::redis_in(&folder, &[]) else { return };
+    let (_serving, port) = gannet();
+    let mut from = Resp::to(old.port);
+    (0..1000).for_each(|n| drop(from.say(&format!("SET k{n} {n}"))));
+    let journal = folder.file("j");
+    let args = ["--from", &old.place("redis"), "--to", &format!("127.0.0.1:{port}"), "--resume", &journal];
+    let (outcome, out, _) = migrate(&folder, &[&args[..], &["--limit", "300", "--rate", "2k"]].concat(), 0);
+    let first = outcome.counts.copied;
+    assert!((300..500).contains(&first) && outcome.verified.is_none(), "{out}");
+    assert!(out.contains("nothing was compared, since --limit left keys behind"), "{out}");
+    assert_eq!(Meta::to(port).statistic("curr_items"), first);
+    let (outcome, out, _) = migrate(&folder, &[&args[..], &["--verify", "all"]].concat(), 0);
+    assert_whole(&outcome);
+    let counts = &outcome.counts;
+    assert_eq!((counts.seen, counts.copied + counts.already_there), (1000, 1000), "{out}");
+    assert_eq!(outcome.verified.unwrap().same, 1000, "{out}");
+}
+
+#[test]
+fn load_warm_is_the_same_command() {
+    let (_serving, port) = gannet();
+    let folder = Folder::new("alias");
+    let source = folder.file("dump.rdb");
+    std::fs::write(&source, b"REDIS0004\xfe\x00\x00\x03key\x05value\xff").unwrap();
+    let args = ["--from", &source, "--to", &format!("memcached://127.0.0.1:{port}"), "--quiet"];
+    let (outcome, out, _) = migrate(&folder, &args, 0);
+    assert_eq!((outcome.counts.copied, outcome.counts.already_there), (1, 0), "{out}");
+    let (code, out, err) = run(&[&["load", "warm", "--json", &folder.file("outcome.json")], &args[..]].concat());
+    let outcome = outcome_of(&std::fs::read_to_string(folder.file("outcome.json")).unwrap());
+    assert_eq!((code, outcome.counts.copied, outcome.counts.already_there), (0, 0, 1), "{out}{err}");
+}

@@ -1,0 +1,303 @@
+//! TLS on one connection: the handshake, and bytes both ways, through a socket that does not block.
+//!
+//! ```text
+//!   send      bytes -> records -> socket     what the socket does not take stays here, and goes first the next time
+//!   receive   socket -> records -> bytes     all that has arrived, since an edge is reported once
+//! ```
+//!
+//! Invariants: nothing more is enciphered while records wait for the socket, so that at most one buffer of them does;
+//! an end or an error is reported after the bytes that came before it.
+
+use crate::tls::{Failure, Settings};
+use rustix::fd::OwnedFd;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use rustls::HandshakeKind;
+use rustls::client::ClientConnection;
+use std::io::{ErrorKind, IoSlice, Read, Write};
+
+/// Bytes that are taken from a socket at once.
+pub const RECORDS_BYTES: usize = 32 * 1024;
+/// Room that so many bytes of records, and what was kept of earlier ones, can need when they are plain.
+pub(crate) const ROOM_BYTES: usize = 2 * RECORDS_BYTES;
+/// First bytes that are retained, to be shown if they are not TLS.
+const FIRST_BYTES_MAX: usize = 64;
+
+/// The progress of a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handshake {
+    /// The connection is secured.
+    Done,
+    /// Something has to come.
+    WantsInput,
+    /// The socket has to take more.
+    WantsOutput,
+}
+
+/// The way in which a connection ended.
+#[derive(Debug)]
+enum Ended {
+    Closed,
+    Broken(std::io::Error),
+}
+
+/// The result of a send or receive on a socket that does not block.
+#[derive(Debug)]
+pub enum Moved {
+    /// So many bytes, at least 1.
+    Bytes(usize),
+    /// None now: the socket has to become readable or writable first.
+    Blocked,
+    /// The peer closed the connection in order.
+    Closed,
+    /// The connection broke.
+    Broken(std::io::Error),
+}
+
+/// The security of a connection, as client and server agreed on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Secured {
+    /// Duration of the handshake in nanoseconds.
+    pub took_ns: u64,
+    /// The protocol and its version, as `TLS 1.3`.
+    pub version: &'static str,
+    /// The cipher suite.
+    pub cipher: &'static str,
+    /// True if an earlier session was resumed.
+    pub resumed: bool,
+}
+
+/// TLS on one connection.
+pub struct Channel {
+    tls: ClientConnection,
+    begun_ns: u64,
+    took_ns: u64,
+    first: Vec<u8>,
+    ended: Option<Ended>,
+}
+
+/// A socket as the library wants one.
+struct Wire<'a>(&'a OwnedFd);
+
+impl Read for Wire<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        Ok(rustix::io::retry_on_intr(|| rustix::net::recv(self.0, &mut *into, RecvFlags::empty()))?.0)
+    }
+}
+
+impl Write for Wire<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(rustix::io::retry_on_intr(|| rustix::net::send(self.0, bytes, SendFlags::NOSIGNAL))?)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> std::io::Result<usize> {
+        let send = || rustix::net::sendmsg(self.0, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL);
+        Ok(rustix::io::retry_on_intr(send)?)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Channel").field("secured", &self.secured()).finish_non_exhaustive()
+    }
+}
+
+impl Channel {
+    /// Begins at `now_ns`, when the socket is connected.
+    pub(crate) fn new(tls: ClientConnection, now_ns: u64) -> Self {
+        Self { tls, begun_ns: now_ns, took_ns: 0, first: Vec::new(), ended: None }
+    }
+
+    /// Goes on with the handshake as far as the socket lets it.
+    ///
+    /// # Errors
+    /// When it fails: a [`Failure`] where it is one of TLS.
+    pub fn shake(&mut self, socket: &OwnedFd, settings: &Settings) -> std::io::Result<Handshake> {
+        loop {
+            if !self.flush(socket)? {
+                return Ok(Handshake::WantsOutput);
+            }
+            if !self.tls.is_handshaking() {
+                return Ok(Handshake::Done);
+            }
+            let mut records = [0; 4096];
+            let count = match Wire(socket).read(&mut records) {
+                Ok(0) => return Err(Failure::closed().into()),
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Handshake::WantsInput),
+                Err(error) => return Err(error),
+            };
+            let room = FIRST_BYTES_MAX - self.first.len();
+            self.first.extend_from_slice(&records[..count.min(room)]);
+            if let Err(error) = self.take(&records[..count], |_| true) {
+                // The server is sent an alert; whether it arrives does not matter.
+                let _ = self.flush(socket);
+                let failure = match error {
+                    rustls::Error::InvalidMessage(_) if !is_tls(&self.first) => Failure::not_spoken(&self.first),
+                    error => Failure::of(&error, settings),
+                };
+                return Err(failure.into());
+            }
+        }
+    }
+
+    /// The handshake was over at `now_ns`.
+    pub fn shaken(&mut self, now_ns: u64) {
+        self.took_ns = now_ns.saturating_sub(self.begun_ns);
+    }
+
+    /// Takes `records`; `drain` is called after each piece, to make room, and says whether there still is some.
+    fn take(
+        &mut self,
+        mut records: &[u8],
+        mut drain: impl FnMut(&mut ClientConnection) -> bool,
+    ) -> Result<(), rustls::Error> {
+        while !records.is_empty() {
+            // From memory it fails only when plain bytes wait to be taken, and they were taken.
+            if self.tls.read_tls(&mut records).is_err() {
+                return Err(rustls::Error::General("plain bytes were not taken".to_owned()));
+            }
+            self.tls.process_new_packets()?;
+            if !drain(&mut self.tls) {
+                return Err(rustls::Error::General("there was no room for plain bytes".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the agreed security of a connection that is secured.
+    pub fn secured(&self) -> Secured {
+        let version = match self.tls.protocol_version() {
+            Some(rustls::ProtocolVersion::TLSv1_3) => "TLS 1.3",
+            Some(rustls::ProtocolVersion::TLSv1_2) => "TLS 1.2",
+            _ => "TLS",
+        };
+        let cipher = self.tls.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str());
+        Secured {
+            took_ns: self.took_ns,
+            version,
+            cipher: cipher.unwrap_or("another cipher"),
+            resumed: self.tls.handshake_kind() == Some(HandshakeKind::Resumed),
+        }
+    }
+
+    /// Sends the records that wait. False: some still do, since the socket takes no more now.
+    ///
+    /// # Errors
+    /// When the socket broke.
+    pub fn flush(&mut self, socket: &OwnedFd) -> std::io::Result<bool> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut Wire(socket)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Records wait for the socket.
+    pub fn is_waiting(&self) -> bool {
+        self.tls.wants_write()
+    }
+
+    /// Sends from the front of `bytes`. Behind it [`Channel::is_waiting`] says whether to ask when the socket takes
+    /// more.
+    pub fn send(&mut self, socket: &OwnedFd, bytes: &[u8]) -> Moved {
+        match self.flush(socket) {
+            Ok(true) => {}
+            Ok(false) => return Moved::Blocked,
+            Err(error) => return Moved::Broken(error),
+        }
+        let mut taken = 0;
+        while taken < bytes.len() {
+            match self.tls.writer().write(&bytes[taken..]) {
+                Ok(count) => taken += count,
+                Err(error) => return Moved::Broken(error),
+            }
+            match self.flush(socket) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => return Moved::Broken(error),
+            }
+        }
+        Moved::Bytes(taken)
+    }
+
+    /// Receives into `into` all that has come, and whether to look again: there was no room for all of it, or what
+    /// comes behind the bytes is an end. `records` is where records lie meanwhile.
+    pub fn receive(
+        &mut self,
+        socket: &OwnedFd,
+        settings: &Settings,
+        into: &mut [u8],
+        records: &mut [u8],
+    ) -> (Moved, bool) {
+        let mut filled = 0;
+        let mut has_more = false;
+        while self.ended.is_none() {
+            drain(&mut self.tls, into, &mut filled);
+            if into.len() - filled < ROOM_BYTES {
+                has_more = true;
+                break;
+            }
+            let count = match Wire(socket).read(records) {
+                Ok(0) => {
+                    self.ended = Some(Ended::Closed);
+                    break;
+                }
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    self.ended = Some(Ended::Broken(error));
+                    break;
+                }
+            };
+            let mut is_closed = false;
+            let taken = self.take(&records[..count], |tls| {
+                is_closed |= drain(tls, into, &mut filled);
+                true
+            });
+            match taken {
+                Err(error) => self.ended = Some(Ended::Broken(Failure::of(&error, settings).into())),
+                Ok(()) if is_closed => self.ended = Some(Ended::Closed),
+                Ok(()) if count < records.len() => break,
+                Ok(()) => {}
+            }
+        }
+        // An answer to a change of keys, or the reason why it is broken.
+        let _ = self.flush(socket);
+        match self.ended.take_if(|_| filled == 0) {
+            Some(Ended::Closed) => (Moved::Closed, false),
+            Some(Ended::Broken(error)) => (Moved::Broken(error), false),
+            None if filled == 0 => (Moved::Blocked, has_more),
+            None => (Moved::Bytes(filled), has_more || self.ended.is_some()),
+        }
+    }
+
+    /// Says that nothing more will be sent, if the socket takes that now.
+    pub fn close(&mut self, socket: &OwnedFd) {
+        self.tls.send_close_notify();
+        let _ = self.flush(socket);
+    }
+}
+
+/// Moves plain bytes to `into` behind `filled`. True: the peer said that nothing more will come.
+fn drain(tls: &mut ClientConnection, into: &mut [u8], filled: &mut usize) -> bool {
+    while *filled < into.len() {
+        match tls.reader().read(&mut into[*filled..]) {
+            Ok(0) => return true,
+            Ok(count) => *filled += count,
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+/// Returns whether what came first can be a record of TLS: an alert or a part of a handshake, of a version 3.
+fn is_tls(first: &[u8]) -> bool {
+    matches!(first, [0x15 | 0x16, 0x03, ..])
+}

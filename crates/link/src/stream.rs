@@ -1,0 +1,178 @@
+//! A connection that is waited on: bytes both ways over a socket that does not block, with or without TLS.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{RecvFlags, SendFlags};
+
+use crate::address::{Address, connect_tcp};
+use crate::channel::{Channel, Handshake, Moved, RECORDS_BYTES, ROOM_BYTES};
+use crate::tls::{Maker, Settings};
+
+/// A connection. As [`Read`] and [`Write`] it waits for the server, at most for its time limit.
+#[derive(Debug)]
+pub struct Stream {
+    socket: OwnedFd,
+    secured: Option<SecuredStream>,
+    timeout: Duration,
+}
+
+/// State of a secured connection beside its socket.
+#[derive(Debug)]
+struct SecuredStream {
+    channel: Channel,
+    settings: Settings,
+    /// Buffer for records while they are read.
+    records: Box<[u8]>,
+    /// Deciphered bytes that [`Read`] has no room for yet, from `plain_begin` on.
+    plain: Vec<u8>,
+    plain_begin: usize,
+}
+
+impl Stream {
+    /// Connects to `address`, secured by what `maker` makes for its first address. The connection, the handshake and
+    /// every later wait take at most `timeout` each.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or does not answer in time; a [`crate::tls::Failure`] if TLS fails.
+    pub fn connect(address: &Address, maker: Option<&Maker>, timeout: Duration) -> io::Result<Self> {
+        let socket: OwnedFd = match address {
+            Address::Unix(path) => UnixStream::connect(path)?.into(),
+            Address::Tcp(address) => {
+                let stream = connect_tcp(address, timeout)?;
+                stream.set_nodelay(true)?;
+                stream.into()
+            }
+        };
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        let mut stream = Self { socket, secured: None, timeout };
+        if let Some(maker) = maker {
+            stream.secure(maker)?;
+        }
+        Ok(stream)
+    }
+
+    fn secure(&mut self, maker: &Maker) -> io::Result<()> {
+        let Some(mut channel) = maker.make(0, 0)? else { return Ok(()) };
+        let end = Instant::now() + self.timeout;
+        loop {
+            let sending = match channel.shake(&self.socket, maker.settings())? {
+                Handshake::Done => break,
+                Handshake::WantsInput => false,
+                Handshake::WantsOutput => true,
+            };
+            self.wait_within(sending, end.saturating_duration_since(Instant::now()))?;
+        }
+        let records = vec![0; RECORDS_BYTES].into();
+        let settings = maker.settings().clone();
+        self.secured = Some(SecuredStream { channel, settings, records, plain: Vec::new(), plain_begin: 0 });
+        Ok(())
+    }
+
+    /// Changes the time limit of later waits.
+    pub const fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    /// Sends from the front of `bytes` what the socket takes now.
+    pub(crate) fn send_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.secured {
+            None => Ok(rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL)?),
+            Some(secured) => moved(secured.channel.send(&self.socket, bytes)),
+        }
+    }
+
+    /// Sends what was taken and not yet sent. Returns true if that was all.
+    pub(crate) fn flush_now(&mut self) -> io::Result<bool> {
+        self.secured.as_mut().map_or(Ok(true), |secured| secured.channel.flush(&self.socket))
+    }
+
+    /// Receives what has arrived. Returns 0 if the server has closed the connection. On a secured connection `into` has
+    /// room for [`ROOM_BYTES`].
+    pub(crate) fn receive_now(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match &mut self.secured {
+            None => Ok(rustix::net::recv(&self.socket, into, RecvFlags::empty())?.0),
+            Some(SecuredStream { channel, settings, records, .. }) => {
+                moved(channel.receive(&self.socket, settings, into, records).0)
+            }
+        }
+    }
+
+    /// Waits until the socket has input, or also takes output if `sending`.
+    pub(crate) fn wait(&self, sending: bool) -> io::Result<()> {
+        self.wait_within(sending, self.timeout)
+    }
+
+    fn wait_within(&self, sending: bool, timeout: Duration) -> io::Result<()> {
+        let flags = if sending { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        match poll(&mut [PollFd::from_borrowed_fd(self.socket.as_fd(), flags)], Some(&timeout)) {
+            Ok(0) => Err(ErrorKind::TimedOut.into()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl SecuredStream {
+    /// Receives into `into` from the deciphered bytes, and deciphers more when there are none.
+    fn read(&mut self, socket: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
+        if self.plain_begin == self.plain.len() {
+            self.plain_begin = 0;
+            self.plain.resize(2 * ROOM_BYTES, 0);
+            let received = moved(self.channel.receive(socket, &self.settings, &mut self.plain, &mut self.records).0);
+            self.plain.truncate(*received.as_ref().unwrap_or(&0));
+            received?;
+        }
+        let plain = &self.plain[self.plain_begin..];
+        let bytes = plain.len().min(into.len());
+        into[..bytes].copy_from_slice(&plain[..bytes]);
+        self.plain_begin += bytes;
+        Ok(bytes)
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let received = match &mut self.secured {
+                Some(secured) => secured.read(&self.socket, into),
+                None => self.receive_now(into),
+            };
+            match received {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(false)?,
+                result => return result,
+            }
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.send_now(bytes) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(true)?,
+                result => return result,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while !self.flush_now()? {
+            self.wait(true)?;
+        }
+        Ok(())
+    }
+}
+
+fn moved(moved: Moved) -> io::Result<usize> {
+    match moved {
+        Moved::Bytes(bytes) => Ok(bytes),
+        Moved::Blocked => Err(ErrorKind::WouldBlock.into()),
+        Moved::Closed => Ok(0),
+        Moved::Broken(error) => Err(error),
+    }
+}

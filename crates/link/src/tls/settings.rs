@@ -1,0 +1,168 @@
+//! What is asked for of TLS, as people write it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use rustls::SupportedProtocolVersion;
+use rustls::pki_types::ServerName;
+use rustls::version::{TLS12, TLS13};
+use serde::{Deserialize, Serialize};
+
+/// TLS options of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// A PEM file with the certificates of CAs that may vouch for the server; without it the system's own.
+    pub ca: Option<PathBuf>,
+    /// A PEM file with the client's certificate and what leads to its CA.
+    pub certificate: Option<PathBuf>,
+    /// A PEM file with the certificate's key; without it the key stands in the certificate's file.
+    pub key: Option<PathBuf>,
+    /// The name that the server has to prove, and is asked for; without it the host of its address.
+    pub server_name: Option<String>,
+    /// Any certificate is taken: who answers is not known.
+    pub insecure: bool,
+    /// Which versions are spoken.
+    pub versions: Versions,
+    /// A reopened connection resumes an earlier session if the server allows it.
+    pub resume: bool,
+}
+
+impl Default for Settings {
+    /// Servers are verified by the system's CAs and the host of their address.
+    fn default() -> Self {
+        Self {
+            ca: None,
+            certificate: None,
+            key: None,
+            server_name: None,
+            insecure: false,
+            versions: Versions::Both,
+            resume: true,
+        }
+    }
+}
+
+/// A setting that cannot be used. Shows as `tls.ca: what is wrong; what to do`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingError {
+    /// The field of [`Settings`]; empty if the error belongs to no field.
+    pub field: &'static str,
+    /// Description of the error.
+    pub what: String,
+    /// Remedy for the error.
+    pub remedy: String,
+}
+
+impl SettingError {
+    pub(super) fn new(field: &'static str, what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { field, what: what.into(), remedy: remedy.into() }
+    }
+
+    /// Returns the field's path below `section`, the name of the settings where users write them.
+    pub fn path(&self, section: &str) -> String {
+        if self.field.is_empty() { section.to_owned() } else { format!("{section}.{}", self.field) }
+    }
+}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.path("tls"), self.what, self.remedy)
+    }
+}
+
+impl std::error::Error for SettingError {}
+
+/// Which versions of TLS are spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Versions {
+    /// 1.2 and 1.3: the server chooses.
+    #[default]
+    Both,
+    /// 1.2 alone.
+    Tls12,
+    /// 1.3 alone.
+    Tls13,
+}
+
+impl FromStr for Versions {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (mut v12, mut v13) = (false, false);
+        for word in text.split(',') {
+            match word.trim() {
+                "1.2" => v12 = true,
+                "1.3" => v13 = true,
+                other => {
+                    return Err(format!("version '{other}' of TLS is not spoken here; write 1.2, 1.3 or 1.2,1.3"));
+                }
+            }
+        }
+        Ok(match (v12, v13) {
+            (true, false) => Self::Tls12,
+            (false, true) => Self::Tls13,
+            _ => Self::Both,
+        })
+    }
+}
+
+impl Versions {
+    /// As it is written.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Both => "1.2,1.3",
+            Self::Tls12 => "1.2",
+            Self::Tls13 => "1.3",
+        }
+    }
+
+    pub(super) fn protocols(self) -> Vec<&'static SupportedProtocolVersion> {
+        match self {
+            Self::Both => vec![&TLS13, &TLS12],
+            Self::Tls12 => vec![&TLS12],
+            Self::Tls13 => vec![&TLS13],
+        }
+    }
+}
+
+impl Settings {
+    /// Returns the settings that are invalid or contradict each other, without a look at the files.
+    pub fn faults(&self) -> Vec<SettingError> {
+        let mut faults = Vec::new();
+        let mut fault = |field: &'static str, what: String, remedy: &str| {
+            faults.push(SettingError::new(field, what, remedy));
+        };
+        if self.key.is_some() && self.certificate.is_none() {
+            fault("key", "there is a key, and no certificate that it belongs to".into(), "name the certificate too");
+        }
+        if self.insecure && self.ca.is_some() {
+            let what = "any certificate is taken, so that the CA would change nothing".into();
+            fault("insecure", what, "leave it away to verify the server by its CA, or leave the CA away");
+        }
+        if let Some(name) = &self.server_name
+            && ServerName::try_from(name.as_str()).is_err()
+        {
+            fault(
+                "server_name",
+                format!("no certificate can be for '{name}'"),
+                "write a host's name, as cache.example",
+            );
+        }
+        faults
+    }
+
+    /// Describes how the server is verified.
+    pub fn words(&self) -> String {
+        let by = match (&self.ca, self.insecure) {
+            (_, true) => return "the server is NOT verified: any certificate is taken".to_owned(),
+            (Some(path), false) => format!("the CA in {}", path.display()),
+            (None, false) => "the system's CAs".to_owned(),
+        };
+        let name = self.server_name.as_ref().map_or(String::new(), |name| format!(" as {name}"));
+        let own = if self.certificate.is_some() { ", the client by a certificate" } else { "" };
+        format!("the server is verified{name} by {by}{own}")
+    }
+}

@@ -1,0 +1,100 @@
+//! Keys in, items out.
+
+use base::clock::UnixMillis;
+use protocol::memcache::client::{self, Expect, MetaCode, MetaRequest, Reply, is_text_key};
+
+use super::{Memcached, refused, text};
+use crate::item::{Item, Lookup, Value};
+use crate::reconnect::RequestError;
+
+/// Expiries that two kinds of request report this far apart, in milliseconds, are the same: both count whole seconds.
+const SAME_MS: u64 = 2_000;
+
+impl Memcached {
+    /// Reads `keys`, each with the expiry that a dump reported, in one exchange. This read does not count as a use of
+    /// the items.
+    pub fn read<'k>(
+        &mut self,
+        keys: impl Iterator<Item = (&'k [u8], Option<u64>)> + Clone,
+    ) -> Result<Vec<Lookup>, RequestError> {
+        if !self.has_meta {
+            return self.read_text(keys);
+        }
+        for (key, _) in keys.clone() {
+            MetaRequest::get(self.link.out(), key).flag(b'v').flag(b'f').flag(b't').flag(b'u').finish();
+        }
+        let (skew_s, sent) = (self.skew_s, UnixMillis::now());
+        let mut found = Vec::with_capacity(keys.size_hint().0);
+        for (key, told_s) in keys {
+            found.push(self.answer(Expect::Meta, |reply, value| match reply {
+                Reply::MetaValue { flags, .. } => {
+                    let ttl_s = flags.token(b't').and_then(|ttl| std::str::from_utf8(ttl).ok()?.parse::<i64>().ok());
+                    let client_flags = flags.number(b'f').and_then(|flags| u32::try_from(flags).ok());
+                    let (Some(ttl_s), Some(client_flags)) = (ttl_s, client_flags) else {
+                        return Err(RequestError::Refused(
+                            "it answers a read without flags or time to live".to_owned(),
+                        ));
+                    };
+                    let expiry = u64::try_from(ttl_s).ok().map(|ttl_s| expiry(sent, ttl_s, told_s, skew_s));
+                    Ok(item(key, value, client_flags, expiry))
+                }
+                Reply::Meta { code: MetaCode::Miss, .. } => Ok(Lookup::Gone),
+                Reply::Error(error) => Ok(Lookup::Unfit(format!("the server can not give it: {}", text(error.line())))),
+                _ => Err(RequestError::Refused("it answers a read with something else".to_owned())),
+            })?);
+        }
+        Ok(found)
+    }
+
+    /// Reads `keys` as [`Self::read`] does, with the older commands.
+    fn read_text<'k>(
+        &mut self,
+        keys: impl Iterator<Item = (&'k [u8], Option<u64>)> + Clone,
+    ) -> Result<Vec<Lookup>, RequestError> {
+        for (key, _) in keys.clone().filter(|(key, _)| is_text_key(key)) {
+            client::get(self.link.out(), key);
+        }
+        let skew_s = self.skew_s;
+        let mut found = Vec::with_capacity(keys.size_hint().0);
+        for (key, told_s) in keys {
+            if !is_text_key(key) {
+                found.push(Lookup::Unfit("the source has no meta commands, and text can not carry the key".to_owned()));
+                continue;
+            }
+            let mut one = Lookup::Gone;
+            while !self.answer(Expect::Values, |reply, value| match reply {
+                Reply::Value(header) => {
+                    let expiry = told_s.map(|told_s| (by_own_clock(told_s, skew_s), 0));
+                    one = item(key, value, header.client_flags, expiry);
+                    Ok(false)
+                }
+                Reply::Error(error) => Err(refused(error)),
+                _ => Ok(true),
+            })? {}
+            found.push(one);
+        }
+        Ok(found)
+    }
+}
+
+fn item(key: &[u8], value: &[u8], client_flags: u32, expiry: Option<(UnixMillis, u64)>) -> Lookup {
+    let (key, value) = (key.to_vec(), Value::Bytes(value.to_vec()));
+    let (expire_at, expire_slack_ms) = expiry.map_or((None, 0), |(at, slack_ms)| (Some(at), slack_ms));
+    Lookup::Item(Item { key, value, client_flags, expire_at, expire_slack_ms })
+}
+
+/// An instant of the server's clock in this host's.
+fn by_own_clock(told_s: u64, skew_s: i64) -> UnixMillis {
+    UnixMillis::from_secs(told_s.saturating_add_signed(-skew_s))
+}
+
+/// Returns the expiry of an item that had `ttl_s` left some time after `sent`, and how much later it may be. The expiry
+/// that the dump reported is exact, unless the item was touched since.
+fn expiry(sent: UnixMillis, ttl_s: u64, told_s: Option<u64>, skew_s: i64) -> (UnixMillis, u64) {
+    let slack_ms = UnixMillis::now().ms_since(sent);
+    let read = sent.plus_ms(ttl_s.saturating_mul(1000));
+    match told_s.map(|told_s| by_own_clock(told_s, skew_s)) {
+        Some(told) if told.ms_since(read) <= SAME_MS + slack_ms && read.ms_since(told) <= SAME_MS => (told, 0),
+        _ => (UnixMillis(read.0 / 1000 * 1000), slack_ms),
+    }
+}

@@ -1,0 +1,208 @@
+//! A server that speaks RESP, as source and as target: Redis, Valkey, Gannet.
+//!
+//! Strings and hashes are read and written by their own commands, which every such server has. Other types go as they
+//! are serialized, `DUMP` to `RESTORE`: from Redis to a Redis that is not older.
+
+mod read;
+mod store;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use link::Link;
+use protocol::resp::client::{CommandLine, ParsedValue, Value, command, value};
+
+use super::place::{Login, Server};
+use super::reconnect::{ConnectSettings, Reconnecting, RequestError};
+
+pub(super) use read::{Others, Wanted};
+
+/// Clocks that differ by less are taken for the same: what the network takes is within it.
+const SKEW_MS_MIN: i64 = 1_000;
+
+/// One server.
+#[derive(Debug)]
+pub(super) struct Redis {
+    link: Link,
+    login: Option<Login>,
+    name: String,
+    db: u32,
+    /// Identifier of this run of the server, because cursors are valid in one run only; empty if the server reports
+    /// none.
+    pub run_id: String,
+    /// Keys in the database when the connection was first made, 0 if it does not say.
+    pub keys: u64,
+    /// It takes absolute expiries with `SET`.
+    has_set_at: bool,
+    /// It reports absolute expiries.
+    has_expire_time: bool,
+    /// It renames a key to a name that is free.
+    has_rename: bool,
+    /// Milliseconds by which its clock is ahead of this host's, 0 if they are about the same.
+    pub skew_ms: i64,
+    is_known: bool,
+}
+
+impl Redis {
+    /// `server`, not yet connected.
+    pub fn new(server: &Server, settings: &ConnectSettings) -> Self {
+        Self {
+            link: settings.link(server),
+            login: server.login.clone(),
+            name: server.to_string(),
+            db: server.db,
+            run_id: String::new(),
+            keys: 0,
+            has_set_at: false,
+            has_expire_time: false,
+            has_rename: true,
+            skew_ms: 0,
+            is_known: false,
+        }
+    }
+
+    /// Puts a request; its answer is to be taken in turn.
+    fn put(&mut self, args: &[&[u8]]) {
+        command(self.link.out(), args.iter().copied());
+    }
+
+    /// The next answer.
+    fn answer<T>(&mut self, mut take: impl FnMut(Value<'_>) -> Result<T, RequestError>) -> Result<T, RequestError> {
+        loop {
+            let (answer, consumed) = match value(self.link.input()) {
+                ParsedValue::Value { value: Value::Push(_), consumed } => {
+                    self.link.take(consumed);
+                    continue;
+                }
+                ParsedValue::Value { value, consumed } => (value, consumed),
+                ParsedValue::Incomplete => {
+                    self.link.pump()?;
+                    continue;
+                }
+                ParsedValue::Garbage(garbage) => {
+                    return Err(RequestError::Refused(format!("it answers with {garbage}")));
+                }
+            };
+            let taken = take(answer)?;
+            self.link.take(consumed);
+            return Ok(taken);
+        }
+    }
+
+    /// Asks and takes the answer, an error as [`trouble`].
+    fn ask<T>(&mut self, args: &[&[u8]], mut take: impl FnMut(Value<'_>) -> Option<T>) -> Result<T, RequestError> {
+        self.put(args);
+        let verb = text(args[0]);
+        self.answer(|answer| match answer {
+            Value::Error(error) => Err(trouble(error)),
+            answer => take(answer).ok_or_else(|| odd(&verb)),
+        })
+    }
+
+    /// One step of the walk over all keys: those it gives, and where to go on; 0 is its end.
+    pub fn scan(&mut self, cursor: u64, count: usize) -> Result<(u64, Vec<Vec<u8>>), RequestError> {
+        CommandLine::new(self.link.out(), 4)
+            .arg(b"SCAN")
+            .arg(cursor.to_string().as_bytes())
+            .arg(b"COUNT")
+            .number(count as i64);
+        self.answer(|answer| {
+            if let Value::Error(error) = answer {
+                return Err(trouble(error));
+            }
+            page(&answer).ok_or_else(|| odd("SCAN"))
+        })
+    }
+
+    fn learn(&mut self) -> Result<(), RequestError> {
+        let info = |redis: &mut Self| {
+            redis.put(&[b"INFO", b"server"]);
+            redis.answer(|answer| match answer {
+                Value::Error(error) if [&b"NOAUTH"[..], b"LOADING"].iter().any(|code| error.starts_with(code)) => {
+                    Err(trouble(error))
+                }
+                answer => Ok(answer.text().map(|text| String::from_utf8_lossy(text).into_owned())),
+            })
+        };
+        let told = info(self)?.unwrap_or_default();
+        let field = |name: &str| told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        self.run_id = field("run_id").unwrap_or_default().to_owned();
+        let version = field("redis_version").unwrap_or_default();
+        let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+        let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+        (self.has_set_at, self.has_expire_time) = (version >= (6, 2), version >= (7, 0));
+        self.put(&[b"DBSIZE"]);
+        self.keys = self.answer(|answer| Ok(if let Value::Int(keys) = answer { keys.max(0) as u64 } else { 0 }))?;
+        self.put(&[b"TIME"]);
+        let time_ms = self.answer(|answer| Ok(time_ms(&answer)))?;
+        if let Some(time_ms) = time_ms {
+            let own = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
+            let skew_ms = time_ms - own;
+            self.skew_ms = if skew_ms.abs() < SKEW_MS_MIN { 0 } else { skew_ms };
+        }
+        self.is_known = true;
+        Ok(())
+    }
+}
+
+impl Reconnecting for Redis {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    fn greet(&mut self) -> Result<(), RequestError> {
+        if let Some(Login { user, password }) = self.login.clone() {
+            let (user, password) = (user.as_bytes(), password.as_bytes());
+            let full = [b"AUTH".as_slice(), user, password];
+            let short = [b"AUTH".as_slice(), password];
+            self.ask(if user.is_empty() { &short } else { &full }, |_| Some(()))?;
+        }
+        if self.db != 0 {
+            let db = self.db.to_string();
+            self.ask(&[b"SELECT", db.as_bytes()], |_| Some(()))?;
+        }
+        if self.is_known { Ok(()) } else { self.learn() }
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// Parses an answer of `SCAN` and similar commands: a cursor and elements.
+fn page(answer: &Value<'_>) -> Option<(u64, Vec<Vec<u8>>)> {
+    let mut parts = answer.items();
+    let cursor = std::str::from_utf8(parts.next()?.text()?).ok()?.parse().ok()?;
+    let keys = parts.next()?.items().map(|key| key.text().map(<[u8]>::to_vec)).collect::<Option<_>>()?;
+    Some((cursor, keys))
+}
+
+/// Converts an answer of `TIME`, which is seconds and microseconds, to milliseconds.
+fn time_ms(answer: &Value<'_>) -> Option<i64> {
+    let mut parts = answer.items().map(|part| std::str::from_utf8(part.text()?).ok()?.parse::<i64>().ok());
+    Some(parts.next()?? * 1000 + parts.next()?? / 1000)
+}
+
+/// An answer of the wrong kind.
+fn odd(verb: &str) -> RequestError {
+    RequestError::Refused(format!("it answers {verb} with something else"))
+}
+
+/// Returns what an error means for the connection, with a remedy if one is known.
+fn trouble(error: &[u8]) -> RequestError {
+    let words = text(error);
+    if error.starts_with(b"LOADING") || error.starts_with(b"BUSY ") || error.starts_with(b"MASTERDOWN") {
+        return RequestError::Lost(format!("it is not ready: {words}"));
+    }
+    let remedy = match error {
+        _ if error.starts_with(b"NOAUTH") => "; write the password, as in redis://:PASSWORD@HOST:PORT",
+        _ if error.starts_with(b"MOVED") => "; it is one node of a cluster: copy from each node in turn",
+        _ => "",
+    };
+    RequestError::Refused(format!("it refuses: {words}{remedy}"))
+}
+
+/// Returns a server's words as text for a message.
+fn text(bytes: &[u8]) -> String {
+    const BYTES_MAX: usize = 120;
+    bytes[..bytes.len().min(BYTES_MAX)].escape_ascii().to_string()
+}

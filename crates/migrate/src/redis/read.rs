@@ -1,0 +1,320 @@
+//! Keys in, items out, in a few exchanges whose answers are bounded.
+//!
+//! ```text
+//!   1  STRLEN of all keys                         how long the strings are, and which keys are no strings
+//!   2  TYPE, when it expires, HLEN, MEMORY USAGE of the rest
+//!      as many keys of these as `bytes_max` allows, and at least one:
+//!   3  when the strings expire, GET
+//!   4  HGETALL of small hashes, DUMP of other types; HSCAN of large hashes, page by page, one after the other
+//! ```
+
+use base::clock::UnixMillis;
+use protocol::resp::client::Value as Answer;
+
+use super::{Redis, odd, page, text, trouble};
+use crate::item::{Item, Lookup, Value};
+use crate::reconnect::RequestError;
+
+/// A hash with more fields is read page by page, so that the server is never kept long.
+const FIELDS_AT_ONCE_MAX: i64 = 1_000;
+
+/// Kinds of values that the reader can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Hashes.
+    pub hashes: bool,
+    /// Other types: to be restored elsewhere, or to be compared.
+    pub others: Others,
+    /// Bytes of values in one exchange; one larger value is an exchange of its own.
+    pub bytes_max: u64,
+}
+
+/// In which form other types are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Others {
+    /// Not at all.
+    No,
+    /// Serialized.
+    Dumped,
+    /// Element by element.
+    Listed,
+}
+
+/// Bytes that a field of a hash is taken for where the server does not say.
+const FIELD_BYTES: u64 = 256;
+
+/// Time at which a key expires, and how much later that may be, in milliseconds.
+type Expiry = Option<(UnixMillis, u64)>;
+
+/// A key that holds no string.
+struct NonString {
+    kind: String,
+    expiry: Expiry,
+    fields: i64,
+    bytes: u64,
+}
+
+/// Facts about a key that are known before its value is read.
+enum Known {
+    /// A string of so many bytes, or nothing at all.
+    String(u64),
+    /// Something else.
+    Other(NonString),
+}
+
+impl Redis {
+    /// Reads the first of `keys`, at least one of them and as many as `wanted` has room for. What was found is in their
+    /// order.
+    pub fn read(&mut self, keys: &[&[u8]], wanted: Wanted) -> Result<Vec<Lookup>, RequestError> {
+        let known = self.look(keys)?;
+        let mut bytes = 0;
+        let count = known.iter().take_while(|known| {
+            let own = match known {
+                Known::String(bytes) => *bytes,
+                Known::Other(kept) => kept.bytes,
+            };
+            let fits = bytes == 0 || bytes + own <= wanted.bytes_max;
+            bytes += own + 1;
+            fits
+        });
+        let count = count.count();
+        let mut found = vec![Lookup::Gone; count];
+        let (mut strings, mut others) = (Vec::new(), Vec::new());
+        for (at, known) in known.into_iter().take(count).enumerate() {
+            match known {
+                Known::String(_) => strings.push(at),
+                Known::Other(kept) => others.push((at, kept)),
+            }
+        }
+        self.strings(keys, &strings, &mut found)?;
+        self.others(keys, others, wanted, &mut found)?;
+        Ok(found)
+    }
+
+    fn look(&mut self, keys: &[&[u8]]) -> Result<Vec<Known>, RequestError> {
+        for key in keys {
+            self.put(&[b"STRLEN", key]);
+        }
+        let mut known = Vec::with_capacity(keys.len());
+        for _ in keys {
+            known.push(self.answer(|answer| match answer {
+                Answer::Int(len) => Ok(Some(Known::String(len.max(0) as u64))),
+                Answer::Error(error) if error.starts_with(b"WRONGTYPE") => Ok(None),
+                Answer::Error(error) => Err(trouble(error)),
+                _ => Err(odd("STRLEN")),
+            })?);
+        }
+        let sent = UnixMillis::now();
+        for (key, _) in keys.iter().zip(&known).filter(|(_, known)| known.is_none()) {
+            self.put(&[b"TYPE", key]);
+            self.put_expiry(key);
+            self.put(&[b"HLEN", key]);
+            self.put(&[b"MEMORY", b"USAGE", key]);
+        }
+        let mut all = Vec::with_capacity(keys.len());
+        for known in known {
+            all.push(match known {
+                Some(known) => known,
+                None => Known::Other(self.kept(sent)?),
+            });
+        }
+        Ok(all)
+    }
+
+    fn kept(&mut self, sent: UnixMillis) -> Result<NonString, RequestError> {
+        let kind = self.answer(|answer| match answer {
+            Answer::Error(error) => Err(trouble(error)),
+            answer => answer.text().map(text).ok_or_else(|| odd("TYPE")),
+        })?;
+        let expiry = self.expiry(sent)?;
+        let number = |answer: Answer<'_>| Ok(if let Answer::Int(number) = answer { number.max(0) } else { 0 });
+        let fields = self.answer(number)?;
+        let told = self.answer(number)? as u64;
+        let bytes = if told == 0 { fields as u64 * FIELD_BYTES } else { told };
+        Ok(NonString { kind, expiry, fields, bytes })
+    }
+
+    fn strings(&mut self, keys: &[&[u8]], now: &[usize], found: &mut [Lookup]) -> Result<(), RequestError> {
+        let sent = UnixMillis::now();
+        for at in now {
+            self.put_expiry(keys[*at]);
+            self.put(&[b"GET", keys[*at]]);
+        }
+        for at in now {
+            let expiry = self.expiry(sent)?;
+            let value = self.answer(|answer| match answer {
+                Answer::Error(error) if error.starts_with(b"WRONGTYPE") => Ok(None),
+                Answer::Error(error) => Err(trouble(error)),
+                Answer::Null => Ok(None),
+                answer => answer.text().map(|value| Some(value.to_vec())).ok_or_else(|| odd("GET")),
+            })?;
+            if let Some(value) = value {
+                found[*at] = item(keys[*at], Value::Bytes(value), expiry);
+            }
+        }
+        Ok(())
+    }
+
+    fn put_expiry(&mut self, key: &[u8]) {
+        self.put(&[if self.has_expire_time { b"PEXPIRETIME" } else { b"PTTL" }, key]);
+    }
+
+    /// Reads the answer to [`Self::put_expiry`], which was sent at `sent`. The result is by this host's clock.
+    fn expiry(&mut self, sent: UnixMillis) -> Result<Expiry, RequestError> {
+        let (is_instant, skew_ms) = (self.has_expire_time, self.skew_ms);
+        self.answer(|answer| match answer {
+            Answer::Int(ms) => Ok(u64::try_from(ms).ok().map(|ms| match is_instant {
+                true => (UnixMillis(ms.saturating_add_signed(-skew_ms)), 0),
+                false => (sent.plus_ms(ms), UnixMillis::now().ms_since(sent)),
+            })),
+            Answer::Error(error) => Err(trouble(error)),
+            _ => Err(odd("PTTL")),
+        })
+    }
+
+    fn others(
+        &mut self,
+        keys: &[&[u8]],
+        others: Vec<(usize, NonString)>,
+        wanted: Wanted,
+        found: &mut [Lookup],
+    ) -> Result<(), RequestError> {
+        for (at, kept) in &others {
+            match way(kept, wanted) {
+                Way::Whole => self.put(&[b"HGETALL", keys[*at]]),
+                Way::Dump => self.put(&[b"DUMP", keys[*at]]),
+                _ => {}
+            }
+        }
+        let mut later = Vec::new();
+        for (at, kept) in others {
+            let value = match way(&kept, wanted) {
+                Way::Unfit(why) => {
+                    found[at] = Lookup::Unfit(why);
+                    continue;
+                }
+                Way::Pages | Way::List => {
+                    later.push((at, kept));
+                    continue;
+                }
+                Way::None => continue,
+                Way::Whole => self.answer(|answer| Ok(hash(&answer)))?,
+                Way::Dump => {
+                    self.answer(|answer| Ok(answer.text().map(|bytes| Value::Dump(kept.kind.clone(), bytes.to_vec()))))?
+                }
+            };
+            if let Some(value) = value {
+                found[at] = item(keys[at], value, kept.expiry);
+            }
+        }
+        for (at, kept) in later {
+            let value = match way(&kept, wanted) {
+                Way::Pages => self.pages(keys[at])?,
+                _ => self.elements(keys[at], &kept.kind)?,
+            };
+            found[at] = match value {
+                Some(value) => item(keys[at], value, kept.expiry),
+                None => Lookup::Gone,
+            };
+        }
+        Ok(())
+    }
+
+    /// A large hash, page by page.
+    fn pages(&mut self, key: &[u8]) -> Result<Option<Value>, RequestError> {
+        let mut fields = Vec::new();
+        let mut cursor = 0u64;
+        loop {
+            let (at, count) = (cursor.to_string(), FIELDS_AT_ONCE_MAX.to_string());
+            let args: [&[u8]; 5] = [b"HSCAN", key, at.as_bytes(), b"COUNT", count.as_bytes()];
+            let (next, some) = self.ask(&args, |answer| page(&answer))?;
+            fields.append(&mut pairs(some));
+            cursor = next;
+            if cursor == 0 {
+                break;
+            }
+        }
+        // The walk may give a field twice while the table grows.
+        fields.sort_unstable();
+        fields.dedup_by(|later, earlier| later.0 == earlier.0);
+        Ok((!fields.is_empty()).then_some(Value::Hash(fields)))
+    }
+
+    /// All elements of a value, in an order that is the same wherever the value is.
+    fn elements(&mut self, key: &[u8], kind: &str) -> Result<Option<Value>, RequestError> {
+        let args: &[&[u8]] = match kind {
+            "list" => &[b"LRANGE", key, b"0", b"-1"],
+            "set" => &[b"SMEMBERS", key],
+            "zset" => &[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"],
+            _ => &[b"XRANGE", key, b"-", b"+"],
+        };
+        let mut elements = Vec::new();
+        self.ask(args, |answer| listed(&answer, &mut elements))?;
+        if kind == "set" {
+            elements.sort_unstable();
+        }
+        Ok(Some(Value::Elements(kind.to_owned(), elements)))
+    }
+}
+
+/// Way in which a key that holds no string is read.
+enum Way {
+    Whole,
+    Pages,
+    Dump,
+    List,
+    None,
+    Unfit(String),
+}
+
+fn way(kept: &NonString, wanted: Wanted) -> Way {
+    match (kept.kind.as_str(), wanted.others) {
+        ("none", _) => Way::None,
+        // The key was deleted and recreated as a string just now.
+        ("string", _) => Way::Unfit("its type changed while it was read".to_owned()),
+        ("hash", _) if !wanted.hashes => Way::Unfit("hash: the target knows strings only".to_owned()),
+        ("hash", _) if kept.fields <= FIELDS_AT_ONCE_MAX => Way::Whole,
+        ("hash", _) => Way::Pages,
+        (_, Others::Dumped) => Way::Dump,
+        ("list" | "set" | "zset" | "stream", Others::Listed) => Way::List,
+        (kind, Others::Listed) => Way::Unfit(format!("{kind}: there is no way to list its elements")),
+        (kind, Others::No) => Way::Unfit(format!("{kind}: the target knows strings only")),
+    }
+}
+
+fn item(key: &[u8], value: Value, expiry: Expiry) -> Lookup {
+    let (expire_at, expire_slack_ms) = expiry.map_or((None, 0), |(at, slack_ms)| (Some(at), slack_ms));
+    Lookup::Item(Item { key: key.to_vec(), value, client_flags: 0, expire_at, expire_slack_ms })
+}
+
+/// Returns the hash in an answer to `HGETALL`; `None` if the hash is gone.
+fn hash(answer: &Answer<'_>) -> Option<Value> {
+    let mut elements = Vec::new();
+    listed(answer, &mut elements)?;
+    let fields = pairs(elements);
+    (!fields.is_empty()).then_some(Value::Hash(fields))
+}
+
+/// Fields and values in turn.
+fn pairs(elements: Vec<Vec<u8>>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut pairs = Vec::with_capacity(elements.len() / 2);
+    let mut elements = elements.into_iter();
+    while let (Some(field), Some(value)) = (elements.next(), elements.next()) {
+        pairs.push((field, value));
+    }
+    pairs
+}
+
+/// All strings within an answer, in order.
+fn listed(answer: &Answer<'_>, into: &mut Vec<Vec<u8>>) -> Option<()> {
+    match answer {
+        Answer::Array(items) | Answer::Map(items) | Answer::Set(items) => {
+            items.clone().try_for_each(|item| listed(&item, into))
+        }
+        Answer::Null => Some(()),
+        answer => {
+            into.push(answer.text()?.to_vec());
+            Some(())
+        }
+    }
+}

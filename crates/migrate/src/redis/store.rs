@@ -1,0 +1,208 @@
+//! Items in, what became of them out.
+//!
+//! A hash must come into being whole and must not touch one that live traffic made meanwhile, so it is built under
+//! another name and renamed when it is ready:
+//!
+//! ```text
+//!   DEL tmp   HSET tmp f v ...   PEXPIREAT tmp ...   RENAMENX tmp key (RENAME to overwrite)   DEL tmp
+//! ```
+//! Where a server does not rename so, keys are looked for first, and then fields that are not there are set one by one.
+
+use base::clock::UnixMillis;
+use protocol::resp::BULK_BYTES_MAX;
+use protocol::resp::client::{CommandLine, Value as Answer};
+
+use super::{Redis, text, trouble};
+use crate::item::{Item, Value};
+use crate::reconnect::RequestError;
+use crate::target::StoreOutcome;
+
+/// Before the key's name while a hash is built.
+const BUILT: &[u8] = b"gannet:warm:";
+/// Fields in one `HSET`.
+const FIELDS_AT_ONCE_MAX: usize = 1_000;
+/// Lifetime in milliseconds of a half-built key that a broken connection left behind.
+const LEFT_MS: u64 = 600_000;
+
+/// Number of answers to a key's requests, and the answer that reports the key's outcome.
+struct Sent {
+    at: usize,
+    answers: usize,
+    telling: usize,
+}
+
+impl Redis {
+    /// Stores the items that have no outcome yet, in one exchange.
+    pub fn store(
+        &mut self,
+        items: &[Item],
+        overwrite: bool,
+        outcomes: &mut [Option<StoreOutcome>],
+    ) -> Result<(), RequestError> {
+        if !overwrite && !self.has_rename {
+            self.look_for_hashes(items, outcomes)?;
+        }
+        let now = UnixMillis::now();
+        let mut sent = Vec::with_capacity(items.len());
+        for (at, item) in items.iter().enumerate() {
+            if outcomes[at].is_some() {
+                continue;
+            }
+            if item.expire_at.is_some_and(|expire_at| expire_at <= now) {
+                outcomes[at] = Some(StoreOutcome::Expired);
+                continue;
+            }
+            if !matches!(item.value, Value::Hash(_)) && item.weight() > u64::from(BULK_BYTES_MAX) {
+                outcomes[at] = Some(StoreOutcome::Unfit("it is larger than the protocol carries".to_owned()));
+                continue;
+            }
+            let (answers, telling) = match &item.value {
+                Value::Bytes(value) => self.put_string(item, value, overwrite),
+                Value::Hash(fields) if self.has_rename => self.put_hash(item, fields, overwrite),
+                Value::Hash(fields) => self.put_fields(item, fields, overwrite),
+                Value::Dump(_, bytes) => self.put_dump(item, bytes, overwrite),
+                Value::Elements(kind, _) => {
+                    outcomes[at] = Some(StoreOutcome::Unfit(format!("{kind}: read to be compared, not to be stored")));
+                    continue;
+                }
+            };
+            sent.push(Sent { at, answers, telling });
+        }
+        let mut again = false;
+        for Sent { at, answers, telling } in sent {
+            for answer in 0..answers {
+                let told = self.answer(|answer| told(&answer))?;
+                // If a request was refused before the deciding answer, that answer cannot have made the key whole.
+                if answer == telling || matches!(told, StoreOutcome::Refused(_)) {
+                    outcomes[at].get_or_insert(told);
+                }
+            }
+            let is_hash = matches!(items[at].value, Value::Hash(_));
+            if is_hash && self.has_rename && matches!(&outcomes[at], Some(StoreOutcome::Unknown)) {
+                outcomes[at] = None;
+                again = true;
+            }
+        }
+        if again {
+            self.has_rename = false;
+            return self.store(items, overwrite, outcomes);
+        }
+        for outcome in outcomes.iter_mut().filter(|outcome| **outcome == Some(StoreOutcome::Unknown)) {
+            *outcome = Some(StoreOutcome::Unfit("the target has no command for it".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Marks the hashes that are there already.
+    fn look_for_hashes(&mut self, items: &[Item], outcomes: &mut [Option<StoreOutcome>]) -> Result<(), RequestError> {
+        let is_open = |at: usize| matches!(items[at].value, Value::Hash(_)) && outcomes[at].is_none();
+        let open: Vec<usize> = (0..items.len()).filter(|at| is_open(*at)).collect();
+        for at in &open {
+            self.put(&[b"EXISTS", &items[*at].key]);
+        }
+        for at in open {
+            if self.answer(|answer| told(&answer))? == StoreOutcome::Copied {
+                outcomes[at] = Some(StoreOutcome::There);
+            }
+        }
+        Ok(())
+    }
+
+    /// An instant as the server's clock has it.
+    fn at(&self, expire_at: UnixMillis) -> i64 {
+        expire_at.0.saturating_add_signed(self.skew_ms) as i64
+    }
+
+    fn put_string(&mut self, item: &Item, value: &[u8], overwrite: bool) -> (usize, usize) {
+        let at = item.expire_at.map(|expire_at| {
+            let ttl_ms = expire_at.ms_since(UnixMillis::now()).max(1) as i64;
+            if self.has_set_at { (b"PXAT".as_slice(), self.at(expire_at)) } else { (b"PX".as_slice(), ttl_ms) }
+        });
+        let args = 3 + if at.is_some() { 2 } else { 0 } + u32::from(!overwrite);
+        let mut line = CommandLine::new(self.link.out(), args).arg(b"SET").arg(&item.key).arg(value);
+        if let Some((unit, at)) = at {
+            line = line.arg(unit).number(at);
+        }
+        if !overwrite {
+            line.arg(b"NX");
+        }
+        (1, 0)
+    }
+
+    fn put_dump(&mut self, item: &Item, bytes: &[u8], overwrite: bool) -> (usize, usize) {
+        let at = item.expire_at.map_or(0, |expire_at| self.at(expire_at));
+        let line = CommandLine::new(self.link.out(), 5 + u32::from(overwrite));
+        let line = line.arg(b"RESTORE").arg(&item.key).number(at).arg(bytes).arg(b"ABSTTL");
+        if overwrite {
+            line.arg(b"REPLACE");
+        }
+        (1, 0)
+    }
+
+    fn put_hash(&mut self, item: &Item, fields: &[(Vec<u8>, Vec<u8>)], overwrite: bool) -> (usize, usize) {
+        let built = [BUILT, &item.key].concat();
+        self.put(&[b"DEL", &built]);
+        let mut answers = 1 + self.put_pages(&built, fields);
+        // Until the key has its name it expires by itself, in case no process resumes the copy.
+        let left = UnixMillis::now().plus_ms(LEFT_MS);
+        let at = self.at(item.expire_at.unwrap_or(left));
+        CommandLine::new(self.link.out(), 3).arg(b"PEXPIREAT").arg(&built).number(at);
+        if item.expire_at.is_none() {
+            self.put(&[b"PERSIST", &built]);
+            answers += 1;
+        }
+        self.put(&[if overwrite { b"RENAME" } else { b"RENAMENX" }, &built, &item.key]);
+        self.put(&[b"DEL", &built]);
+        (answers + 3, answers + 1)
+    }
+
+    fn put_pages(&mut self, key: &[u8], fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
+        for page in fields.chunks(FIELDS_AT_ONCE_MAX) {
+            let mut line = CommandLine::new(self.link.out(), 2 + 2 * page.len() as u32).arg(b"HSET").arg(key);
+            for (field, value) in page {
+                line = line.arg(field).arg(value);
+            }
+        }
+        fields.len().div_ceil(FIELDS_AT_ONCE_MAX)
+    }
+
+    fn put_fields(&mut self, item: &Item, fields: &[(Vec<u8>, Vec<u8>)], overwrite: bool) -> (usize, usize) {
+        let mut answers = 0;
+        if overwrite {
+            self.put(&[b"DEL", &item.key]);
+            answers += 1 + self.put_pages(&item.key, fields);
+        } else {
+            for (field, value) in fields {
+                self.put(&[b"HSETNX", &item.key, field, value]);
+            }
+            answers += fields.len();
+        }
+        if let Some(expire_at) = item.expire_at {
+            let at = self.at(expire_at);
+            CommandLine::new(self.link.out(), 3).arg(b"PEXPIREAT").arg(&item.key).number(at);
+            answers += 1;
+        }
+        // The first field shows whether the hash was there. With overwriting, the number of new fields shows the same.
+        (answers, usize::from(overwrite))
+    }
+}
+
+/// Returns the outcome that one answer reports.
+fn told(answer: &Answer<'_>) -> Result<StoreOutcome, RequestError> {
+    Ok(match answer {
+        Answer::Null | Answer::Int(0) => StoreOutcome::There,
+        Answer::Error(error) if error.starts_with(b"BUSYKEY") => StoreOutcome::There,
+        Answer::Error(error) if error.starts_with(b"ERR unknown command") => StoreOutcome::Unknown,
+        Answer::Error(error) if error.starts_with(b"ERR DUMP payload version") => {
+            StoreOutcome::Unfit("serialized by a newer server than the target".to_owned())
+        }
+        Answer::Error(error) if is_of_the_connection(error) => return Err(trouble(error)),
+        Answer::Error(error) => StoreOutcome::Refused(text(error)),
+        _ => StoreOutcome::Copied,
+    })
+}
+
+/// Not this key is refused but every one.
+fn is_of_the_connection(error: &[u8]) -> bool {
+    [&b"NOAUTH"[..], b"NOPERM", b"LOADING", b"READONLY", b"MASTERDOWN"].iter().any(|code| error.starts_with(code))
+}

@@ -1,0 +1,292 @@
+//! A copy from beginning to end: batch by batch, then the comparison.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use super::choice::Sample;
+use super::counts::Counts;
+use super::item::Item;
+use super::journal::JournalFile;
+use super::outcome::{Outcome, Progress};
+use super::pace::Pace;
+use super::reconnect::{Context, sleep};
+use super::source::{BatchRequest, Source};
+use super::target::{StoreOutcome, Target};
+use super::verify::{Measure, Verified};
+use super::{BATCH_BYTES_MAX, BATCH_KEYS_MAX, Job, MigrateError, Verify, View};
+
+/// Keys that are compared unless the user says how many.
+const COMPARED_KEYS: u64 = 10_000;
+/// Time between two writings of the journal.
+const JOURNAL_EVERY: Duration = Duration::from_millis(500);
+/// Time over which rates are taken.
+const RATE_EVERY: Duration = Duration::from_millis(500);
+
+/// Runs the copy that `job` describes. It ends when all is done, when `is_stopped` returns true, or at an error that it
+/// cannot recover from. What was copied until then is counted and in the journal.
+///
+/// # Errors
+/// [`MigrateError`] if the copy cannot even begin: nothing was copied.
+pub fn run(job: &Job, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) -> Result<Outcome, MigrateError> {
+    let notes = RefCell::new(Vec::new());
+    let view = RefCell::new(view);
+    let tell = |text: &str| view.borrow_mut().note(text);
+    let keep = |text: String| notes.borrow_mut().push(text);
+    // If a server is absent at the beginning, that is the user's mistake and not an outage.
+    let context = Context { retries: super::RetryPolicy { attempts: 0, ..job.retries }, is_stopped, tell: &tell };
+    let mut kept = JournalFile::open(job)?;
+    let mut target = Target::new(&job.to, &job.connect);
+    target.reach(&context)?;
+    let first = context;
+    let context = Context { retries: job.retries, ..first };
+    let mut source = Source::open(job, kept.journal.position.as_ref(), &first, &context)?;
+    if target.skew_ms() != 0 {
+        let off_s = target.skew_ms() as f64 / 1e3;
+        keep(format!("the clock of {} is {off_s:.1} s ahead of this host's; expiries allow for it", job.to));
+    }
+    let mut copy = Copy {
+        job,
+        context: &context,
+        pace: Pace::new(job.keys_per_s, job.bytes_per_s),
+        clock: Instant::now(),
+        rates: Rates::new(kept.journal.counts.done()),
+    };
+    let result = if kept.journal.is_complete {
+        keep("the journal tells of a copy that is complete: nothing was copied again".to_owned());
+        Ok(())
+    } else {
+        copy.all(&mut source, &mut target, &mut kept, &view)
+    };
+    let mut verified = None;
+    let result = result.and_then(|()| {
+        let Some(sample) = sample(job.verify, &source, &kept.journal.counts) else { return Ok(()) };
+        if !kept.journal.is_complete {
+            keep("nothing was compared, since --limit left keys behind".to_owned());
+            return Ok(());
+        }
+        copy.compare(&mut source, &mut target, sample, &view, verified.insert(Verified::default()))
+    });
+    let ended_early = match (result, &job.journal) {
+        (Ok(()), _) => None,
+        (Err(fault), Some(path)) => Some(format!("{fault}; go on with --resume {}", path.display())),
+        (Err(fault), None) => {
+            Some(format!("{fault}; what was copied stays, and is passed over when it is begun again"))
+        }
+    };
+    Ok(Outcome {
+        from: job.from.to_string(),
+        to: job.to.to_string(),
+        counts: kept.journal.counts,
+        verified,
+        seconds: kept.journal.spent_s,
+        resumed: kept.journal.resumed,
+        ended_early,
+        notes: notes.into_inner(),
+    })
+}
+
+/// The part that is compared; `None`: nothing.
+fn sample(verify: Verify, source: &Source, counts: &Counts) -> Option<Sample> {
+    match verify {
+        Verify::None => None,
+        Verify::PerMillion(per_million) => Some(Sample { per_million }),
+        Verify::Some => {
+            let keys = source.keys().unwrap_or(counts.seen).max(counts.seen).max(1);
+            let per_million = (u128::from(COMPARED_KEYS) * 1_000_000 / u128::from(keys)).clamp(1, 1_000_000);
+            Some(Sample { per_million: per_million as u32 })
+        }
+    }
+}
+
+/// Rates over the last moments.
+struct Rates {
+    since: Instant,
+    keys: u64,
+    bytes: u64,
+    keys_per_s: f64,
+    bytes_per_s: f64,
+}
+
+impl Rates {
+    fn new(keys: u64) -> Self {
+        Self { since: Instant::now(), keys, bytes: 0, keys_per_s: 0.0, bytes_per_s: 0.0 }
+    }
+
+    fn follow(&mut self, keys: u64, bytes: u64) {
+        let spent = self.since.elapsed();
+        if spent >= RATE_EVERY {
+            self.keys_per_s = keys.saturating_sub(self.keys) as f64 / spent.as_secs_f64();
+            self.bytes_per_s = bytes.saturating_sub(self.bytes) as f64 / spent.as_secs_f64();
+            (self.since, self.keys, self.bytes) = (Instant::now(), keys, bytes);
+        }
+    }
+}
+
+struct Copy<'a> {
+    job: &'a Job,
+    context: &'a Context<'a>,
+    pace: Pace,
+    clock: Instant,
+    rates: Rates,
+}
+
+type SharedView<'v, 'w> = RefCell<&'v mut (dyn View + 'w)>;
+
+impl Copy<'_> {
+    fn now_ns(&self) -> u64 {
+        self.clock.elapsed().as_nanos() as u64
+    }
+
+    /// Waits until the next batch is due.
+    fn wait(&mut self, keys: u64, bytes: u64) -> Result<(), MigrateError> {
+        let wait_ns = self.pace.after(self.now_ns(), keys, bytes);
+        if sleep(Duration::from_nanos(wait_ns), self.context.is_stopped) { Ok(()) } else { Err(MigrateError::Stopped) }
+    }
+
+    /// Copies from where the source is to its end.
+    fn all(
+        &mut self,
+        source: &mut Source,
+        target: &mut Target,
+        kept: &mut JournalFile,
+        view: &SharedView<'_, '_>,
+    ) -> Result<(), MigrateError> {
+        let (job, context) = (self.job, self.context);
+        let mut counts = kept.journal.counts.clone();
+        let spent_s = kept.journal.spent_s;
+        // Keys that cost nothing but their names are not paced.
+        let mut paced = counts.seen - counts.not_chosen;
+        kept.journal.position = source.position();
+        kept.write()?;
+        let mut written = Instant::now();
+        self.pace.begin(self.now_ns());
+        let result = loop {
+            let ask = BatchRequest {
+                choice: &job.choice,
+                sample: Sample::ALL,
+                keys_max: self.pace.keys_max(BATCH_KEYS_MAX),
+                bytes_max: self.pace.bytes_max(BATCH_BYTES_MAX),
+                target,
+                to_compare: false,
+            };
+            let items = match source.next(&ask, &mut counts, context) {
+                Ok(Some(items)) => items,
+                Ok(None) => break Ok(true),
+                Err(fault) => break Err(fault),
+            };
+            let bytes = items.iter().map(Item::weight).sum();
+            match target.store(&items, job.overwrite, context) {
+                Ok(outcomes) => count(&items, outcomes, target.has_flags(), &mut counts),
+                Err(fault) => break Err(fault),
+            }
+            if let Some(position) = source.position() {
+                kept.journal.position = Some(position);
+                kept.journal.counts = counts.clone();
+            }
+            kept.journal.spent_s = spent_s + self.clock.elapsed().as_secs_f64();
+            if written.elapsed() >= JOURNAL_EVERY {
+                kept.write()?;
+                written = Instant::now();
+            }
+            self.show("copying", source, &counts, view);
+            if job.limit.is_some_and(|limit| counts.copied >= limit) {
+                break Ok(false);
+            }
+            let keys = counts.seen - counts.not_chosen;
+            if let Err(fault) = self.wait(keys - paced, bytes) {
+                break Err(fault);
+            }
+            paced = keys;
+        };
+        if result == Ok(true) {
+            kept.journal.counts = counts.clone();
+            kept.journal.is_complete = true;
+        }
+        kept.write()?;
+        // What was copied since the last position to resume from is reported, though it will be looked at again.
+        kept.journal.counts = counts;
+        result.map(drop)
+    }
+
+    /// Reads a part of the source once more, and the same keys at the target.
+    fn compare(
+        &mut self,
+        source: &mut Source,
+        target: &mut Target,
+        sample: Sample,
+        view: &SharedView<'_, '_>,
+        verified: &mut Verified,
+    ) -> Result<(), MigrateError> {
+        let (job, context) = (self.job, self.context);
+        let measure = Measure {
+            flags: target.has_flags(),
+            expiry: target.tells_expiry(),
+            seconds: source.counts_seconds() || target.has_flags(),
+        };
+        source.rewind()?;
+        self.rates = Rates::new(0);
+        self.pace.begin(self.now_ns());
+        let mut counts = Counts::default();
+        loop {
+            let ask = BatchRequest {
+                choice: &job.choice,
+                sample,
+                keys_max: self.pace.keys_max(BATCH_KEYS_MAX),
+                bytes_max: self.pace.bytes_max(BATCH_BYTES_MAX),
+                target,
+                to_compare: true,
+            };
+            let Some(items) = source.next(&ask, &mut counts, context)? else { return Ok(()) };
+            let found = target.read(&items, context)?;
+            for (item, found) in items.iter().zip(&found) {
+                verified.add(item, found, measure);
+            }
+            counts.copied = verified.looked_for;
+            let (keys, bytes) = (items.len() as u64, items.iter().map(Item::weight).sum());
+            counts.bytes += bytes;
+            self.show("comparing", source, &counts, view);
+            if (context.is_stopped)() {
+                return Err(MigrateError::Stopped);
+            }
+            self.wait(keys, bytes)?;
+        }
+    }
+
+    fn show(&mut self, what: &'static str, source: &Source, counts: &Counts, view: &SharedView<'_, '_>) {
+        let done = counts.done();
+        self.rates.follow(done, counts.bytes);
+        let share = source.share(counts.seen);
+        let left_s = share.filter(|share| *share > 0.001).and_then(|share| {
+            let whole = done as f64 / share;
+            (self.rates.keys_per_s > 0.0).then(|| (whole - done as f64) / self.rates.keys_per_s)
+        });
+        view.borrow_mut().progress(&Progress {
+            what,
+            counts,
+            done,
+            keys: source.keys(),
+            share,
+            keys_per_s: self.rates.keys_per_s,
+            bytes_per_s: self.rates.bytes_per_s,
+            left_s,
+        });
+    }
+}
+
+/// Counts what became of `items`.
+fn count(items: &[Item], outcomes: Vec<StoreOutcome>, has_flags: bool, counts: &mut Counts) {
+    for (item, outcome) in items.iter().zip(outcomes) {
+        match outcome {
+            StoreOutcome::Copied => {
+                counts.copied += 1;
+                counts.bytes += item.key.len() as u64 + item.value.bytes();
+                counts.without_flags += u64::from(!has_flags && item.client_flags != 0);
+            }
+            StoreOutcome::There => counts.already_there += 1,
+            StoreOutcome::Expired => counts.expired += 1,
+            StoreOutcome::Unfit(why) => counts.skip(why),
+            StoreOutcome::Refused(words) => counts.refuse(words),
+            StoreOutcome::Unknown => counts.skip("the target has no command for it".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The entries of a file that Redis or Valkey saved.
+
+use std::fs::File;
+use std::io::{BufReader, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use base::clock::UnixMillis;
+
+use super::{BatchRequest, Position};
+use crate::counts::Counts;
+use crate::item::{Item, Value};
+use crate::rdb::{Content, Damage, Mark, Reader, check};
+use crate::reconnect::Context;
+use crate::{Job, MigrateError};
+
+const BUFFER_BYTES: usize = 256 << 10;
+/// Entries that are looked at for one batch, chosen or not.
+const LOOKED_AT_MAX: usize = 20_000;
+
+/// A file's entries, in their order.
+pub(crate) struct Entries {
+    path: PathBuf,
+    file: File,
+    reader: Reader<BufReader<File>>,
+    db: u32,
+    bytes: u64,
+    sum: Option<u64>,
+    /// Behind the last entry that was read.
+    mark: Mark,
+    /// Reason why reading ended. It is reported when what was read before is taken.
+    fault: Option<MigrateError>,
+}
+
+/// Why an entry is not copied.
+enum Left {
+    OtherDb,
+    Unasked,
+}
+
+fn damaged(path: &Path, damage: Damage) -> MigrateError {
+    MigrateError::Damaged(format!("{}: {damage}", path.display()))
+}
+
+impl Entries {
+    /// Opens `path`, and reads it once to its end for its checksum, so that nothing that was damaged is copied.
+    pub fn open(
+        path: &Path,
+        job: &Job,
+        position: Option<&Position>,
+        context: &Context<'_>,
+    ) -> Result<Self, MigrateError> {
+        let failed = |error: std::io::Error| MigrateError::Refused(format!("{}: {error}", path.display()));
+        let mut file = File::open(path).map_err(failed)?;
+        let bytes = file.metadata().map_err(failed)?.len();
+        let sum = match check(&file, bytes) {
+            Ok(checked) => checked.sum,
+            Err(damage) if job.accept_damaged => {
+                (context.tell)(&format!("{}: {damage}; what can be read of it is copied", path.display()));
+                None
+            }
+            Err(damage) => {
+                let what = format!("{}: {damage}; --accept-damaged copies what can be read of it", path.display());
+                return Err(MigrateError::Damaged(what));
+            }
+        };
+        if sum.is_none() && !job.accept_damaged {
+            (context.tell)(&format!("{} was saved without a checksum: damage may go unseen", path.display()));
+        }
+        let mark = match position {
+            Some(Position::File { mark, bytes: known, sum: known_sum }) if (*known, *known_sum) == (bytes, sum) => {
+                Some(*mark)
+            }
+            Some(_) => {
+                let what = "it is not the file that the journal tells of; name another journal, or delete it";
+                return Err(MigrateError::Refused(format!("{}: {what}", path.display())));
+            }
+            None => None,
+        };
+        file.seek(SeekFrom::Start(mark.map_or(0, |mark| mark.offset))).map_err(failed)?;
+        let input = BufReader::with_capacity(BUFFER_BYTES, file.try_clone().map_err(failed)?);
+        let reader = match mark {
+            Some(mark) => Reader::resume(input, mark),
+            None => Reader::new(input).map_err(|damage| damaged(path, damage))?,
+        };
+        let mark = reader.mark();
+        Ok(Self { path: path.to_owned(), file, reader, db: job.file_db, bytes, sum, mark, fault: None })
+    }
+
+    pub fn next(&mut self, ask: &BatchRequest<'_>, counts: &mut Counts) -> Result<Option<Vec<Item>>, MigrateError> {
+        if let Some(fault) = self.fault.take() {
+            return Err(fault);
+        }
+        let now = UnixMillis::now();
+        let (mut items, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
+        while items.len() < ask.keys_max && bytes < ask.bytes_max && looked_at < LOOKED_AT_MAX {
+            let (mut left, mut taken) = (None, false);
+            let own_db = self.db;
+            let entry = self.reader.next(|db, key| {
+                if db != own_db {
+                    left = Some(Left::OtherDb);
+                } else if !ask.takes(key, counts) {
+                    left = Some(Left::Unasked);
+                }
+                taken = left.is_none();
+                taken
+            });
+            if entry.is_err() && taken {
+                // Its value cannot be read, so it does not count among the readable keys.
+                counts.seen -= 1;
+            }
+            let entry = match entry {
+                Ok(Some(entry)) => entry,
+                Ok(None) => break,
+                Err(damage) if looked_at == 0 => return Err(damaged(&self.path, damage)),
+                Err(damage) => {
+                    self.fault = Some(damaged(&self.path, damage));
+                    break;
+                }
+            };
+            self.mark = self.reader.mark();
+            looked_at += 1;
+            match left {
+                Some(Left::Unasked) => continue,
+                Some(Left::OtherDb) => {
+                    counts.seen += 1;
+                    counts.skip(format!("in database {}; --db copies another than {own_db}", entry.db));
+                    continue;
+                }
+                None => {}
+            }
+            if entry.expire_at.is_some_and(|at| at <= now) {
+                counts.expired += 1;
+                continue;
+            }
+            let value = match entry.content {
+                Content::Bytes(bytes) => Value::Bytes(bytes),
+                Content::Hash(..) if !ask.target.has_types() => {
+                    counts.skip("hash: the target knows strings only".to_owned());
+                    continue;
+                }
+                Content::Hash(fields, expiring) => {
+                    counts.field_ttls += expiring;
+                    Value::Hash(fields)
+                }
+                Content::Passed(kind) => {
+                    counts.skip(format!("{kind}: of a file, strings and hashes are copied"));
+                    continue;
+                }
+            };
+            let item = Item { key: entry.key, value, client_flags: 0, expire_at: entry.expire_at, expire_slack_ms: 0 };
+            bytes += item.weight();
+            items.push(item);
+        }
+        Ok(if looked_at == 0 { None } else { Some(items) })
+    }
+
+    pub const fn position(&self) -> Position {
+        Position::File { mark: self.mark, bytes: self.bytes, sum: self.sum }
+    }
+
+    pub fn rewind(&mut self) -> Result<(), MigrateError> {
+        let failed = |error: std::io::Error| MigrateError::Refused(format!("{}: {error}", self.path.display()));
+        self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
+        let input = BufReader::with_capacity(BUFFER_BYTES, self.file.try_clone().map_err(failed)?);
+        self.reader = Reader::new(input).map_err(|damage| damaged(&self.path, damage))?;
+        self.mark = self.reader.mark();
+        Ok(())
+    }
+
+    pub fn share(&self) -> f64 {
+        self.mark.offset as f64 / self.bytes.max(1) as f64
+    }
+}

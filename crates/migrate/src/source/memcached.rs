@@ -1,0 +1,116 @@
+//! The keys of a memcached server.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use super::{BatchRequest, Position, sort_out};
+use crate::counts::Counts;
+use crate::item::Item;
+use crate::keys::{KeyList, KeyListReader};
+use crate::memcached::{ListedKey, Memcached};
+use crate::place::Server;
+use crate::reconnect::RequestError;
+use crate::reconnect::{Context, Reconnecting, persist};
+use crate::{Job, MigrateError};
+
+/// Keys that are looked at for one batch, chosen or not.
+const LOOKED_AT_MAX: usize = 20_000;
+
+/// A server's keys, listed once and read one after the other.
+pub(crate) struct Keys {
+    server: Memcached,
+    list: KeyListReader,
+    keys: u64,
+    bytes: u64,
+}
+
+/// Returns the path of the list that is kept beside a journal.
+fn list_path(job: &Job) -> Option<PathBuf> {
+    let journal = job.journal.as_ref()?;
+    let mut name = journal.clone().into_os_string();
+    name.push(".keys");
+    Some(name.into())
+}
+
+impl Keys {
+    /// Lists the keys, or opens the list that is there.
+    pub fn open(
+        server: &Server,
+        job: &Job,
+        position: Option<&Position>,
+        (first, context): (&Context<'_>, &Context<'_>),
+    ) -> Result<Self, MigrateError> {
+        let mut server = Memcached::new(server, &job.connect);
+        persist(&mut server, first, |_| Ok(()))?;
+        let path = list_path(job);
+        let shown = path.as_ref().map_or("the list of keys".to_owned(), |path| path.display().to_string());
+        let failed = |error: std::io::Error| MigrateError::Refused(format!("{shown}: {error}"));
+        if let (Some(Position::Keys { offset, keys, bytes }), Some(path)) = (position, &path) {
+            let file = File::open(path).map_err(failed)?;
+            let found = file.metadata().map_err(failed)?.len();
+            if found != *bytes {
+                let what = format!(
+                    "{shown} has {found} bytes and not the {bytes} that the journal tells; delete both to begin anew"
+                );
+                return Err(MigrateError::Refused(what));
+            }
+            let list = KeyListReader::new(file, *offset, *bytes).map_err(failed)?;
+            return Ok(Self { server, list, keys: *keys, bytes: *bytes });
+        }
+        let mut list = KeyList::create(path.as_deref()).map_err(failed)?;
+        let wrong = |error: std::io::Error| RequestError::Refused(format!("{shown} can not be written: {error}"));
+        persist(&mut server, context, |server| {
+            list.clear().map_err(wrong)?;
+            server.list(|listed| {
+                if list.keys.is_multiple_of(4096) && (context.is_stopped)() {
+                    return Err(RequestError::Stopped);
+                }
+                list.push(listed).map_err(wrong)
+            })
+        })?;
+        let (keys, bytes) = (list.keys, list.bytes);
+        (context.tell)(&format!("{} lists {keys} keys", server.name()));
+        let list = KeyListReader::new(list.finish().map_err(failed)?, 0, bytes).map_err(failed)?;
+        Ok(Self { server, list, keys, bytes })
+    }
+
+    pub fn next(
+        &mut self,
+        ask: &BatchRequest<'_>,
+        counts: &mut Counts,
+        context: &Context<'_>,
+    ) -> Result<Option<Vec<Item>>, MigrateError> {
+        let failed = |error: std::io::Error| MigrateError::Refused(format!("the list of keys: {error}"));
+        let (mut chosen, mut bytes, mut looked_at): (Vec<ListedKey>, u64, usize) = (Vec::new(), 0, 0);
+        while chosen.len() < ask.keys_max && bytes < ask.bytes_max && looked_at < LOOKED_AT_MAX {
+            let Some(listed) = self.list.next().map_err(failed)? else { break };
+            looked_at += 1;
+            if ask.takes(&listed.key, counts) {
+                bytes += u64::from(listed.bytes);
+                chosen.push(listed);
+            }
+        }
+        if looked_at == 0 {
+            return Ok(None);
+        }
+        let keys = chosen.iter().map(|listed| (listed.key.as_slice(), listed.expire_at_s));
+        let found = persist(&mut self.server, context, |server| server.read(keys.clone()))?;
+        Ok(Some(sort_out(found, counts)))
+    }
+
+    pub fn position(&self) -> Position {
+        Position::Keys { offset: self.list.offset(), keys: self.keys, bytes: self.bytes }
+    }
+
+    pub fn rewind(&mut self) -> Result<(), MigrateError> {
+        self.list.rewind().map_err(|error| MigrateError::Refused(format!("the list of keys: {error}")))
+    }
+
+    pub fn share(&self) -> f64 {
+        if self.bytes == 0 { 1.0 } else { self.list.offset() as f64 / self.bytes as f64 }
+    }
+
+    pub const fn keys(&self) -> u64 {
+        self.keys
+    }
+}

@@ -1,0 +1,94 @@
+//! The walk over a Redis server's keys.
+
+use std::collections::VecDeque;
+
+use super::{BatchRequest, Position, sort_out};
+use crate::counts::Counts;
+use crate::item::Item;
+use crate::place::Server;
+use crate::reconnect::{Context, Reconnecting, persist};
+use crate::redis::{Others, Redis, Wanted};
+use crate::{BATCH_KEYS_MAX, Job, MigrateError};
+
+/// A server's keys, page by page.
+pub(crate) struct Walk {
+    server: Redis,
+    cursor: u64,
+    is_over: bool,
+    page: VecDeque<Vec<u8>>,
+    /// Keys that one read is asked for: about as many as the last one had room for.
+    keys_at_once: usize,
+}
+
+impl Walk {
+    /// Connects, and goes on from `position` if the server is still the same run of itself.
+    pub fn open(
+        server: &Server,
+        job: &Job,
+        position: Option<&Position>,
+        context: &Context<'_>,
+    ) -> Result<Self, MigrateError> {
+        let mut server = Redis::new(server, &job.connect);
+        persist(&mut server, context, |_| Ok(()))?;
+        let mut walk = Self { server, cursor: 0, is_over: false, page: VecDeque::new(), keys_at_once: BATCH_KEYS_MAX };
+        if let Some(Position::Cursor { cursor, is_over, run_id }) = position {
+            if *run_id == walk.server.run_id {
+                (walk.cursor, walk.is_over) = (*cursor, *is_over);
+            } else {
+                let name = walk.server.name();
+                (context.tell)(&format!("{name} was restarted since: its keys are walked over from the beginning"));
+            }
+        }
+        Ok(walk)
+    }
+
+    pub fn next(
+        &mut self,
+        ask: &BatchRequest<'_>,
+        counts: &mut Counts,
+        context: &Context<'_>,
+    ) -> Result<Option<Vec<Item>>, MigrateError> {
+        if self.page.is_empty() {
+            if self.is_over {
+                return Ok(None);
+            }
+            let cursor = self.cursor;
+            let (next, keys) = persist(&mut self.server, context, |server| server.scan(cursor, ask.keys_max))?;
+            self.page = keys.into_iter().filter(|key| ask.takes(key, counts)).collect();
+            (self.cursor, self.is_over) = (next, next == 0);
+        }
+        let keys: Vec<&[u8]> = self.page.iter().take(self.keys_at_once.min(ask.keys_max)).map(Vec::as_slice).collect();
+        if keys.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        let others = match (ask.target.has_types(), ask.to_compare) {
+            (false, _) => Others::No,
+            (true, false) => Others::Dumped,
+            (true, true) => Others::Listed,
+        };
+        let wanted = Wanted { hashes: ask.target.has_types(), others, bytes_max: ask.bytes_max };
+        let found = persist(&mut self.server, context, |server| server.read(&keys, wanted))?;
+        self.keys_at_once = (found.len() * 2).clamp(1, BATCH_KEYS_MAX);
+        self.page.drain(..found.len());
+        Ok(Some(sort_out(found, counts)))
+    }
+
+    /// `None` within a page.
+    pub fn position(&self) -> Option<Position> {
+        let (cursor, is_over, run_id) = (self.cursor, self.is_over, self.server.run_id.clone());
+        self.page.is_empty().then_some(Position::Cursor { cursor, is_over, run_id })
+    }
+
+    pub fn rewind(&mut self) {
+        self.page.clear();
+        (self.cursor, self.is_over) = (0, false);
+    }
+
+    pub fn share(&self, seen: u64) -> Option<f64> {
+        if self.is_over { Some(1.0) } else { self.keys().map(|keys| (seen as f64 / keys as f64).min(0.99)) }
+    }
+
+    pub fn keys(&self) -> Option<u64> {
+        Some(self.server.keys).filter(|keys| *keys > 0)
+    }
+}

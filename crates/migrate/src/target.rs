@@ -1,0 +1,140 @@
+//! Where items go.
+
+use super::item::{Item, Lookup, Value};
+use super::memcached::{self, Memcached};
+use super::place::{Protocol, Server};
+use super::reconnect::{ConnectSettings, Context, persist};
+use super::redis::{Others, Redis, Wanted};
+use super::{BATCH_BYTES_MAX, MigrateError};
+
+/// Outcome of storing an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum StoreOutcome {
+    /// It is there now.
+    Copied,
+    /// The key was there already.
+    There,
+    /// It expired on the way.
+    Expired,
+    /// The target has no place for it: why.
+    Unfit(String),
+    /// The target refused it: its words.
+    Refused(String),
+    /// The target does not know the command.
+    Unknown,
+}
+
+/// A server that is written to.
+#[derive(Debug)]
+pub(super) enum Target {
+    Memcached(Memcached),
+    Redis(Redis),
+}
+
+impl Target {
+    /// `server`, not yet connected.
+    pub fn new(server: &Server, settings: &ConnectSettings) -> Self {
+        match server.protocol {
+            Protocol::Memcached => Self::Memcached(Memcached::new(server, settings)),
+            Protocol::Redis => Self::Redis(Redis::new(server, settings)),
+        }
+    }
+
+    /// Connects, so that one that is not there is known before anything is read.
+    pub fn reach(&mut self, context: &Context<'_>) -> Result<(), MigrateError> {
+        match self {
+            Self::Memcached(memcached) => persist(memcached, context, |_| Ok(())),
+            Self::Redis(redis) => persist(redis, context, |_| Ok(())),
+        }
+    }
+
+    /// It knows hashes and other types beside strings.
+    pub const fn has_types(&self) -> bool {
+        matches!(self, Self::Redis(_))
+    }
+
+    /// It keeps the flags of memcached's clients.
+    pub const fn has_flags(&self) -> bool {
+        matches!(self, Self::Memcached(_))
+    }
+
+    /// Returns whether the target reports when an item expires.
+    pub const fn tells_expiry(&self) -> bool {
+        match self {
+            Self::Memcached(memcached) => memcached.has_meta,
+            Self::Redis(_) => true,
+        }
+    }
+
+    /// Its clock is this far ahead of this host's, in milliseconds.
+    pub const fn skew_ms(&self) -> i64 {
+        match self {
+            Self::Memcached(memcached) => memcached.skew_s * 1000,
+            Self::Redis(redis) => redis.skew_ms,
+        }
+    }
+
+    /// Why it has no place for `key`, whatever its value is.
+    pub fn unfit(&self, key: &[u8]) -> Option<String> {
+        match self {
+            Self::Memcached(_) => memcached::unfit(key),
+            Self::Redis(_) => None,
+        }
+    }
+
+    /// Stores `items`, and says for each what became of it.
+    pub fn store(
+        &mut self,
+        items: &[Item],
+        overwrite: bool,
+        context: &Context<'_>,
+    ) -> Result<Vec<StoreOutcome>, MigrateError> {
+        let mut outcomes = vec![None; items.len()];
+        match self {
+            Self::Memcached(memcached) => {
+                persist(memcached, context, |side| side.store(items, overwrite, &mut outcomes))?
+            }
+            Self::Redis(redis) => persist(redis, context, |side| side.store(items, overwrite, &mut outcomes))?,
+        }
+        Ok(outcomes.into_iter().map(|outcome| outcome.expect("each item was answered")).collect())
+    }
+
+    /// Reads the keys of `items` back.
+    pub fn read(&mut self, items: &[Item], context: &Context<'_>) -> Result<Vec<Lookup>, MigrateError> {
+        match self {
+            Self::Memcached(memcached) => {
+                // What was stored elsewhere is about as large here.
+                let mut found = Vec::with_capacity(items.len());
+                let mut rest = items;
+                while !rest.is_empty() {
+                    let mut bytes = 0;
+                    let count = rest.iter().take_while(|item| {
+                        let fits = bytes == 0 || bytes + item.weight() <= BATCH_BYTES_MAX;
+                        bytes += item.weight();
+                        fits
+                    });
+                    let (now, later) = rest.split_at(count.count());
+                    let keys = now.iter().map(|item| (item.key.as_slice(), None));
+                    found.append(&mut persist(memcached, context, |side| side.read(keys.clone()))?);
+                    rest = later;
+                }
+                Ok(found)
+            }
+            Self::Redis(redis) => {
+                let keys: Vec<&[u8]> = items.iter().map(|item| item.key.as_slice()).collect();
+                let others = if items.iter().any(|item| matches!(item.value, Value::Elements(..))) {
+                    Others::Listed
+                } else {
+                    Others::No
+                };
+                let wanted = Wanted { hashes: true, others, bytes_max: BATCH_BYTES_MAX };
+                let mut found = Vec::with_capacity(keys.len());
+                while found.len() < keys.len() {
+                    let rest = &keys[found.len()..];
+                    found.append(&mut persist(redis, context, |side| side.read(rest, wanted))?);
+                }
+                Ok(found)
+            }
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! A trace of any form, entry by entry.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+
+use super::blocks::{MAGIC, Summary};
+use super::fault::{Place, TraceError, Wrong};
+use super::own::{End, Recorded, fill, unreadable};
+use super::spread::Spread;
+use super::{Entry, oracle, twitter};
+
+/// Bytes that are read at once.
+const BUFFER_BYTES: usize = 256 << 10;
+/// First bytes of a zstd stream.
+const ZSTD_MAGIC: &[u8; 4] = &[0x28, 0xB5, 0x2F, 0xFD];
+/// The largest window of a zstd stream, as a power of two in bytes: what `zstd --long` takes at most by default.
+const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+
+/// The form of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The form that [`super::Blocks`] writes.
+    Recorded,
+    /// Twitter's lines.
+    Twitter,
+    /// libCacheSim's oracleGeneral.
+    OracleGeneral,
+}
+
+impl Format {
+    /// Each with its name.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("recorded", Self::Recorded), ("twitter", Self::Twitter), ("oracle-general", Self::OracleGeneral)];
+}
+
+/// Treatment of the times of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Times {
+    /// They are instants; those that are seconds are spread evenly.
+    #[default]
+    Kept,
+    /// They are not looked at: every instant is 0.
+    Ignored,
+}
+
+/// Which trace, and how much of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// The file; a zstd stream is unpacked as it is read.
+    pub path: PathBuf,
+    /// Its form; `None`: as its first bytes say.
+    pub format: Option<Format>,
+    /// Treatment of the trace's times.
+    pub times: Times,
+    /// Requests at most.
+    pub requests_max: Option<u64>,
+    /// At its end it begins again, later by its length.
+    pub repeat: bool,
+}
+
+impl Selection {
+    /// All of the trace at `path`, once.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), format: None, times: Times::Kept, requests_max: None, repeat: false }
+    }
+}
+
+type Bytes = BufReader<Box<dyn Read + Send>>;
+
+/// Reads a trace.
+pub struct Reader {
+    ask: Selection,
+    source: Source,
+    spread: Spread,
+    /// Entries, lines or accesses that were read of this pass.
+    read: u64,
+    /// Requests that were given, of all passes.
+    given: u64,
+    /// The first instant of a pass.
+    first_us: Option<u64>,
+    /// Beginning of this pass.
+    pass_us: u64,
+    /// The last instant of this pass.
+    last_us: u64,
+    cut: bool,
+    over: bool,
+}
+
+enum Source {
+    Recorded(Box<Recorded<Bytes>>),
+    Lines { bytes: Bytes, line: Vec<u8> },
+    Accesses(Bytes),
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("ask", &self.ask).field("read", &self.read).finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    /// Opens the trace and finds out its form.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, or does not begin as a trace does.
+    pub fn open(ask: &Selection) -> Result<Self, TraceError> {
+        let source = open(ask).map_err(|(place, wrong)| located(ask, place, wrong))?;
+        Ok(Self::of(ask, source))
+    }
+
+    /// Reads a trace from another source than its file, which `ask` names all the same. The trace cannot be repeated.
+    ///
+    /// # Errors
+    /// When it does not begin as a trace does.
+    pub fn over(ask: &Selection, bytes: Box<dyn Read + Send>, length: Option<u64>) -> Result<Self, TraceError> {
+        let ask = Selection { repeat: false, ..ask.clone() };
+        let source = source(&ask, bytes, length).map_err(|(place, wrong)| located(&ask, place, wrong))?;
+        Ok(Self::of(&ask, source))
+    }
+
+    fn of(ask: &Selection, source: Source) -> Self {
+        Self {
+            ask: ask.clone(),
+            source,
+            spread: Spread::default(),
+            read: 0,
+            given: 0,
+            first_us: None,
+            pass_us: 0,
+            last_us: 0,
+            cut: false,
+            over: false,
+        }
+    }
+
+    /// Its form.
+    pub const fn format(&self) -> Format {
+        match self.source {
+            Source::Recorded(_) => Format::Recorded,
+            Source::Lines { .. } => Format::Twitter,
+            Source::Accesses(_) => Format::OracleGeneral,
+        }
+    }
+
+    /// The trace stops without an end: its recorder was killed. Known when it was read.
+    pub const fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// Returns the recorder's summary; `None` before the end, and for other forms.
+    pub fn summary(&self) -> Option<Summary> {
+        match &self.source {
+            Source::Recorded(recorded) => match recorded.end() {
+                End::Whole(summary) => Some(summary),
+                End::NotYet | End::Cut => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The next entry, its instant counted from the first one's; `None` at the end. After a fault there are no more.
+    ///
+    /// # Errors
+    /// If the file cannot be read further.
+    pub fn entry(&mut self) -> Result<Option<Entry>, TraceError> {
+        if self.over {
+            return Ok(None);
+        }
+        let next = self.one();
+        if !matches!(next, Ok(Some(_))) {
+            self.over = true;
+        }
+        next.map_err(|(place, wrong)| located(&self.ask, place, wrong))
+    }
+
+    fn one(&mut self) -> Result<Option<Entry>, (Place, Wrong)> {
+        loop {
+            let Some(mut entry) = self.raw()? else {
+                if !self.begin_again()? {
+                    return Ok(None);
+                }
+                continue;
+            };
+            if !entry.joined && self.ask.requests_max.is_some_and(|most| self.given >= most) {
+                return Ok(None);
+            }
+            self.given += u64::from(!entry.joined);
+            if self.ask.times == Times::Ignored {
+                entry.at_us = 0;
+                return Ok(Some(entry));
+            }
+            let first_us = *self.first_us.get_or_insert(entry.at_us);
+            entry.at_us = self.pass_us.saturating_add(entry.at_us.saturating_sub(first_us));
+            self.last_us = entry.at_us;
+            return Ok(Some(entry));
+        }
+    }
+
+    /// Opens the trace again, if it is to be repeated and has anything in it.
+    fn begin_again(&mut self) -> Result<bool, (Place, Wrong)> {
+        if !self.ask.repeat || self.read == 0 {
+            return Ok(false);
+        }
+        let length_us = self.last_us - self.pass_us;
+        let gap_us = match self.source {
+            Source::Recorded(_) => (length_us / self.read.saturating_sub(1).max(1)).max(1),
+            // To the next whole second.
+            _ => 1_000_000 - length_us % 1_000_000,
+        };
+        self.pass_us = self.last_us.saturating_add(gap_us);
+        self.source = open(&self.ask)?;
+        (self.spread, self.read, self.first_us) = (Spread::default(), 0, None);
+        Ok(true)
+    }
+
+    /// The next entry as the file has it, spread within its second.
+    fn raw(&mut self) -> Result<Option<Entry>, (Place, Wrong)> {
+        loop {
+            if let Some(entry) = self.spread.pop() {
+                return Ok(Some(entry));
+            }
+            let read = match &mut self.source {
+                Source::Recorded(recorded) => {
+                    let entry = recorded.entry()?;
+                    self.cut |= recorded.end() == End::Cut;
+                    self.read += u64::from(entry.is_some());
+                    return Ok(entry);
+                }
+                Source::Lines { bytes, line } => line_entry(bytes, line, &mut self.read)?,
+                Source::Accesses(bytes) => access_entry(bytes, &mut self.read)?,
+            };
+            let Some((second, entry)) = read else {
+                self.spread.end();
+                return Ok(self.spread.pop());
+            };
+            if self.ask.times == Times::Ignored {
+                return Ok(Some(entry));
+            }
+            let place = self.place();
+            self.spread.push(second, entry).map_err(|wrong| (place, wrong))?;
+        }
+    }
+
+    /// Returns the place of the entry or line that was read last.
+    const fn place(&self) -> Place {
+        match self.source {
+            Source::Lines { .. } => Place::Line(self.read),
+            _ => Place::Entry(self.read),
+        }
+    }
+}
+
+fn located(ask: &Selection, place: Place, wrong: Wrong) -> TraceError {
+    TraceError { path: ask.path.clone(), place, what: wrong.what, remedy: wrong.remedy.to_owned() }
+}
+
+fn line_entry(bytes: &mut Bytes, line: &mut Vec<u8>, read: &mut u64) -> Result<Option<(u64, Entry)>, (Place, Wrong)> {
+    line.clear();
+    let most = twitter::LINE_BYTES_MAX as u64;
+    let got = bytes.by_ref().take(most).read_until(b'\n', line).map_err(unreadable)?;
+    if got == 0 {
+        return Ok(None);
+    }
+    *read += 1;
+    let place = Place::Line(*read);
+    let is_whole = line.last() == Some(&b'\n');
+    if !is_whole && got == twitter::LINE_BYTES_MAX {
+        let what = format!("a line of more than {} bytes", twitter::LINE_BYTES_MAX);
+        return Err((place, Wrong::new(what, "name a trace of Twitter's lines")));
+    }
+    let text = line.strip_suffix(b"\n").unwrap_or(line);
+    twitter::entry(text).map(Some).map_err(|wrong| {
+        let what = if is_whole { wrong.what } else { format!("{} in the last line, which has no end", wrong.what) };
+        (place, Wrong { what, remedy: wrong.remedy })
+    })
+}
+
+fn access_entry(bytes: &mut Bytes, read: &mut u64) -> Result<Option<(u64, Entry)>, (Place, Wrong)> {
+    let mut access = [0; oracle::ACCESS_BYTES];
+    let got = fill(bytes, &mut access).map_err(unreadable)?;
+    if got == 0 {
+        return Ok(None);
+    }
+    *read += 1;
+    if got < oracle::ACCESS_BYTES {
+        let what = format!("{got} bytes are left of an access of {}", oracle::ACCESS_BYTES);
+        return Err((Place::Entry(*read), Wrong::new(what, "get the file again: it was cut off")));
+    }
+    oracle::entry(&access).map(Some).map_err(|wrong| (Place::Entry(*read), wrong))
+}
+
+fn open(ask: &Selection) -> Result<Source, (Place, Wrong)> {
+    let remedy = "name a file that is there and may be read";
+    let file = File::open(&ask.path)
+        .map_err(|error| (Place::File, Wrong::new(format!("it can not be opened ({error})"), remedy)))?;
+    let length = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|facts| facts.len());
+    source(ask, Box::new(file), length)
+}
+
+/// Finds out the form of `bytes`, `length` of them if that is known.
+fn source(ask: &Selection, bytes: Box<dyn Read + Send>, length: Option<u64>) -> Result<Source, (Place, Wrong)> {
+    let wrong = |what: String, remedy| (Place::File, Wrong::new(what, remedy));
+    let mut packed = BufReader::with_capacity(BUFFER_BYTES, bytes);
+    let is_packed = packed.fill_buf().map_err(unreadable)?.starts_with(ZSTD_MAGIC);
+    let mut bytes: Bytes = if is_packed {
+        let mut unpacked = zstd::stream::read::Decoder::with_buffer(packed).map_err(unreadable)?;
+        unpacked.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(unreadable)?;
+        BufReader::with_capacity(BUFFER_BYTES, Box::new(unpacked))
+    } else {
+        packed
+    };
+    let first = bytes.fill_buf().map_err(unreadable)?;
+    if first.is_empty() {
+        return Err(wrong("it is empty".to_owned(), "name a trace with requests in it"));
+    }
+    let seen = match () {
+        () if first.starts_with(MAGIC) => Some(Format::Recorded),
+        () if twitter::begins(first) => Some(Format::Twitter),
+        // Only its length identifies this form; the length of a packed file is not known.
+        () if first.len() >= oracle::ACCESS_BYTES && (is_packed || length.is_none_or(whole_accesses)) => {
+            Some(Format::OracleGeneral)
+        }
+        () => None,
+    };
+    match ask.format.or(seen) {
+        Some(Format::Recorded) if seen != Some(Format::Recorded) => {
+            Err(wrong("it does not begin as a recorded trace does".to_owned(), "leave --format away"))
+        }
+        Some(Format::Recorded) => Ok(Source::Recorded(Box::new(Recorded::open(bytes)?))),
+        Some(Format::Twitter) => Ok(Source::Lines { bytes, line: Vec::new() }),
+        Some(Format::OracleGeneral) => Ok(Source::Accesses(bytes)),
+        None => Err(wrong(
+            "it is no recorded trace, has no lines as Twitter's and not whole accesses of 24 bytes".to_owned(),
+            "name another file, or say --format twitter or oracle-general to be told where it is damaged",
+        )),
+    }
+}
+
+const fn whole_accesses(bytes: u64) -> bool {
+    bytes.is_multiple_of(oracle::ACCESS_BYTES as u64)
+}

@@ -1,0 +1,221 @@
+use super::*;
+use std::path::{Path, PathBuf};
+
+/// A file that is gone when the test is over.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    fn new(name: &str, bytes: &[u8]) -> Self {
+        let path = std::env::temp_dir().join(format!("gannet-trace-{}-{name}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn entries(count: u64) -> Vec<Entry> {
+    let mut prng = base::prng::Prng::new(5);
+    let mut at_us = 0;
+    (0..count)
+        .map(|number| {
+            at_us += prng.below(3000);
+            Entry {
+                at_us,
+                key: prng.next_u64(),
+                key_bytes: prng.below(251) as u32,
+                value_bytes: prng.next_u64() as u32 >> prng.below(32),
+                ttl_s: prng.next_u64() as u32 >> prng.below(32),
+                connection: prng.below(5000) as u32,
+                verb: Verb::ALL[number as usize % Verb::ALL.len()].1,
+                outcome: Outcome::from_number(prng.below(4) as u8),
+                joined: number > 0 && prng.chance(1, 5),
+            }
+        })
+        .collect()
+}
+
+/// The bytes of a trace, with an end if `summary` is given, and where its blocks begin.
+fn recorded(entries: &[Entry], summary: Option<&Summary>) -> (Vec<u8>, Vec<usize>) {
+    let mut bytes = Header { began_unix_us: 77, chosen_secret: true }.bytes().to_vec();
+    let (mut blocks, mut begins) = (Blocks::default(), Vec::new());
+    let mut put = |block: Vec<u8>| {
+        begins.push(bytes.len());
+        bytes.extend_from_slice(&block);
+    };
+    for entry in entries {
+        blocks.push(entry).into_iter().for_each(&mut put);
+    }
+    blocks.take().into_iter().for_each(&mut put);
+    summary.map(|summary| blocks.end(summary)).into_iter().for_each(&mut put);
+    (bytes, begins)
+}
+
+fn all(ask: &Selection) -> (Vec<Entry>, Option<TraceError>, Reader) {
+    let mut reader = Reader::open(ask).unwrap();
+    let mut got = Vec::new();
+    loop {
+        match reader.entry() {
+            Ok(Some(entry)) => got.push(entry),
+            Ok(None) => return (got, None, reader),
+            Err(fault) => return (got, Some(fault), reader),
+        }
+    }
+}
+
+/// As a reader gives them: counted from the first.
+fn from_first(mut entries: Vec<Entry>) -> Vec<Entry> {
+    let first_us = entries[0].at_us;
+    entries.iter_mut().for_each(|entry| entry.at_us -= first_us);
+    entries
+}
+
+#[test]
+fn what_is_recorded_reads_back_entry_by_entry_with_its_summary() {
+    let wanted = entries(20_000);
+    let summary = Summary { entries: 20_000, lost: 1, other_requests: 2, connections: 3, unfollowed: 4 };
+    let (bytes, begins) = recorded(&wanted, Some(&summary));
+    assert!(begins.len() > 4, "several blocks");
+    let file = TempFile::new("whole", &bytes);
+    let (got, fault, reader) = all(&Selection::new(&file.0));
+    assert_eq!(fault, None);
+    assert_eq!(got, from_first(wanted));
+    assert_eq!((reader.format(), reader.is_cut(), reader.summary()), (Format::Recorded, false, Some(summary)));
+}
+
+#[test]
+fn a_trace_cut_off_at_any_byte_gives_its_whole_blocks_and_says_that_it_was_cut() {
+    let wanted = entries(6000);
+    let (bytes, begins) = recorded(&wanted, Some(&Summary::default()));
+    let counts: Vec<usize> =
+        begins.iter().map(|end| all(&Selection::new(&TempFile::new("prefix", &bytes[..*end]).0)).0.len()).collect();
+    assert_eq!((counts[0], *counts.last().unwrap()), (0, 6000));
+    for cut in (blocks::HEADER_BYTES..bytes.len()).step_by(997) {
+        let file = TempFile::new("cut", &bytes[..cut]);
+        let (got, fault, reader) = all(&Selection::new(&file.0));
+        let whole = begins.iter().rposition(|begin| *begin <= cut).map_or(0, |at| counts[at]);
+        assert_eq!((got.len(), fault, reader.is_cut()), (whole, None, true), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_found_and_named_with_its_block() {
+    let (bytes, begins) = recorded(&entries(6000), Some(&Summary::default()));
+    let mut found = 0;
+    for at in (8..bytes.len()).step_by(501) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        let file = TempFile::new("flip", &damaged);
+        let fault = match Reader::open(&Selection::new(&file.0)) {
+            Err(fault) => fault,
+            Ok(_) => {
+                all(&Selection::new(&file.0)).1.unwrap_or_else(|| panic!("byte {at} was read as if it were whole"))
+            }
+        };
+        let number = begins.iter().filter(|begin| **begin <= at).count() as u64;
+        match fault.place {
+            Place::Block { number: named, .. } => assert_eq!(named, number, "{fault}"),
+            place => assert_eq!((place, number), (Place::File, 0), "{fault}"),
+        }
+        assert!(fault.to_string().starts_with(file.0.to_str().unwrap()) && fault.to_string().contains("; "), "{fault}");
+        found += 1;
+    }
+    assert!(found > 100);
+}
+
+fn lines(count: u64) -> String {
+    (0..count).map(|number| format!("{},key-{},5,{},1,get,0\n", 100 + number / 4, number % 7, number)).collect()
+}
+
+#[test]
+fn lines_are_read_packed_and_unpacked_with_their_instants_spread() {
+    let text = lines(10);
+    let packed = zstd::stream::encode_all(text.as_bytes(), 3).unwrap();
+    // Two frames one behind the other, as parallel packers write them.
+    let (front, back) = text.split_at(text.find("101,").unwrap());
+    let frames = [front, back].map(|part| zstd::stream::encode_all(part.as_bytes(), 1).unwrap()).concat();
+    for (name, bytes) in [("plain.csv", text.as_bytes()), ("packed.zst", &packed), ("frames.zst", &frames)] {
+        let file = TempFile::new(name, bytes);
+        let (got, fault, reader) = all(&Selection::new(&file.0));
+        assert_eq!((fault, reader.format()), (None, Format::Twitter), "{name}");
+        let instants: Vec<u64> = got.iter().map(|entry| entry.at_us / 1000).collect();
+        assert_eq!(instants, [0, 250, 500, 750, 1000, 1250, 1500, 1750, 2000, 2500], "{name}");
+        assert!(got[0].key == got[7].key && got[0].key != got[1].key);
+    }
+}
+
+#[test]
+fn a_wrong_line_is_named_by_its_number_and_what_is_before_it_is_given() {
+    let text = format!("{}100,x,5,1,1,fetch,0\n", lines(4));
+    let file = TempFile::new("wrong.csv", text.as_bytes());
+    let (_, fault, mut reader) = all(&Selection::new(&file.0));
+    let fault = fault.unwrap();
+    assert_eq!(fault.place, Place::Line(5));
+    assert!(fault.to_string().contains(":5: \"fetch\" is no operation"), "{fault}");
+    assert_eq!(reader.entry(), Ok(None), "after a fault there is nothing");
+    let cut = &text[..text.len() - 30];
+    let file = TempFile::new("cut.csv", cut.as_bytes());
+    let fault = all(&Selection::new(&file.0)).1.unwrap();
+    assert!(fault.what.contains("the last line, which has no end"), "{fault}");
+    let endless = TempFile::new("endless.csv", ["1,2,3,4,5,6,7", &"x".repeat(9000)].concat().as_bytes());
+    assert!(all(&Selection::new(&endless.0)).1.unwrap().what.contains("more than 4096 bytes"));
+}
+
+#[test]
+fn accesses_are_read_packed_and_unpacked_and_a_cut_one_is_named() {
+    let bytes: Vec<u8> = (0..100u32).flat_map(|number| oracle::access(number / 10, number.into(), number)).collect();
+    let packed = zstd::stream::encode_all(&bytes[..], 3).unwrap();
+    for (name, bytes) in [("o.bin", &bytes), ("o.zst", &packed)] {
+        let (got, fault, reader) = all(&Selection::new(&TempFile::new(name, bytes).0));
+        assert_eq!((got.len(), fault, reader.format()), (100, None, Format::OracleGeneral), "{name}");
+        assert_eq!((got[37].at_us, got[37].key, got[37].value_bytes), (3_700_000, 37, 37));
+    }
+    let cut = TempFile::new("cut.bin", &bytes[..bytes.len() - 5]);
+    let fault = Reader::open(&Selection::new(&cut.0)).unwrap_err();
+    assert!(fault.what.contains("not whole accesses") && fault.remedy.contains("--format"), "{fault}");
+    let told = Selection { format: Some(Format::OracleGeneral), ..Selection::new(&cut.0) };
+    let (got, fault, _) = all(&told);
+    assert_eq!((got.len(), fault.unwrap().place), (90, Place::Entry(100)), "the last second was still gathered");
+    let half = TempFile::new("half.zst", &packed[..packed.len() / 2]);
+    let fault = Reader::open(&Selection::new(&half.0)).map_or_else(Some, |_| all(&Selection::new(&half.0)).1).unwrap();
+    assert!(fault.remedy.contains("unpack it again"), "{fault}");
+}
+
+#[test]
+fn a_file_that_is_no_trace_is_refused_with_its_name() {
+    let cases: [(&[u8], &str); 3] =
+        [(b"", "it is empty"), (b"hello", "it is no recorded trace"), (b"GNTTRACE", "cut off")];
+    for (bytes, what) in cases {
+        let file = TempFile::new("none", bytes);
+        let fault = Reader::open(&Selection::new(&file.0)).unwrap_err();
+        assert!(fault.to_string().contains(what), "{fault}");
+    }
+    let fault = Reader::open(&Selection::new(Path::new("/no/such/trace"))).unwrap_err();
+    assert!(fault.to_string().starts_with("/no/such/trace: it can not be opened"), "{fault}");
+    let mut newer = Header::default().bytes();
+    newer[8] = 9;
+    let file = TempFile::new("newer", &newer);
+    assert!(Reader::open(&Selection::new(&file.0)).unwrap_err().what.contains("version 9"));
+}
+
+#[test]
+fn a_repeated_trace_goes_on_later_and_a_limit_ends_it() {
+    let file = TempFile::new("repeat.csv", lines(6).as_bytes());
+    let ask = Selection { repeat: true, requests_max: Some(15), ..Selection::new(&file.0) };
+    let (got, _, _) = all(&ask);
+    let instants: Vec<u64> = got.iter().map(|entry| entry.at_us / 1000).collect();
+    let pass = [0, 250, 500, 750, 1000, 1500];
+    let wanted: Vec<u64> = (0..3).flat_map(|number| pass.map(|at| number * 2000 + at)).take(15).collect();
+    assert_eq!(instants, wanted);
+    let (bytes, _) = recorded(&entries(100), None);
+    let file = TempFile::new("repeat", &bytes);
+    let (got, _, _) = all(&Selection { repeat: true, requests_max: Some(500), ..Selection::new(&file.0) });
+    assert_eq!(got.iter().filter(|entry| !entry.joined).count(), 500, "a request with all its keys is one");
+    assert!(got.windows(2).all(|two| two[0].at_us <= two[1].at_us));
+    let ignored = Selection { times: Times::Ignored, ..Selection::new(&file.0) };
+    assert!(all(&ignored).0.iter().all(|entry| entry.at_us == 0));
+}

@@ -1,0 +1,45 @@
+//! Traces: requests with their instants, as a file, as a recording of live clients and as a load.
+//!
+//! ```text
+//!   clients ──> record ──> format: FILE ──> replay ──> the load engine, at the trace's instants
+//!                                  │
+//!                                  └──────> pace: the instants alone, for a workload of another kind
+//! ```
+//!
+//! It never holds a key or a value of a recorded client: an entry has a hash of its key, made with a secret. It never
+//! has a whole trace in memory, and never paces or sends a request itself: the load engine does.
+//!
+//! Invariant: the reader returns the recorder's entries in their order, and for each key the replay sends them in that
+//! order.
+//!
+//! # Example
+//! ```
+//! use gannet_trace::{Blocks, Entry, Header, Reader, Selection, Summary, Verb};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut blocks = Blocks::default();
+//! let mut file = Header { began_unix_us: 0, chosen_secret: false }.bytes().to_vec();
+//! let entry = Entry { at_us: 0, key: 42, key_bytes: 12, verb: Verb::Get, ..Entry::default() };
+//! blocks.push(&entry); // Returns a block's bytes when one is full.
+//! file.extend(blocks.take().unwrap_or_default());
+//! file.extend(blocks.end(&Summary { entries: 1, ..Summary::default() }));
+//!
+//! let length = file.len() as u64;
+//! let mut reader = Reader::over(&Selection::new("day.trace"), Box::new(std::io::Cursor::new(file)), Some(length))?;
+//! assert_eq!(reader.entry()?, Some(entry));
+//! assert_eq!(reader.entry()?, None);
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod format;
+mod pace;
+pub mod record;
+pub mod replay;
+
+pub use format::{
+    Blocks, Entry, Format, Header, KEY_TEXT_BYTES_MIN, KeyHash, Outcome, Place, Reader, SECOND_ENTRIES_MAX, Secret,
+    Selection, Summary, Times, TraceError, Verb, blocks, oracle, put_key, twitter,
+};
+pub use pace::{FirstError, TracePace};

@@ -1,0 +1,120 @@
+//! Requests in the order in which they were asked, until it is known what came of them.
+//!
+//! ```text
+//!   front                                     back
+//!   | settled | settled | open | settled | open |      the front goes to the tape as long as it is settled;
+//!    first                                 next        what is open too long, or too far back, goes as unknown
+//! ```
+
+use std::collections::VecDeque;
+
+use crate::format::{Entry, Outcome};
+
+/// Entries that wait at most; with more the oldest goes as it is.
+const WAITING_MAX: usize = 1 << 16;
+/// How long an answer is waited for, in microseconds.
+const WAIT_US: u64 = 10_000_000;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    slots: VecDeque<Slot>,
+    first: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    entry: Entry,
+    open: bool,
+}
+
+impl Ledger {
+    /// Takes a request; `open`: its outcome will be told by [`Ledger::settle`]. Gives its number.
+    pub fn add(&mut self, entry: Entry, open: bool) -> u64 {
+        self.slots.push_back(Slot { entry, open });
+        self.first + self.slots.len() as u64 - 1
+    }
+
+    fn slot(&mut self, number: u64) -> Option<&mut Slot> {
+        let at = number.checked_sub(self.first)?;
+        self.slots.get_mut(usize::try_from(at).ok()?)
+    }
+
+    /// The request of this number, as long as it waits.
+    pub fn entry(&mut self, number: u64) -> Option<&mut Entry> {
+        self.slot(number).map(|slot| &mut slot.entry)
+    }
+
+    /// What came of request `number`, and how long the value was that came with it. It is told once.
+    pub fn settle(&mut self, number: u64, outcome: Outcome, value_bytes: Option<u32>) {
+        if let Some(slot) = self.slot(number).filter(|slot| slot.open) {
+            slot.open = false;
+            slot.entry.outcome = outcome;
+            slot.entry.value_bytes = value_bytes.unwrap_or(slot.entry.value_bytes);
+        }
+    }
+
+    /// Returns whether request `number` still waits for its outcome.
+    pub fn is_open(&mut self, number: u64) -> bool {
+        self.slot(number).is_some_and(|slot| slot.open)
+    }
+
+    /// Gives what is settled, in order, and what has waited too long by `now_us`.
+    pub fn drain(&mut self, now_us: u64, mut give: impl FnMut(&Entry)) {
+        while let Some(front) = self.slots.front() {
+            let is_old = now_us.saturating_sub(front.entry.at_us) > WAIT_US || self.slots.len() > WAITING_MAX;
+            if front.open && !is_old {
+                break;
+            }
+            give(&front.entry);
+            self.slots.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// Gives all that there is.
+    pub fn close(&mut self, give: impl FnMut(&Entry)) {
+        self.drain(u64::MAX, give);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(at_us: u64) -> Entry {
+        Entry { at_us, ..Entry::default() }
+    }
+
+    fn drained(ledger: &mut Ledger, now_us: u64) -> Vec<(u64, Outcome)> {
+        let mut got = Vec::new();
+        ledger.drain(now_us, |entry| got.push((entry.at_us, entry.outcome)));
+        got
+    }
+
+    #[test]
+    fn requests_leave_in_the_order_in_which_they_came_whatever_is_answered_first() {
+        let mut ledger = Ledger::default();
+        let [a, b, c] = [1, 2, 3].map(|instant| ledger.add(at(instant), true));
+        ledger.add(at(4), false);
+        ledger.settle(b, Outcome::Miss, None);
+        assert_eq!(drained(&mut ledger, 10), []);
+        ledger.settle(a, Outcome::Hit, Some(7));
+        assert_eq!(drained(&mut ledger, 10), [(1, Outcome::Hit), (2, Outcome::Miss)]);
+        ledger.settle(b, Outcome::Error, None);
+        assert!(ledger.is_open(c) && !ledger.is_open(b));
+        assert_eq!(drained(&mut ledger, WAIT_US + 4), [(3, Outcome::Unknown), (4, Outcome::Unknown)]);
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_holds_up_a_bounded_number() {
+        let mut ledger = Ledger::default();
+        for instant in 0..WAITING_MAX as u64 + 100 {
+            ledger.add(at(instant), true);
+        }
+        assert_eq!(drained(&mut ledger, 0).len(), 100);
+        let mut rest = 0;
+        ledger.close(|_| rest += 1);
+        assert_eq!(rest, WAITING_MAX);
+    }
+}

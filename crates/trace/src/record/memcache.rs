@@ -1,0 +1,419 @@
+//! memcached's words, classic and meta, as they pass.
+
+use std::collections::VecDeque;
+
+use protocol::memcache::client::{self, Expect, MetaCode, Parsed as ParsedReply, Place, Reply};
+use protocol::memcache::meta::{Meta, MetaStoreMode};
+use protocol::memcache::request::{Store, StoreMode};
+use protocol::memcache::{KeyScratch, Parsed, Request, parse};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Ledger, Pen, Seen};
+use crate::format::{Entry, Outcome, Verb};
+
+/// Requests of a connection that wait for their answers, at most; with more its answers are given up.
+const WAITING_MAX: usize = 1 << 16;
+const CRLF: &[u8; 2] = b"\r\n";
+
+/// One connection.
+#[derive(Debug, Default)]
+pub struct Memcache {
+    requests: Stream,
+    answers: Stream,
+    waiting: VecDeque<Ask>,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+struct Stream {
+    is_lost: bool,
+    /// The front of a line whose end has not come.
+    kept: Vec<u8>,
+    /// Bytes of a value that pass, its line end included.
+    rest: u64,
+    /// The value's line end is looked at.
+    ends: bool,
+}
+
+/// A request that waits for its answer.
+#[derive(Debug)]
+struct Ask {
+    /// Its first entry's number.
+    number: u64,
+    /// Its entries; 0: it is in none.
+    keys: u32,
+    /// Keys that are answered.
+    answered: u32,
+    expect: Expect,
+    /// With `q`: what comes of it if nothing is said.
+    quiet: Option<Outcome>,
+    /// It is `mn`.
+    is_noop: bool,
+    /// What tells a quiet one's answer from others': its key and its opaque, hashed; 0: it has none.
+    key: u64,
+    opaque: u64,
+}
+
+impl Ask {
+    const fn new(number: u64, keys: u32, expect: Expect) -> Self {
+        Self { number, keys, answered: 0, expect, quiet: None, is_noop: false, key: 0, opaque: 0 }
+    }
+}
+
+impl Stream {
+    /// Passes over what is left of a value at the front of `bytes`; how many bytes. `None`: it does not end as it must.
+    fn skip(&mut self, bytes: &[u8]) -> Option<usize> {
+        let passed = self.rest.min(bytes.len() as u64) as usize;
+        if self.ends {
+            for (at, byte) in bytes[..passed].iter().enumerate() {
+                let left = self.rest - at as u64;
+                if left <= 2 && *byte != CRLF[(2 - left) as usize] {
+                    return None;
+                }
+            }
+        }
+        self.rest -= passed as u64;
+        Some(passed)
+    }
+
+    /// Shows `take` the bytes line by line, with what was kept before them; it says how many it used, and `None` where
+    /// it can not go on. False: the stream is lost.
+    fn feed(&mut self, bytes: &[u8], mut take: impl FnMut(&mut Self, &[u8]) -> Option<usize>) -> bool {
+        if self.is_lost {
+            return true;
+        }
+        let mut kept = std::mem::take(&mut self.kept);
+        let had_kept = !kept.is_empty();
+        if had_kept {
+            kept.extend_from_slice(bytes);
+        }
+        let shown = if had_kept { &kept[..] } else { bytes };
+        let mut at = 0;
+        while at < shown.len() {
+            let used = if self.rest > 0 { self.skip(&shown[at..]) } else { take(self, &shown[at..]) };
+            match used {
+                None => {
+                    self.is_lost = true;
+                    return false;
+                }
+                Some(0) => break,
+                Some(used) => at += used,
+            }
+        }
+        if had_kept {
+            kept.drain(..at);
+        } else {
+            kept.extend_from_slice(&bytes[at..]);
+        }
+        self.kept = kept;
+        true
+    }
+}
+
+impl Memcache {
+    /// Takes bytes that the client sent. False: they can not be followed from here on.
+    pub fn asked(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger, seen: &mut Seen) -> bool {
+        let (waiting, follows) = (&mut self.waiting, !self.answers.is_lost);
+        let mut noting = Noting { pen, ledger, seen, waiting, follows, overheard: false };
+        let followed = self.requests.feed(bytes, |stream, line| noting.line(stream, line));
+        let overheard = noting.overheard;
+        if overheard || self.waiting.len() > WAITING_MAX {
+            self.give_up_answers(ledger);
+            return followed && overheard;
+        }
+        followed
+    }
+
+    /// Takes bytes that the server sent. False: they can not be followed from here on.
+    pub fn answered(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger) -> bool {
+        let waiting = &mut self.waiting;
+        let followed = self.answers.feed(bytes, |stream, line| {
+            let (reply, consumed) = match client::reply(line) {
+                ParsedReply::Incomplete => return Some(0),
+                ParsedReply::Garbage(_) => return None,
+                ParsedReply::Reply { reply, consumed } => (reply, consumed),
+            };
+            if let Reply::Value(client::ValueHeader { len, .. }) | Reply::MetaValue { len, .. } = reply {
+                stream.rest = u64::from(len) + 2;
+            }
+            matched(waiting, &reply, pen, ledger).then_some(consumed)
+        });
+        if !followed {
+            self.give_up_answers(ledger);
+        }
+        followed
+    }
+
+    /// What waits, and what comes later, is not known.
+    pub fn give_up_answers(&mut self, ledger: &mut Ledger) {
+        self.answers.is_lost = true;
+        for ask in self.waiting.drain(..) {
+            settle(&ask, 0, ask.keys, Outcome::Unknown, ledger);
+        }
+    }
+}
+
+/// A request's line, on its way into the ledger.
+struct Noting<'n> {
+    pen: &'n Pen,
+    ledger: &'n mut Ledger,
+    seen: &'n mut Seen,
+    waiting: &'n mut VecDeque<Ask>,
+    /// Answers are followed.
+    follows: bool,
+    /// From here on the server sends what no request asked for.
+    overheard: bool,
+}
+
+impl Noting<'_> {
+    fn line(&mut self, stream: &mut Stream, line: &[u8]) -> Option<usize> {
+        match parse(line) {
+            Parsed::Incomplete => Some(0),
+            Parsed::Fatal(_) => None,
+            Parsed::Bad { consumed, swallow, quiet, .. } => {
+                // A command of a newer server may be one; it is answered by a line.
+                self.other(if quiet { None } else { Some(Expect::Ok) });
+                (stream.rest, stream.ends) = (swallow, false);
+                Some(consumed)
+            }
+            Parsed::Request { request, consumed } => {
+                let value_len = match &request {
+                    Request::Store(store) => Some(store.value_len),
+                    Request::MetaStore(_, len) => Some(*len),
+                    _ => None,
+                };
+                self.request(&request);
+                if let Some(len) = value_len {
+                    (stream.rest, stream.ends) = (u64::from(len) + 2, true);
+                }
+                Some(consumed)
+            }
+        }
+    }
+
+    /// A request that is in no entry.
+    fn other(&mut self, expect: Option<Expect>) {
+        self.seen.other_requests += 1;
+        if let (Some(expect), true) = (expect, self.follows) {
+            self.waiting.push_back(Ask::new(0, 0, expect));
+        }
+    }
+
+    fn entry(&self, verb: Verb, key: &[u8]) -> Entry {
+        let Pen { secret, at_us, connection, .. } = self.pen;
+        let (key, key_bytes) = (secret.hash(key), key.len() as u32);
+        Entry { at_us: *at_us, key, key_bytes, connection: *connection, verb, ..Entry::default() }
+    }
+
+    fn one(&mut self, entry: Entry, expect: Option<Expect>) {
+        let expect = expect.filter(|_| self.follows);
+        let number = self.ledger.add(entry, expect.is_some());
+        if let Some(expect) = expect {
+            self.waiting.push_back(Ask::new(number, 1, expect));
+        }
+    }
+
+    fn request(&mut self, request: &Request<'_>) {
+        let told = |noreply: bool, expect| (!noreply).then_some(expect);
+        match request {
+            Request::Get(get) => {
+                let ttl_s = get.touch.map_or(0, |exptime| self.pen.ttl_s(exptime));
+                let verb = match (get.touch, get.with_cas) {
+                    (Some(_), _) => Verb::Gat,
+                    (None, true) => Verb::Gets,
+                    (None, false) => Verb::Get,
+                };
+                let mut ask = Ask::new(0, 0, Expect::Values);
+                for key in get.keys {
+                    let entry = Entry { ttl_s, joined: ask.keys > 0, ..self.entry(verb, key) };
+                    let number = self.ledger.add(entry, self.follows);
+                    ask.number = if ask.keys == 0 { number } else { ask.number };
+                    ask.keys += 1;
+                }
+                if self.follows {
+                    self.waiting.push_back(ask);
+                }
+            }
+            Request::Store(store) => {
+                let entry = Entry {
+                    value_bytes: store.value_len,
+                    ttl_s: self.pen.ttl_s(store.exptime),
+                    ..self.entry(stored(store), store.key)
+                };
+                self.one(entry, told(store.noreply, Expect::Store));
+            }
+            Request::Delete { key, noreply } => {
+                self.one(self.entry(Verb::Delete, key), told(*noreply, Expect::Delete));
+            }
+            Request::Arith(arith) => {
+                let verb = if arith.decrement { Verb::Decr } else { Verb::Incr };
+                self.one(self.entry(verb, arith.key), told(arith.noreply, Expect::Arith));
+            }
+            Request::Touch { key, exptime, noreply } => {
+                let entry = Entry { ttl_s: self.pen.ttl_s(*exptime), ..self.entry(Verb::Touch, key) };
+                self.one(entry, told(*noreply, Expect::Touch));
+            }
+            Request::MetaGet(meta) => self.meta(read(meta), meta, 0, Outcome::Miss),
+            Request::MetaStore(meta, len) => self.meta(meta_stored(meta), meta, *len, Outcome::Hit),
+            Request::MetaDelete(meta) => self.meta(Verb::Delete, meta, 0, Outcome::Unknown),
+            Request::MetaArith(meta) => {
+                let verb = if meta.is_decrement() { Verb::Decr } else { Verb::Incr };
+                self.meta(verb, meta, 0, Outcome::Unknown);
+            }
+            Request::MetaNoop => {
+                self.seen.other_requests += 1;
+                if self.follows {
+                    self.waiting.push_back(Ask { is_noop: true, ..Ask::new(0, 0, Expect::UntilNoop) });
+                }
+            }
+            Request::FlushAll { noreply, .. }
+            | Request::Verbosity { noreply }
+            | Request::CacheMemlimit { noreply, .. } => self.other(told(*noreply, Expect::Ok)),
+            Request::Version => self.other(Some(Expect::Version)),
+            Request::Stats(_) => self.other(Some(Expect::Stats)),
+            Request::CrawlerSetting => self.other(Some(Expect::Ok)),
+            Request::MetaDebug(_) => self.other(Some(Expect::MetaDebug)),
+            Request::Dump(protocol::memcache::request::Dump::Metadump) => self.other(Some(Expect::Metadump)),
+            Request::Dump(protocol::memcache::request::Dump::Mgdump) => self.other(Some(Expect::Mgdump)),
+            Request::Quit => self.other(None),
+            Request::Watch(_) | Request::Shutdown { .. } => {
+                self.other(None);
+                self.overheard = true;
+            }
+        }
+    }
+
+    /// A meta command; with `q` nothing is said if `silent` comes of it.
+    fn meta(&mut self, verb: Verb, meta: &Meta<'_>, value_bytes: u32, silent: Outcome) {
+        let mut scratch = KeyScratch::default();
+        let ttl_s = meta.expire().map_or(0, |exptime| self.pen.ttl_s(exptime));
+        let entry = Entry { value_bytes, ttl_s, ..self.entry(verb, meta.key.bytes(&mut scratch)) };
+        let number = self.ledger.add(entry, self.follows);
+        if !self.follows {
+            return;
+        }
+        let opaque = meta.in_order().find(|word| word[0] == b'O');
+        self.waiting.push_back(Ask {
+            quiet: meta.has(b'q').then_some(silent),
+            key: xxh3_64(meta.key.token()),
+            opaque: opaque.map_or(0, |word| xxh3_64(&word[1..])),
+            ..Ask::new(number, 1, Expect::Meta)
+        });
+    }
+}
+
+fn stored(store: &Store<'_>) -> Verb {
+    match (store.mode, store.compare) {
+        (_, Some(_)) => Verb::Cas,
+        (StoreMode::Set, None) => Verb::Set,
+        (StoreMode::Add, None) => Verb::Add,
+        (StoreMode::Replace, None) => Verb::Replace,
+        (StoreMode::Append, None) => Verb::Append,
+        (StoreMode::Prepend, None) => Verb::Prepend,
+    }
+}
+
+fn meta_stored(meta: &Meta<'_>) -> Verb {
+    match (meta.compare(), meta.store_mode()) {
+        (Some(_), _) => Verb::Cas,
+        (None, MetaStoreMode::Set) => Verb::Set,
+        (None, MetaStoreMode::Add) => Verb::Add,
+        (None, MetaStoreMode::Replace) => Verb::Replace,
+        (None, MetaStoreMode::Append) => Verb::Append,
+        (None, MetaStoreMode::Prepend) => Verb::Prepend,
+    }
+}
+
+fn read(meta: &Meta<'_>) -> Verb {
+    match (meta.has(b'T'), meta.has(b'v'), meta.has(b'c')) {
+        (true, false, _) => Verb::Touch,
+        (true, true, _) => Verb::Gat,
+        (false, _, true) => Verb::Gets,
+        (false, _, false) => Verb::Get,
+    }
+}
+
+// --- answers ---
+
+/// The keys of `ask` from `from` until before `to`, those that are not settled yet.
+fn settle(ask: &Ask, from: u32, to: u32, outcome: Outcome, ledger: &mut Ledger) {
+    for at in from..to {
+        ledger.settle(ask.number + u64::from(at), outcome, None);
+    }
+}
+
+/// Returns whether `reply` is the quiet `ask`'s; `None`: nothing tells.
+fn belongs(ask: &Ask, reply: &Reply<'_>) -> Option<bool> {
+    let flags = match reply {
+        Reply::Meta { flags, .. } | Reply::MetaValue { flags, .. } => flags,
+        Reply::Error(_) => return None,
+        _ => return Some(false),
+    };
+    if let Some(opaque) = flags.token(b'O') {
+        return Some(xxh3_64(opaque) == ask.opaque);
+    }
+    if let Some(key) = flags.token(b'k') {
+        return Some(xxh3_64(key) == ask.key);
+    }
+    (ask.opaque != 0).then_some(false)
+}
+
+fn outcome(reply: &Reply<'_>) -> Outcome {
+    match reply {
+        Reply::NotStored | Reply::Exists | Reply::NotFound => Outcome::Miss,
+        Reply::Meta { code: MetaCode::Done, .. } => Outcome::Hit,
+        Reply::Meta { .. } => Outcome::Miss,
+        Reply::Error(_) => Outcome::Error,
+        _ => Outcome::Hit,
+    }
+}
+
+/// Finds what `reply` answers. False: nothing does, so that the answers can not be followed any more.
+fn matched(waiting: &mut VecDeque<Ask>, reply: &Reply<'_>, pen: &Pen, ledger: &mut Ledger) -> bool {
+    while let Some(ask) = waiting.front_mut() {
+        let Some(silent) = ask.quiet else { break };
+        let belongs = belongs(ask, reply);
+        if belongs == Some(false) {
+            settle(ask, 0, 1, silent, ledger);
+            waiting.pop_front();
+            continue;
+        }
+        let (known, bytes) = match reply {
+            Reply::MetaValue { len, .. } => (Outcome::Hit, Some(*len)),
+            reply => (outcome(reply), None),
+        };
+        let is_sure = belongs == Some(true);
+        ledger.settle(ask.number, if is_sure { known } else { Outcome::Unknown }, bytes.filter(|_| is_sure));
+        waiting.pop_front();
+        return true;
+    }
+    let Some(ask) = waiting.front_mut() else { return false };
+    match (ask.expect.place(reply), reply) {
+        (Place::Foreign, _) => return false,
+        // Of a quiet command whose answer was taken for another one's.
+        (Place::Before, _) if ask.is_noop => return true,
+        (Place::Before, Reply::Value(header)) => {
+            found(ask, header, pen, ledger);
+            return true;
+        }
+        (Place::Before, _) => return true,
+        (Place::Last, Reply::MetaValue { len, .. }) => ledger.settle(ask.number, Outcome::Hit, Some(*len)),
+        (Place::Last, Reply::End) => settle(ask, ask.answered, ask.keys, Outcome::Miss, ledger),
+        (Place::Last, reply) => settle(ask, ask.answered, ask.keys, outcome(reply), ledger),
+    }
+    waiting.pop_front();
+    true
+}
+
+/// A value of one of the keys that were asked for, in their order.
+fn found(ask: &mut Ask, header: &client::ValueHeader<'_>, pen: &Pen, ledger: &mut Ledger) {
+    let key = pen.secret.hash(header.key);
+    let mut numbers = (ask.answered..ask.keys).map(|at| (at, ask.number + u64::from(at)));
+    let at = numbers.find(|(_, number)| ledger.entry(*number).is_some_and(|entry| entry.key == key));
+    // Where it is not found, its entries have gone as unknown.
+    if let Some((at, number)) = at {
+        settle(ask, ask.answered, at, Outcome::Miss, ledger);
+        ledger.settle(number, Outcome::Hit, Some(header.len));
+        ask.answered = at + 1;
+    }
+}

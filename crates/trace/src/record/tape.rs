@@ -1,0 +1,148 @@
+//! From entries to a file, by a thread of its own: who records never waits for a disk.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use crate::format::{Blocks, Entry, Header, Summary, twitter};
+
+/// Pieces that wait to be written, at most: some 4 MiB.
+const PIECES_MAX: usize = 64;
+/// Bytes of lines that are written at once.
+const LINES_BYTES: usize = 60 << 10;
+
+/// Why a trace was not written.
+#[derive(Debug)]
+pub struct TapeError(pub String);
+
+impl std::fmt::Display for TapeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TapeError {}
+
+/// A file that is being written.
+#[derive(Debug)]
+pub struct Tape {
+    form: Form,
+    /// Entries that are in the form and not with the writer.
+    waiting: u64,
+    written: u64,
+    lost: u64,
+    to_writer: Option<SyncSender<Vec<u8>>>,
+    writer: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+#[derive(Debug)]
+enum Form {
+    Blocks(Blocks),
+    Lines(Vec<u8>),
+}
+
+impl Tape {
+    /// Begins the file at `path`, which must not be there yet; with `lines` as Twitter's lines.
+    ///
+    /// # Errors
+    /// When it can not be made, or the system has no thread.
+    pub fn create(path: &Path, header: &Header, lines: bool) -> Result<Self, TapeError> {
+        let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(|error| {
+            let remedy = match error.kind() {
+                std::io::ErrorKind::AlreadyExists => "name another file, or remove it",
+                _ => "name a file in a folder that may be written to",
+            };
+            TapeError(format!("{}: it can not be made ({error}); {remedy}", path.display()))
+        })?;
+        let begins: &[u8] = if lines { &[] } else { &header.bytes() };
+        file.write_all(begins).map_err(|error| TapeError(format!("{}: {error}", path.display())))?;
+        let (to_writer, pieces) = sync_channel(PIECES_MAX);
+        let writer = std::thread::Builder::new()
+            .name("trace-writer".to_owned())
+            .spawn(move || write(file, &pieces))
+            .map_err(|error| TapeError(format!("the thread that writes can not be started ({error})")))?;
+        let form = if lines { Form::Lines(Vec::with_capacity(LINES_BYTES)) } else { Form::Blocks(Blocks::default()) };
+        Ok(Self { form, waiting: 0, written: 0, lost: 0, to_writer: Some(to_writer), writer: Some(writer) })
+    }
+
+    /// Entries that were handed to the file so far, and those that it could not take.
+    pub const fn counts(&self) -> (u64, u64) {
+        (self.written, self.lost)
+    }
+
+    /// The file can not be written any more: what comes is lost.
+    pub fn is_broken(&self) -> bool {
+        self.writer.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Takes an entry.
+    pub fn put(&mut self, entry: &Entry) {
+        let piece = match &mut self.form {
+            Form::Blocks(blocks) => blocks.push(entry),
+            Form::Lines(lines) => {
+                twitter::put_line(entry, lines);
+                (lines.len() >= LINES_BYTES).then(|| std::mem::take(lines))
+            }
+        };
+        if matches!(self.form, Form::Lines(_)) {
+            self.waiting += 1;
+        }
+        if let Some(piece) = piece {
+            self.hand_over(piece);
+        }
+        if matches!(self.form, Form::Blocks(_)) {
+            // A block that came out is without the entry that did not fit in it.
+            self.waiting += 1;
+        }
+    }
+
+    /// Hands over what has come, so that a recorder that is killed has lost little.
+    pub fn flush(&mut self) {
+        let piece = match &mut self.form {
+            Form::Blocks(blocks) => blocks.take(),
+            Form::Lines(lines) => (!lines.is_empty()).then(|| std::mem::take(lines)),
+        };
+        if let Some(piece) = piece {
+            self.hand_over(piece);
+        }
+    }
+
+    fn hand_over(&mut self, piece: Vec<u8>) {
+        let entries = std::mem::take(&mut self.waiting);
+        match self.to_writer.as_ref().map(|writer| writer.try_send(piece)) {
+            Some(Ok(())) => self.written += entries,
+            Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) | None => self.lost += entries,
+        }
+    }
+
+    /// Ends the file, waiting for what is on its way. What was written and lost is added to `seen`.
+    ///
+    /// # Errors
+    /// When something could not be written.
+    pub fn end(mut self, seen: &mut Summary) -> Result<(), TapeError> {
+        self.flush();
+        seen.entries = self.written;
+        seen.lost += self.lost;
+        if let (Form::Blocks(blocks), Some(writer)) = (&self.form, &self.to_writer) {
+            // The last piece is waited for.
+            let _ = writer.send(blocks.end(seen));
+        }
+        self.to_writer = None;
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let remedy = "look at the disk's room; what was written before is whole";
+        match writer.join() {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(TapeError(format!("the trace could not be written further ({error}); {remedy}"))),
+            Err(_) => Err(TapeError(format!("the thread that writes ended early; {remedy}"))),
+        }
+    }
+}
+
+fn write(mut file: File, pieces: &Receiver<Vec<u8>>) -> std::io::Result<()> {
+    for piece in pieces {
+        file.write_all(&piece)?;
+    }
+    file.flush()
+}

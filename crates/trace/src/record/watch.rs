@@ -1,0 +1,242 @@
+//! A server's own account of what it is asked: memcached's log stream and RESP's `MONITOR`.
+//!
+//! A store's line comes behind one of its own lookup on the same connection, which no client asked for: the two are one
+//! request. Deletions are told by servers that know the word, and by `MONITOR` every command is.
+
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read, Write};
+use std::time::Duration;
+
+use protocol::memcache::KEY_BYTES_MAX;
+use protocol::memcache::client::uri_decoded;
+use protocol::number::{parse_i64, parse_u32, parse_u64};
+
+use super::monitor::{micros, monitored, timed};
+use super::{Ledger, Pen, Seen};
+use crate::format::{Entry, Outcome, Secret, Verb};
+
+/// What is said to a memcached, in turn, until it says OK: older ones do not know of deletions.
+pub const WATCH_COMMANDS: [&[u8]; 2] = [b"watch fetchers mutations deletions\r\n", b"watch fetchers mutations\r\n"];
+
+/// The longest line; a longer one ends the stream.
+const LINE_BYTES_MAX: usize = 1 << 20;
+/// Connections whose last lookup is remembered.
+const CONNECTIONS_MAX: usize = 1 << 16;
+/// How long a read waits before the caller is asked whether it goes on.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What watches a stream.
+#[derive(Debug)]
+pub struct Watched {
+    pen: Pen,
+    /// The first line's time: the trace begins there.
+    began_unix_us: Option<u64>,
+    /// Each connection's last lookup: its number in the ledger, its key, and what it found.
+    lookups: HashMap<u64, (u64, u64, Outcome)>,
+}
+
+impl Watched {
+    /// With this secret.
+    pub fn new(secret: Secret) -> Self {
+        let pen = Pen { secret, at_us: 0, now_s: 0, connection: 0 };
+        Self { pen, began_unix_us: None, lookups: HashMap::new() }
+    }
+
+    /// Returns when the stream began, in microseconds since 1970, and where it is.
+    pub const fn time(&self) -> (Option<u64>, u64) {
+        (self.began_unix_us, self.pen.at_us)
+    }
+
+    /// The stream is over: what the last lookups found is known.
+    pub fn close(&mut self, ledger: &mut Ledger) {
+        self.lookups.drain().for_each(|(_, lookup)| settle(Some(lookup), ledger));
+    }
+
+    /// Takes a line of `MONITOR`, without its end. False: it is none.
+    pub fn monitored(&mut self, line: &[u8], ledger: &mut Ledger, seen: &mut Seen) -> bool {
+        let Some((unix_us, rest)) = timed(line) else { return false };
+        self.pen.at_us = self.at(unix_us);
+        self.pen.now_s = unix_us / 1_000_000;
+        monitored(rest, &mut self.pen, ledger, seen).is_some()
+    }
+
+    fn at(&mut self, unix_us: u64) -> u64 {
+        unix_us.saturating_sub(*self.began_unix_us.get_or_insert(unix_us))
+    }
+}
+
+/// What a line says of its time, its type, its key and so on; empty where it does not.
+fn facts(line: &[u8]) -> [&[u8]; 8] {
+    const NAMES: [&[u8]; 8] = [b"ts", b"type", b"key", b"status", b"cmd", b"ttl", b"cfd", b"size"];
+    let mut facts: [&[u8]; 8] = [b""; 8];
+    for word in line.split(|byte| *byte == b' ') {
+        let Some(equals) = word.iter().position(|byte| *byte == b'=') else { continue };
+        if let Some(at) = NAMES.iter().position(|name| *name == &word[..equals]) {
+            facts[at] = &word[equals + 1..];
+        }
+    }
+    facts
+}
+
+/// Takes a line of memcached's log stream, without its end. False: it is none.
+pub fn watched(line: &[u8], watched: &mut Watched, ledger: &mut Ledger, seen: &mut Seen) -> bool {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if let Some(skipped) = line.strip_prefix(b"skipped=") {
+        seen.lost += parse_u64(skipped).unwrap_or(1);
+        return true;
+    }
+    let [ts, kind, key, status, cmd, ttl, cfd, size] = facts(line);
+    let mut room = [0; KEY_BYTES_MAX];
+    let (Some(unix_us), Some(key)) = (unpadded_micros(ts), uri_decoded(key, &mut room)) else {
+        return line.is_empty();
+    };
+    let (key_hash, connection) = (watched.pen.secret.hash(key), parse_u64(cfd));
+    watched.pen.at_us = watched.at(unix_us);
+    let outcome = if matches!(status, b"found" | b"stored") { Outcome::Hit } else { Outcome::Miss };
+    let entry = Entry {
+        at_us: watched.pen.at_us,
+        key: key_hash,
+        key_bytes: key.len() as u32,
+        value_bytes: parse_u32(size).unwrap_or(0),
+        connection: connection.unwrap_or(0) as u32,
+        outcome,
+        ..Entry::default()
+    };
+    let before = connection.and_then(|connection| watched.lookups.remove(&connection));
+    let verb = match kind {
+        b"item_get" => Verb::Get,
+        b"item_store" => Verb::from_name(cmd).unwrap_or(Verb::Set),
+        b"deleted" => Verb::Delete,
+        _ => {
+            settle(before, ledger);
+            seen.other_requests += 1;
+            return true;
+        }
+    };
+    if verb == Verb::Get {
+        settle(before, ledger);
+        let number = ledger.add(Entry { outcome: Outcome::Unknown, ..entry }, connection.is_some());
+        if let Some(connection) = connection {
+            if watched.lookups.len() >= CONNECTIONS_MAX {
+                watched.lookups.drain().for_each(|(_, lookup)| settle(Some(lookup), ledger));
+            }
+            watched.lookups.insert(connection, (number, key_hash, outcome));
+        }
+        return true;
+    }
+    let ttl_s = parse_i64(ttl).filter(|ttl| *ttl > 0).map_or(0, |ttl| u32::try_from(ttl).unwrap_or(u32::MAX));
+    let outcome = if verb == Verb::Delete { Outcome::Hit } else { outcome };
+    let (value_bytes, ttl_s) = if verb == Verb::Delete { (0, 0) } else { (entry.value_bytes, ttl_s) };
+    let entry = Entry { verb, outcome, value_bytes, ttl_s, ..entry };
+    match before {
+        Some((number, of, _)) if of == key_hash && ledger.is_open(number) => {
+            if let Some(place) = ledger.entry(number) {
+                *place = Entry { at_us: place.at_us, ..entry };
+            }
+            ledger.settle(number, outcome, None);
+        }
+        before => {
+            settle(before, ledger);
+            ledger.add(entry, false);
+        }
+    }
+    true
+}
+
+fn settle(lookup: Option<(u64, u64, Outcome)>, ledger: &mut Ledger) {
+    if let Some((number, _, outcome)) = lookup {
+        ledger.settle(number, outcome, None);
+    }
+}
+
+/// Microseconds of a time whose microseconds have no zeros before them, as memcached writes it.
+fn unpadded_micros(text: &[u8]) -> Option<u64> {
+    let point = text.iter().position(|byte| *byte == b'.')?;
+    match text.len() - point - 1 {
+        6 => micros(text),
+        0 | 7.. => None,
+        _ => {
+            let seconds = parse_u64(&text[..point])?;
+            seconds.checked_mul(1_000_000)?.checked_add(parse_u64(&text[point + 1..])?)
+        }
+    }
+}
+
+/// How a server's stream is asked for and read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// memcached's `watch`.
+    Watch,
+    /// RESP's `MONITOR`.
+    Monitor,
+}
+
+/// Reads the stream of `server` until it ends or `look`, which sees what there is every now and then, says no.
+///
+/// # Errors
+/// In words: the server refused, or sent something else.
+pub fn watch(
+    server: &mut link::Stream,
+    stream: Stream,
+    by: &mut Watched,
+    ledger: &mut Ledger,
+    seen: &mut Seen,
+    look: &mut dyn FnMut(&Watched, &mut Ledger, &Seen) -> bool,
+) -> Result<(), String> {
+    let lost = |error: std::io::Error| format!("the stream broke ({error}); look whether the server is there");
+    server.set_timeout(LOOK);
+    let mut asks = match stream {
+        Stream::Watch => WATCH_COMMANDS.to_vec(),
+        Stream::Monitor => vec![b"*1\r\n$7\r\nMONITOR\r\n".as_slice()],
+    }
+    .into_iter();
+    let mut ask = |server: &mut link::Stream| match asks.next() {
+        Some(words) => server.write_all(words).map(|()| true).map_err(lost),
+        None => Ok(false),
+    };
+    ask(server)?;
+    let (mut buffer, mut kept, mut is_granted) = (vec![0; 64 << 10], Vec::new(), false);
+    loop {
+        match server.read(&mut buffer) {
+            Ok(0) if is_granted => return Ok(()),
+            Ok(0) => return Err("the server closed the connection; look at its log".to_owned()),
+            Ok(bytes) => kept.extend_from_slice(&buffer[..bytes]),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(lost(error)),
+        }
+        let mut at = 0;
+        while let Some(end) = memchr::memchr(b'\n', &kept[at..]) {
+            let line = &kept[at..at + end];
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            at += end + 1;
+            if !is_granted {
+                is_granted = line == b"OK" || line == b"+OK";
+                if !is_granted && !ask(server)? {
+                    let said = String::from_utf8_lossy(line);
+                    return Err(format!(
+                        "the server refused and said {said:?}; allow it to be watched, or record by --listen"
+                    ));
+                }
+                continue;
+            }
+            let is_line = match stream {
+                Stream::Watch => watched(line, by, ledger, seen),
+                Stream::Monitor => by.monitored(line, ledger, seen),
+            };
+            if !is_line {
+                let said = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
+                return Err(format!(
+                    "the server sent a line that is none of its stream: {said:?}; is it the right --protocol?"
+                ));
+            }
+        }
+        kept.drain(..at);
+        if kept.len() > LINE_BYTES_MAX {
+            return Err(format!("a line of more than {LINE_BYTES_MAX} bytes; is it the right --protocol?"));
+        }
+        if !look(by, ledger, seen) {
+            return Ok(());
+        }
+    }
+}

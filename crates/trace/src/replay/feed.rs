@@ -1,0 +1,205 @@
+//! From a reader to the lanes of a run's threads.
+
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use base::prng::split_mix;
+
+use super::REQUEST_KEYS_MAX;
+use crate::FirstError;
+use crate::format::{Entry, Reader, Summary, TraceError, Verb};
+use load::schedule::{Next, OpenInstants, Stream};
+
+/// Chunks of a lane that wait, at most.
+pub const LANE_CHUNKS_MAX: usize = 64;
+/// Entries that are read before they are dealt out.
+const ROUND_ENTRIES: usize = 4096;
+
+/// Entries of one lane, in the trace's order.
+pub(super) type Chunk = Arc<[Entry]>;
+
+/// A trace that is being read for a run. It is for one run: each lane is taken once.
+#[derive(Debug)]
+pub struct Feed {
+    lanes: Vec<Mutex<Lane>>,
+    deal: Deal,
+    fault: FirstError,
+    end: Arc<Mutex<Option<FeedEnd>>>,
+}
+
+/// Which lane a request goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deal {
+    /// That of its (first) key: what is asked of one key stays in order. For a run at the trace's own instants: a lane
+    /// with few requests waits for none of the others.
+    ByKey,
+    /// One after the other, for a run at another pace: every lane has as much to do. Nobody takes the instants.
+    InTurn,
+}
+
+/// How the reading ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FeedEnd {
+    /// Entries that were read.
+    pub entries: u64,
+    /// The trace stops without an end: its recorder was killed.
+    pub is_cut: bool,
+    /// What the recorder said at the end.
+    pub summary: Option<Summary>,
+}
+
+/// What one thread takes: both give the same chunks, for what is due and for what is sent.
+#[derive(Debug)]
+struct Lane {
+    entries: Option<Receiver<Chunk>>,
+    instants: Option<Receiver<Chunk>>,
+}
+
+/// Where one lane is filled.
+struct Mouth {
+    entries: SyncSender<Chunk>,
+    instants: SyncSender<Chunk>,
+    waiting: Vec<Entry>,
+}
+
+impl Feed {
+    /// Begins to read, for `threads` threads.
+    ///
+    /// # Errors
+    /// When the system has no thread for it.
+    pub fn start(reader: Reader, threads: usize, deal: Deal) -> std::io::Result<Self> {
+        let (mut lanes, mut mouths) = (Vec::with_capacity(threads), Vec::with_capacity(threads));
+        for _ in 0..threads {
+            let (entries, entries_in) = sync_channel(LANE_CHUNKS_MAX);
+            let (instants, instants_in) = sync_channel(LANE_CHUNKS_MAX);
+            mouths.push(Mouth { entries, instants, waiting: Vec::new() });
+            let instants = (deal == Deal::ByKey).then_some(instants_in);
+            lanes.push(Mutex::new(Lane { entries: Some(entries_in), instants }));
+        }
+        let feed = Self { lanes, deal, fault: FirstError::default(), end: Arc::default() };
+        let (fault, end) = (feed.fault.clone(), feed.end.clone());
+        let body = move || {
+            let ended = deal_out(reader, mouths, deal).unwrap_or_else(|first| {
+                fault.keep(first);
+                FeedEnd::default()
+            });
+            *end.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
+        };
+        thread::Builder::new().name("trace-reader".to_owned()).spawn(body)?;
+        Ok(feed)
+    }
+
+    /// How the reading ended; `None`: it has not, or not been waited for.
+    pub fn end(&self) -> Option<FeedEnd> {
+        *self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The run takes its instants from it.
+    pub(super) fn is_paced(&self) -> bool {
+        self.deal == Deal::ByKey
+    }
+
+    /// The entries of lane `thread`. Each lane is taken once; who comes later finds it empty.
+    pub(super) fn entries(&self, thread: usize) -> Option<Receiver<Chunk>> {
+        self.lanes.get(thread)?.lock().unwrap_or_else(PoisonError::into_inner).entries.take()
+    }
+
+    /// Nobody takes anything any more: the reading ends.
+    pub fn close(&self) {
+        for lane in &self.lanes {
+            let mut lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
+            (lane.entries, lane.instants) = (None, None);
+        }
+    }
+}
+
+impl OpenInstants for Feed {
+    fn fault(&self) -> Option<String> {
+        self.fault.fault().map(|fault| fault.to_string())
+    }
+
+    fn open(&self, thread: usize, threads: usize) -> Stream {
+        debug_assert_eq!(threads, self.lanes.len(), "a feed is for as many threads as it was started with");
+        let Some(chunks) = self.lanes[thread].lock().unwrap_or_else(PoisonError::into_inner).instants.take() else {
+            return Box::new(|| Next::End);
+        };
+        let (mut chunk, mut at): (Chunk, usize) = (Chunk::default(), 0);
+        Box::new(move || {
+            loop {
+                while let Some(entry) = chunk.get(at) {
+                    at += 1;
+                    if !entry.joined {
+                        return Next::At(entry.at_us.saturating_mul(1000));
+                    }
+                }
+                (chunk, at) = match chunks.try_recv() {
+                    Ok(chunk) => (chunk, 0),
+                    Err(TryRecvError::Empty) => return Next::NotYet,
+                    Err(TryRecvError::Disconnected) => return Next::End,
+                };
+            }
+        })
+    }
+}
+
+/// Reads to the end, or until nobody takes anything any more.
+fn deal_out(mut reader: Reader, mut mouths: Vec<Mouth>, deal: Deal) -> Result<FeedEnd, TraceError> {
+    let (mut entries, mut requests, mut lane) = (0, 0, 0);
+    let (mut round, mut keys, mut verb) = (0, 0, Verb::Get);
+    loop {
+        let next = match reader.entry() {
+            Ok(next) => next,
+            Err(fault) => {
+                hand_over(&mut mouths);
+                return Err(fault);
+            }
+        };
+        let Some(mut entry) = next else {
+            hand_over(&mut mouths);
+            return Ok(FeedEnd { entries, is_cut: reader.is_cut(), summary: reader.summary() });
+        };
+        // A request is not divided between rounds, unless it is longer than one.
+        let is_full = round >= ROUND_ENTRIES && (!entry.joined || round >= 2 * ROUND_ENTRIES);
+        if is_full {
+            if !hand_over(&mut mouths) {
+                return Ok(FeedEnd { entries, ..FeedEnd::default() });
+            }
+            round = 0;
+        }
+        entry.joined &= round > 0 && keys < REQUEST_KEYS_MAX && entry.verb == verb && is_read_together(verb);
+        (keys, verb) = (if entry.joined { keys + 1 } else { 1 }, entry.verb);
+        if !entry.joined {
+            lane = match deal {
+                Deal::ByKey => (split_mix(entry.key) % mouths.len() as u64) as usize,
+                Deal::InTurn => requests % mouths.len(),
+            };
+            requests += 1;
+        }
+        mouths[lane].waiting.push(entry);
+        entries += 1;
+        round += 1;
+    }
+}
+
+/// Keys that are asked for by one of these may be asked for together; what was written together is written one by one.
+const fn is_read_together(verb: Verb) -> bool {
+    matches!(verb, Verb::Get | Verb::Gets | Verb::Gat)
+}
+
+/// Gives every lane what waits for it: what is sent before what is due, so that who knows the instant finds the
+/// request. False: nobody takes it.
+fn hand_over(mouths: &mut [Mouth]) -> bool {
+    let mut is_taken = false;
+    for mouth in mouths {
+        if mouth.waiting.is_empty() {
+            is_taken = true;
+            continue;
+        }
+        let chunk: Chunk = mouth.waiting.drain(..).collect();
+        is_taken |= mouth.entries.send(chunk.clone()).is_ok();
+        // Nobody may pace by the trace.
+        let _ = mouth.instants.send(chunk);
+    }
+    is_taken
+}

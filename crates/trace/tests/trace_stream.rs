@@ -1,0 +1,43 @@
+//! Traces of any bytes: every seed of the fuzz target is walked, and random changes of each.
+
+#[path = "../../../fuzz/corpus.rs"]
+mod corpus;
+mod trace_walk;
+
+use gannet_trace::Format;
+
+#[test]
+fn every_seed_and_random_changes_of_it_keep_what_is_promised() {
+    let mut prng = corpus::prng("gannet-load", "trace_stream");
+    let seeds = corpus::bytes("trace");
+    let mut entries = [0; 3];
+    for bytes in &seeds {
+        trace_walk::assert_all_forms(bytes);
+        for (count, form) in entries.iter_mut().zip([Format::Recorded, Format::Twitter, Format::OracleGeneral]) {
+            *count += trace_walk::read(bytes, Some(form)).0.len();
+        }
+        for _ in 0..60 {
+            let mut changed = bytes.clone();
+            corpus::change(&mut prng, &mut changed);
+            trace_walk::assert_all_forms(&changed);
+        }
+    }
+    assert!(seeds.len() >= 6 && entries.iter().all(|count| *count >= 3), "{} seeds, {entries:?}", seeds.len());
+}
+
+#[test]
+fn a_block_that_promises_more_than_it_has_is_damaged() {
+    // One entry: a get at once, of a key of 3 bytes.
+    let entry = [&[0u8, 0][..], &[1; 8], &[3, 0, 0, 1]].concat();
+    assert_eq!(trace_walk::read(&trace_walk::framed(&entry, 1), None).0.len(), 1);
+    for (payload, entries) in [(entry.as_slice(), 2), (&entry[..12], 1), (&[entry.as_slice(), &[0]].concat(), 1)] {
+        let (got, whole) = trace_walk::read(&trace_walk::framed(payload, entries), None);
+        assert!(got.is_empty() && !whole, "{entries} entries in {} bytes", payload.len());
+    }
+    // A verb that there is not, a varint that does not end, one that is longer than 32 bits.
+    let endless = [&[0u8][..], &[0xFF; 14]].concat();
+    let long = [&[0u8, 0][..], &[1; 8], &[0xFF, 0xFF, 0xFF, 0xFF, 0x7F, 0, 0, 0]].concat();
+    for payload in [&[&[31u8][..], &entry[1..]].concat(), &endless, &long] {
+        assert_eq!(trace_walk::read(&trace_walk::framed(payload, 1), None), (Vec::new(), false));
+    }
+}
