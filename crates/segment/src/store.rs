@@ -13,11 +13,14 @@ use crate::core::counters::Counters;
 use crate::core::epoch::Epochs;
 use crate::core::handle::{HandleError, ThreadHandle};
 use crate::core::store::{BackgroundGauges, Store};
-use crate::durable::checkpoint::Checkpoints;
+use crate::durable::checkpoint::{CheckpointStats, Checkpointer, Checkpoints};
 use crate::durable::file::notes::{NoteFault, Notes};
 use crate::durable::file::{FileFault, Ground, Held, IndexPlace, StoreFile};
-use crate::durable::rebuild::{REBUILDERS_MAX, Rebuild};
-use crate::durable::reopen::Reopened;
+use crate::durable::rebuild::latest::find_latest;
+use crate::durable::rebuild::{REBUILDERS_MAX, Rebuild, RebuildProgress, Rebuilder};
+use crate::durable::reopen::scattered::reopen_without_index;
+use crate::durable::reopen::{Reopened, reopen, resume_clock};
+use crate::durable::verify::{begin_verification, end_verification};
 use crate::heap::config::{Geometry, StartError, StoreConfig};
 use crate::heap::memory::Memory;
 use crate::heap::namespaces::Spaces;
@@ -26,8 +29,11 @@ use crate::heap::samples::Samples;
 use crate::heap::segments::Segments;
 use crate::heap::shortage::Shortages;
 use crate::index::Index;
+use crate::items::receive::Arriving;
+use crate::items::write::delete::raise_flushed;
 use crate::layout::key::{Hasher, Namespace};
 use crate::layout::raw::{Mutex, Word64};
+use crate::locks::key_locks::KeyLocks;
 use crate::locks::words::LockTable;
 use crate::tier::Tier;
 use crate::tier::flash_keys::FlashKeys;
@@ -138,14 +144,14 @@ impl Store {
         let fault = |fault| StartError::File { path: held.file.path().to_owned(), fault };
         let (opened, index_anew) = (held.block.opened, held.index_anew);
         (reopened.lost, reopened.lost_all) = (held.lost.is_some(), held.lost_all);
-        let (now, behind_ms) = if held.left.is_some() { self.resume_clock(now) } else { (now, 0) };
+        let (now, behind_ms) = if held.left.is_some() { resume_clock(self, now) } else { (now, 0) };
         if let Some(left) = held.left {
             reopened = if index_anew {
-                let (reopened, begun) = self.reopen_without_index().map_err(fault)?;
+                let (reopened, begun) = reopen_without_index(self).map_err(fault)?;
                 rebuild = Some(begun);
                 reopened
             } else {
-                self.reopen().map_err(fault)?
+                reopen(self).map_err(fault)?
             };
             (reopened.clean, reopened.unsynced) = (left.clean, left.unsynced);
             reopened.flash_emptied = self.tier.is_some() && held.lost.is_some();
@@ -157,7 +163,7 @@ impl Store {
             rebuild.become_whole(self);
         }
         self.rebuild = rebuild;
-        let later = self.find_latest(now);
+        let later = find_latest(self, now);
         if let Some(rebuild) = &mut self.rebuild {
             rebuild.note_later(later);
         }
@@ -166,7 +172,7 @@ impl Store {
             self.named = Some(Named::new(heap_bytes, self.kept.objects.load(Relaxed)));
         }
         if reopened.found && !index_anew {
-            self.begin_verification();
+            begin_verification(self);
         }
         self.reopened = Some(reopened);
         self.reopened_at = self.segments.next_sequence();
@@ -220,7 +226,7 @@ impl Store {
         if let Some(held) = &self.held
             && !self.closed.swap(true, SeqCst)
         {
-            self.end_verification();
+            end_verification(self);
             if let Some(tier) = self.tier.as_ref().filter(|_| held.has_checkpoints()) {
                 tier.sync();
             }
@@ -297,6 +303,77 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Returns true if the memory file's space was refused, so that segments or index are smaller than they might be,
+    /// since this was asked last.
+    pub fn takes_short_of_space(&self) -> bool {
+        crate::background::populator::takes_short_of_space(self)
+    }
+
+    /// Returns the handle that makes checkpoints, or `None` if the store is in no file, or was opened without
+    /// checkpoints.
+    pub fn checkpointer(self: &Arc<Self>) -> Option<Checkpointer> {
+        crate::durable::checkpoint::checkpointer(self)
+    }
+
+    /// Returns the results of checkpoints, or `None` if there are none.
+    pub fn checkpoint_stats(&self) -> Option<CheckpointStats> {
+        crate::durable::checkpoint::checkpoint_stats(self)
+    }
+
+    /// Returns the progress of the rebuild, or `None` if the index is in the file or the store in no file.
+    pub fn rebuild_progress(&self) -> Option<RebuildProgress> {
+        crate::durable::rebuild::rebuild_progress(self)
+    }
+
+    /// Returns a helper of the background, for a thread of its own, or `None` if nothing is to be rebuilt, or too many
+    /// help.
+    pub fn rebuilder(self: &Arc<Self>) -> Option<Rebuilder> {
+        crate::durable::rebuild::rebuilder(self)
+    }
+
+    /// Notes for the next process by how many ms the wall clock is ahead of the store's.
+    pub fn keep_wall_ahead(&self, ahead_ms: i64) {
+        crate::durable::reopen::keep_wall_ahead(self, ahead_ms)
+    }
+
+    /// Returns the room for the next bytes: as many as are left.
+    pub fn room_of<'a>(&'a self, arriving: &'a mut Arriving) -> &'a mut [u8] {
+        crate::items::receive::room_of(self, arriving)
+    }
+
+    /// Returns the bytes that were received so far.
+    pub fn received_of<'a>(&'a self, arriving: &'a Arriving) -> &'a [u8] {
+        crate::items::receive::received_of(self, arriving)
+    }
+
+    /// Returns a key lock set of nothing yet.
+    pub fn key_locks(&self) -> KeyLocks {
+        crate::locks::key_locks::key_locks(self)
+    }
+
+    /// Releases what a key lock set holds, whether it holds all its words or not; its changes stand. Afterwards it is a
+    /// key lock set of nothing, to be begun again.
+    pub fn let_go(&self, key_locks: &mut KeyLocks) {
+        crate::locks::key_locks::let_go(self, key_locks)
+    }
+
+    /// Key lock sets in flight.
+    pub fn key_locks_in_flight(&self) -> u64 {
+        crate::locks::key_locks::key_locks_in_flight(self)
+    }
+
+    /// Groups of changes that were closed before their last one, for want of room for what was there before.
+    pub fn groups_cut(&self) -> u64 {
+        crate::locks::undo::groups_cut(self)
+    }
+
+    /// Counts the slots that name items on flash by a walk over all slots, for checks of the running count.
+    pub fn flash_slots(&self) -> u64 {
+        crate::tier::tiered::flash_slots(self)
+    }
+}
+
 /// Returns address space for a store of these sizes.
 fn reserve(config: &StoreConfig) -> Result<(Geometry, Ground), StartError> {
     let geometry = Geometry::of(config)?;
@@ -308,5 +385,14 @@ fn reserve(config: &StoreConfig) -> Result<(Geometry, Ground), StartError> {
 impl Drop for Store {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+impl Store {
+    /// Ends every item of the namespace that is there now, for a caller without a guard: it waits for a slice of the
+    /// background.
+    pub fn flush(&self, namespace: Namespace) {
+        let _gate = self.slice_gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        raise_flushed(self, namespace.0);
     }
 }

@@ -26,7 +26,7 @@ const SEGMENT: [&[&str]; 12] = [
         "durable::rebuild::state",
         "durable::reopen::report",
     ],
-    &["core", "tier::reads"],
+    &["core", "tier::flash_slots", "tier::reads"],
     &["core::facets", "core::handle", "items::unpublished", "values::writer", "values::unfinished", "durable::moving"],
     &["items", "tier::tiered", "tier::by_hash"],
     &["values"],

@@ -7,16 +7,19 @@ use base::clock::UnixMillis;
 use super::observe::Evicted;
 use super::shadow::freq_of_next_round;
 use super::{Background, SliceKind};
+use crate::core::lookup::{Ended, Seen, access, find, find_locked, item_in, key_at};
 use crate::core::snap::Snap;
-use crate::core::store::{Ended, Seen, Store};
+use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
-use crate::items::unpublished::Plan;
-use crate::items::write::rewrite::Rewrite;
+use crate::items::unpublished::{Plan, kill, note_ended, publish, unname, unpublished};
+use crate::items::write::rewrite::{Rewrite, copy_plan};
 use crate::layout::header::{Queue, SegmentHeader, State};
 use crate::layout::item::{DEAD, Layout};
 use crate::layout::key::{Key, Namespace};
 use crate::layout::slot::{FREQ_MAX, PROMOTE_FREQ, Slot};
-use crate::tier::tiered::Demoted;
+use crate::tier::tiered::{Demoted, demote};
+use crate::values::deferred_free::free_orphan;
+use crate::values::parts::{freq_with_head, is_orphan};
 
 /// Why a segment is drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +119,7 @@ fn hides_older(store: &Store, why: Why) -> bool {
 
 /// Returns true if the item itself gives no reason to remove it: it has not ended, or it hides older versions.
 fn stands(store: &Store, seen: &Seen<'_>, why: Why, now: UnixMillis) -> bool {
-    match store.ended(seen, now) {
+    match seen.ended(store, now) {
         None => true,
         Some(Ended::Expired) => hides_older(store, why),
         Some(Ended::Flushed) => false,
@@ -146,7 +149,7 @@ impl Background {
         drain.lacks_room = false;
         while drain.at < drain.end {
             let address = start + drain.at;
-            let Some(layout) = store.item_in(header, address) else {
+            let Some(layout) = item_in(store, header, address) else {
                 // The file was damaged: what would follow is not found any more once the segment has another life.
                 debug_assert!(lived_on(store, header), "an item that does not fit");
                 break;
@@ -175,16 +178,16 @@ impl Background {
 
     fn drain_item(&mut self, store: &Store, drain: &Drain, address: usize, layout: &Layout, now: UnixMillis) -> Step {
         let header = store.segments.header(drain.id);
-        let key = store.key_at(header.namespace(), address, layout);
-        let Some(seen) = store.find(&key).filter(|seen| seen.address == address) else {
+        let key = key_at(store, header.namespace(), address, layout);
+        let Some(seen) = find(store, &key).filter(|seen| seen.address == address) else {
             // Replaced since its header was read: the thread that does so marks it dead, unless it was killed before.
             return if lived_on(store, header) { Self::end_lost(store, &key, address) } else { Step::Done };
         };
-        let freq = store.freq_with_head(&key, &seen);
+        let freq = freq_with_head(store, &key, &seen);
         let room = store.segments.free_count() > 0;
         let target = match drain.why {
             _ if !stands(store, &seen, drain.why, now) => None,
-            _ if key.piece && store.is_orphan(&key) => None,
+            _ if key.piece && is_orphan(store, &key) => None,
             Why::Expire | Why::Flush => None,
             Why::Evict(Queue::Small) if freq >= promote_freq(layout.size, drain.mean_bytes) && room => {
                 Some((Queue::Main, Some(0)))
@@ -197,7 +200,7 @@ impl Background {
         };
         match target {
             Some((queue, freq)) => self.relocate(store, &key, &seen, (drain.why, queue, freq), now),
-            None if matches!(drain.why, Why::Evict(_)) && store.tier.is_some() && store.ended(&seen, now).is_none() => {
+            None if matches!(drain.why, Why::Evict(_)) && store.tier.is_some() && seen.ended(store, now).is_none() => {
                 self.demote(store, &key, &seen, drain.why, now)
             }
             None => self.remove(store, &key, address, drain.why, now),
@@ -207,13 +210,13 @@ impl Background {
     /// Ends an item that no slot names and that no thread works on.
     pub(super) fn end_lost(store: &Store, key: &Key<'_>, address: usize) -> Step {
         let Some(_locked) = store.index.lock(key.hash) else { return Step::Busy };
-        if store.find(key).is_some_and(|seen| seen.address == address) {
+        if find(store, key).is_some_and(|seen| seen.address == address) {
             return Step::Busy;
         }
         let layout = Layout::read(&store.segments.heap, address);
         if !layout.has(DEAD) {
             // What it was the head of stays: another copy of it may have the same.
-            let _ = store.kill(Self::counters(store), address, &layout);
+            let _ = kill(store, Self::counters(store), address, &layout);
         }
         Step::Done
     }
@@ -229,8 +232,8 @@ impl Background {
         now: UnixMillis,
     ) -> Step {
         let snap = Snap::of(store, seen);
-        let plan = Plan { queue, ..store.copy_plan(seen, &snap, Rewrite::SAME) };
-        let Ok(unpublished) = store.unpublished(&mut self.open, key, &plan, now) else {
+        let plan = Plan { queue, ..copy_plan(store, seen, &snap, Rewrite::SAME) };
+        let Ok(unpublished) = unpublished(store, &mut self.open, key, &plan, now) else {
             // A store that keeps everything waits until there is room.
             let keeps = hides_older(store, why) || store.keeps(Namespace(key.namespace));
             return if keeps { Step::Full } else { self.remove(store, key, seen.address, Why::Evict(queue), now) };
@@ -240,11 +243,11 @@ impl Background {
             self.open.give_back(store, unpublished.reserved);
             return Step::Busy;
         };
-        let old = store.find_locked(&locked, key);
+        let old = find_locked(store, &locked, key);
         // Flushed and expired are looked at again under the lock: a flush must not be outlived by a copy.
         match old.filter(|there| stands(store, there, why, now) && Snap::of(store, there).same(&snap)) {
             Some(there) => {
-                let orphan = store.publish(&locked, counters, key, unpublished, Some(&there), freq);
+                let orphan = publish(store, &locked, counters, key, unpublished, Some(&there), freq);
                 let orphan = orphan.expect("an item that has a slot needs no room for another");
                 debug_assert!(orphan.is_none() || plan.object() == orphan.and_then(|o| o.object(store)));
                 counters.relocated.add(1);
@@ -262,7 +265,7 @@ impl Background {
 
     /// Moves the item to the second tier, or removes it if the tier does not take it.
     fn demote(&mut self, store: &Store, key: &Key<'_>, seen: &Seen<'_>, why: Why, now: UnixMillis) -> Step {
-        match store.demote(Self::counters(store), key, seen, now) {
+        match demote(store, Self::counters(store), key, seen, now) {
             Demoted::Gone => Step::Done,
             Demoted::Busy => Step::Busy,
             Demoted::Refused => self.remove(store, key, seen.address, why, now),
@@ -276,30 +279,30 @@ impl Background {
             return Step::Busy;
         }
         let Some(locked) = store.index.lock(key.hash) else { return Step::Busy };
-        let Some(there) = store.find_locked(&locked, key).filter(|there| there.address == address) else {
+        let Some(there) = find_locked(store, &locked, key).filter(|there| there.address == address) else {
             return Step::Done;
         };
         let counters = Self::counters(store);
-        let ended = store.ended(&there, now);
+        let ended = there.ended(store, now);
         let ghost = match ended {
             // A part has no other life.
             None => why == Why::Evict(Queue::Small) && !crate::layout::hidden_key::is_part(key),
-            Some(Ended::Expired) => store.access(there.slot, address, store.meta(&there)).0,
+            Some(Ended::Expired) => access(store, there.slot, address, there.meta(store)).0,
             Some(Ended::Flushed) => false,
         };
         let to = if ghost { Slot::ghost(key.hash.tag(), key.hash.group_hash()) } else { Slot::EMPTY };
-        store.unname(&locked, &there, to);
+        unname(store, &locked, &there, to);
         match ended {
             Some(why) => {
-                store.note_ended(counters, Some(&there), now);
+                note_ended(store, counters, Some(&there), now);
                 self.tell_expired(store, key, &there, why);
             }
             None => self.note_evicted(store, key, &there, now),
         }
-        let orphan = store.kill(counters, address, &there.layout);
+        let orphan = kill(store, counters, address, &there.layout);
         drop(locked);
         if let Some(orphan) = orphan {
-            store.free_orphan(counters, orphan);
+            free_orphan(store, counters, orphan);
         }
         Step::Done
     }
@@ -310,19 +313,19 @@ impl Background {
             && !key.piece
             && let Some(observer) = self.observer.as_deref_mut().filter(|observer| observer.wants_expired())
         {
-            observer.expired(&Evicted { namespace: Namespace(key.namespace), item: &store.item(seen) });
+            observer.expired(&Evicted { namespace: Namespace(key.namespace), item: &seen.item(store) });
         }
     }
 
     /// Counts an item that went to make room, and reports it to the observer.
     pub(crate) fn note_evicted(&mut self, store: &Store, key: &Key<'_>, seen: &Seen<'_>, now: UnixMillis) {
-        let (fetched, last_access) = store.access(seen.slot, seen.address, store.meta(seen));
+        let (fetched, last_access) = access(store, seen.slot, seen.address, seen.meta(store));
         Self::counters(store).note_evicted(key.namespace, &seen.layout, fetched);
         store.background.evicted_idle_ms.store(now.ms_since(last_access), Relaxed);
         if !key.piece
             && let Some(observer) = self.observer.as_deref_mut().filter(|observer| observer.wanted())
         {
-            let item = store.item(seen);
+            let item = seen.item(store);
             observer.evicted(&Evicted { namespace: Namespace(key.namespace), item: &item });
         }
     }

@@ -7,10 +7,13 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Background;
-use crate::core::store::Store;
+use crate::core::lookup::{hash_at, item_of};
+use crate::core::store::{Store, index_is_loaded, totals};
 use crate::index::GROUP_SLOTS;
 use crate::index::growth::Keys;
+use crate::items::unpublished::{evict_slot, slot_dies_first};
 use crate::layout::slot::Slot;
+use crate::values::deferred_free::free_orphan;
 
 /// Load that a growth aims at when it foresees the final number of items, in percent.
 const LOAD_AIM_PERCENT: usize = 85;
@@ -61,8 +64,8 @@ impl Background {
     /// Counts the items that had to make room for others in a group that was split or merged.
     pub(super) fn evict_dropped(&mut self, store: &Store) {
         for slot in self.scratch.dropped.drain(..) {
-            if let Some(orphan) = store.evict_slot(Self::counters(store), slot) {
-                store.free_orphan(Self::counters(store), orphan);
+            if let Some(orphan) = evict_slot(store, Self::counters(store), slot) {
+                free_orphan(store, Self::counters(store), orphan);
             }
         }
     }
@@ -70,10 +73,10 @@ impl Background {
     /// Returns the size to grow to, if the index is nearly full. That is an eighth more, or further while the memory is
     /// still filling and the final number of items can be foreseen.
     fn plan_growth(&self, store: &Store) -> Option<Growing> {
-        let totals = store.totals();
+        let totals = totals(store);
         let (groups, groups_max) = (store.index.groups(), store.memory.groups_max());
         let crowded = store.index_crowded.load(Relaxed) && groups < groups_max;
-        if self.shrinking.is_some() || !(crowded || store.index_is_loaded(&totals)) {
+        if self.shrinking.is_some() || !(crowded || index_is_loaded(store, &totals)) {
             return None;
         }
         let items = totals.items() as usize;
@@ -89,8 +92,8 @@ impl Background {
 /// Only the background recycles segments, so the item that a slot names is there.
 impl Keys for Store {
     fn group_hash(&self, slot: Slot) -> Option<u32> {
-        let (namespace, address, layout) = self.item_of(slot)?;
-        Some(self.hash_at(namespace, address, &layout).group_hash())
+        let (namespace, address, layout) = item_of(self, slot)?;
+        Some(hash_at(self, namespace, address, &layout).group_hash())
     }
 
     fn prefetch(&self, slot: Slot) {
@@ -99,6 +102,6 @@ impl Keys for Store {
     }
 
     fn loses_slot(&self, slot: Slot) {
-        self.slot_dies_first(slot);
+        slot_dies_first(self, slot);
     }
 }

@@ -57,8 +57,8 @@ use grow::Growing;
 use crate::background::populator::Populator;
 use crate::core::counters::Counters;
 use crate::core::open::OpenTable;
-use crate::core::room::Whose;
-use crate::core::store::{Store, background_counters};
+use crate::core::room::{Whose, follow_quota, free_of, is_short, pool, shared_free};
+use crate::core::store::{Store, background_counters, space_totals, totals};
 use crate::durable::rebuild::Hand;
 use crate::heap::segments::SegmentId;
 use crate::index::growth::SplitScratch;
@@ -198,7 +198,7 @@ impl Background {
     fn items_when_full(store: &Store) -> Option<u64> {
         let (count, free) = (store.segments.count() as u64, store.segments.free_count() as u64);
         let used = count.saturating_sub(free).max(1);
-        (used * 8 >= count).then(|| store.totals().items() * count / used)
+        (used * 8 >= count).then(|| totals(store).items() * count / used)
     }
 
     fn small_percent(&self) -> u8 {
@@ -242,12 +242,12 @@ impl Background {
         if !rebuilds {
             self.shadows.run(&store.samples, Self::items_when_full(&store));
         }
-        if store.shared_free() >= store.free_low() {
+        if shared_free(&store) >= store.free_low() {
             store.room_wanted.store(0, Relaxed);
         }
         for namespace in store.spaces.with_quota() {
-            store.follow_quota(namespace);
-            if !store.is_short(namespace, 0) {
+            follow_quota(&store, namespace);
+            if !is_short(&store, namespace, 0) {
                 store.spaces.stop_wanting(namespace);
             }
         }
@@ -297,7 +297,7 @@ impl Background {
         let ahead = if self.growing.is_some() { FREE_AHEAD_OF_GROWTH } else { FREE_AHEAD_OF_RESIZE };
         let over = self.segments_over(store).min(ahead);
         let soon: usize = shared(store).map(|namespace| self.soon_free[usize::from(namespace)]).sum();
-        store.shared_free() + soon < store.free_low() + over
+        shared_free(store) + soon < store.free_low() + over
     }
 
     /// Returns the namespace whose segments are short and may be evicted: one with a quota, or the default one for
@@ -306,7 +306,7 @@ impl Background {
         let wants = |namespace: &u8| {
             let wants = match *namespace == Namespace::DEFAULT.0 {
                 true => self.free_wanted(store),
-                false => store.is_short(*namespace, self.soon_free[usize::from(*namespace)]),
+                false => is_short(store, *namespace, self.soon_free[usize::from(*namespace)]),
             };
             wants && !store.keeps(Namespace(*namespace)) && self.has_queued(store, *namespace)
         };
@@ -365,8 +365,8 @@ impl Background {
                     let all = store.spaces.limit(namespace).unwrap_or(count);
                     let tight = store.keeps(Namespace(namespace))
                         && (!store.has_room(Namespace(namespace), 0)
-                            || store.shortages.is_asked(store.pool(namespace)));
-                    (namespace, store.free_of(namespace) * 2 < all, tight)
+                            || store.shortages.is_asked(pool(store, namespace)));
+                    (namespace, free_of(store, namespace) * 2 < all, tight)
                 }
             };
             last = Some((namespace, short, tight));
@@ -388,7 +388,7 @@ impl Background {
                 && self.queues.leave(store, id)
             {
                 self.scanned = 0;
-                self.search.found(store, store.pool(namespace));
+                self.search.found(store, pool(store, namespace));
                 return Some((id, why));
             }
         }
@@ -399,7 +399,7 @@ impl Background {
         let header = store.segments.header(id);
         header.go(State::Draining);
         store.background.drained[why.number()].fetch_add(1, Relaxed);
-        self.drain = Some(Drain::of(id, header, why, store.space_totals(header.namespace()).item_bytes_mean()));
+        self.drain = Some(Drain::of(id, header, why, space_totals(store, header.namespace()).item_bytes_mean()));
     }
 
     /// Advances the epoch and frees the segments that no thread can read any more.

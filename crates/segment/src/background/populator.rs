@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use crate::core::store::Store;
 
-impl Store {
-    /// Returns true if the memory file's space was refused, so that segments or index are smaller than they might be,
-    /// since this was asked last.
-    pub fn takes_short_of_space(&self) -> bool {
-        self.ahead.takes_short_of_space()
-    }
+/// Returns true if the memory file's space was refused, so that segments or index are smaller than they might be,
+/// since this was asked last.
+pub(crate) fn takes_short_of_space(store: &Store) -> bool {
+    store.ahead.takes_short_of_space()
 }
 
 /// Gets memory ahead of its use, on a thread of its own: see [`crate::Background::leave_populating`].

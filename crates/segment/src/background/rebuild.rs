@@ -6,6 +6,7 @@ use base::clock::UnixMillis;
 use super::drain::Why;
 use super::{Background, SCAN_HEADERS, SliceKind, of_pool};
 use crate::core::store::Store;
+use crate::durable::rebuild::flash::find_on_flash;
 use crate::durable::rebuild::{Rebuild, RebuildStep};
 use crate::heap::segments::SegmentId;
 use crate::layout::header::{SegmentHeader, State};
@@ -23,7 +24,7 @@ impl Background {
             return false;
         }
         let mut looks = FOUND_A_SLICE / crate::durable::rebuild::ITEMS_PER_LOOK;
-        let step = store.find_on_flash(Self::counters(store), &mut || {
+        let step = find_on_flash(store, Self::counters(store), &mut || {
             looks = looks.saturating_sub(1);
             looks == 0
         });

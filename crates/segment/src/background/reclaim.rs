@@ -10,6 +10,7 @@ use crate::core::store::Store;
 use crate::layout::key::{Key, Namespace};
 use crate::layout::slot::Slot;
 use crate::layout::ttl;
+use crate::tier::flash_slots::{dies_on_flash, lives_on_flash, release};
 use crate::tier::{FlashAddress, Reclaimed, Tier, TierItem};
 
 /// Items that one slice looks at: some 30 us.
@@ -26,60 +27,58 @@ impl Background {
                 return Reclaimed::Later;
             }
             left -= 1;
-            store.reclaim_one(tier, counters, item, (at, may_stay), now)
+            reclaim_one(store, tier, counters, item, (at, may_stay), now)
         })
     }
 }
 
-impl Store {
-    fn reclaim_one(
-        &self,
-        tier: &dyn Tier,
-        counters: &Counters,
-        item: &TierItem<'_>,
-        (at, may_stay): (FlashAddress, bool),
-        now: UnixMillis,
-    ) -> Reclaimed {
-        let key = self.hasher.key(Namespace(item.namespace), item.key);
-        let flushed = item.sequence < self.flushed_before(item.namespace);
-        let ended = item.expire_at.is_some_and(|end| end <= now) || flushed;
-        let read = |slot: Slot| slot.freq() > 0;
-        // Whether it was read is looked at before its lock is taken: to copy it there takes too long.
-        let freq = self.flash_freq(&key, at);
-        let stays = may_stay && !ended && freq.is_some_and(|freq| freq > 0);
-        let class = ttl::class_of(item.expire_at.map_or(Expire::Never, Expire::At), now);
-        let again = if stays { tier.offer(&TierItem { hash: key.hash.0, class, ..*item }) } else { None };
-        let Some(locked) = self.index.lock(key.hash) else {
+fn reclaim_one(
+    store: &Store,
+    tier: &dyn Tier,
+    counters: &Counters,
+    item: &TierItem<'_>,
+    (at, may_stay): (FlashAddress, bool),
+    now: UnixMillis,
+) -> Reclaimed {
+    let key = store.hasher.key(Namespace(item.namespace), item.key);
+    let flushed = item.sequence < store.flushed_before(item.namespace);
+    let ended = item.expire_at.is_some_and(|end| end <= now) || flushed;
+    let read = |slot: Slot| slot.freq() > 0;
+    // Whether it was read is looked at before its lock is taken: to copy it there takes too long.
+    let freq = flash_freq(store, &key, at);
+    let stays = may_stay && !ended && freq.is_some_and(|freq| freq > 0);
+    let class = ttl::class_of(item.expire_at.map_or(Expire::Never, Expire::At), now);
+    let again = if stays { tier.offer(&TierItem { hash: key.hash.0, class, ..*item }) } else { None };
+    let Some(locked) = store.index.lock(key.hash) else {
+        again.into_iter().for_each(|again| tier.release(again));
+        return Reclaimed::Later;
+    };
+    match (locked.find_flash(at), again) {
+        (Some((word, slot)), Some(again)) if read(slot) && locked.find_flash(again).is_none() => {
+            dies_on_flash(store, slot);
+            lives_on_flash(store, again);
+            store.flash_keys.taken(again, item.namespace);
+            locked.replace(word, slot, Slot::flash(slot.tag(), 0, again), false);
+            counters.flash_again.add(1);
+            store.flash_keys.gone(at, item.namespace, Some(true));
+            tier.release(at);
+            Reclaimed::Again
+        }
+        (found, again) => {
+            if let Some((word, slot)) = found {
+                dies_on_flash(store, slot);
+                locked.replace(word, slot, Slot::EMPTY, false);
+                release(store, counters, slot, item.namespace, Some(!flushed));
+                counters.flash_evicted.add(u64::from(!ended));
+            }
             again.into_iter().for_each(|again| tier.release(again));
-            return Reclaimed::Later;
-        };
-        match (locked.find_flash(at), again) {
-            (Some((word, slot)), Some(again)) if read(slot) && locked.find_flash(again).is_none() => {
-                self.dies_on_flash(slot);
-                self.lives_on_flash(again);
-                self.flash_keys.taken(again, item.namespace);
-                locked.replace(word, slot, Slot::flash(slot.tag(), 0, again), false);
-                counters.flash_again.add(1);
-                self.flash_keys.gone(at, item.namespace, Some(true));
-                tier.release(at);
-                Reclaimed::Again
-            }
-            (found, again) => {
-                if let Some((word, slot)) = found {
-                    self.dies_on_flash(slot);
-                    locked.replace(word, slot, Slot::EMPTY, false);
-                    self.release(counters, slot, item.namespace, Some(!flushed));
-                    counters.flash_evicted.add(u64::from(!ended));
-                }
-                again.into_iter().for_each(|again| tier.release(again));
-                Reclaimed::Done
-            }
+            Reclaimed::Done
         }
     }
+}
 
-    /// Returns how often the key's item at that place was read there, or `None` if no slot names it.
-    fn flash_freq(&self, key: &Key<'_>, at: FlashAddress) -> Option<u64> {
-        let is_there = |slot: Slot| slot.is_flash() && slot.flash_address() == at;
-        self.index.find_tiered(key.hash, |_, slot| is_there(slot).then(|| slot.freq()))
-    }
+/// Returns how often the key's item at that place was read there, or `None` if no slot names it.
+fn flash_freq(store: &Store, key: &Key<'_>, at: FlashAddress) -> Option<u64> {
+    let is_there = |slot: Slot| slot.is_flash() && slot.flash_address() == at;
+    store.index.find_tiered(key.hash, |_, slot| is_there(slot).then(|| slot.freq()))
 }

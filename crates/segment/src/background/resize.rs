@@ -12,7 +12,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Background;
-use crate::core::store::Store;
+use crate::core::store::{Store, totals};
 use crate::heap::config::groups_for;
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
 
@@ -60,7 +60,7 @@ impl Background {
     /// has room for.
     fn foresee_groups(&self, store: &Store) -> usize {
         let used = (store.segments.count() - store.segments.free_count()).max(1) as u64;
-        let items = store.totals().items();
+        let items = totals(store).items();
         // Each segment takes its bytes and the slots of its items.
         let slots_bytes = items * 8 * 100 / LOAD_AIM_PERCENT as u64 / used;
         let each = store.geometry.bytes_of(1, 0) - store.geometry.bytes_of(0, 0) + slots_bytes;
@@ -80,7 +80,7 @@ impl Background {
         if self.growing.is_some() || self.segments_over(store) > 0 {
             return false;
         }
-        let (items, groups) = (store.totals().items() as usize, store.index.groups());
+        let (items, groups) = (totals(store).items() as usize, store.index.groups());
         let aim = aim.max((items * 100 / LOAD_MOST_PERCENT).div_ceil(GROUP_SLOTS));
         let to = aim.max(groups.div_ceil(2));
         self.shrinking = (to < groups).then_some(Shrinking { aim });

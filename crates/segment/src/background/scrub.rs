@@ -23,12 +23,15 @@ use base::clock::UnixMillis;
 
 use super::Background;
 use super::drain::{Step, counts_may_be_off};
-use crate::core::store::Store;
+use crate::core::lookup::{find, find_locked, item_in, key_at};
+use crate::core::store::{Store, is_sound};
 use crate::heap::segments::SegmentId;
-use crate::items::unpublished::Orphan;
+use crate::items::unpublished::{Orphan, kill, orphan_at, unname};
 use crate::layout::header::{SegmentHeader, State};
 use crate::layout::item::{DEAD, Kind, Layout};
 use crate::layout::slot::Slot;
+use crate::values::deferred_free::remove_hidden;
+use crate::values::parts::{is_orphan, mark_parts};
 
 /// Items that are looked at between two looks at the time.
 const ITEMS_PER_LOOK: usize = 32;
@@ -147,7 +150,7 @@ impl Scrub {
         // One that is drained meanwhile counts for itself.
         let is_same = header.state() == State::Sealed && header.sequence() == self.walk.sequence;
         let address = store.segments.start(id) + self.walk.at;
-        match store.item_in(header, address) {
+        match item_in(store, header, address) {
             Some(layout) if is_same => Ok((header, address, layout)),
             // Its end; or the file was damaged: what it counts stays as it is until it is drained.
             _ => Err(()),
@@ -162,7 +165,7 @@ impl Scrub {
         };
         let may_be_off = counts_may_be_off(store, header);
         if !layout.has(DEAD) {
-            if !store.is_sound(address, &layout) && end_damaged(store, address, &layout) == Step::Busy {
+            if !is_sound(store, address, &layout) && end_damaged(store, address, &layout) == Step::Busy {
                 return false;
             }
             let done = !may_be_off || ends_lost(store, address, &layout) == Step::Done;
@@ -190,14 +193,14 @@ impl Scrub {
     fn mark_named(&mut self, store: &Store, address: usize, layout: &Layout) -> bool {
         let header = store.segments.header_of(address);
         let Some(named) = store.named.as_ref().filter(|_| header.sequence() < store.reopened_at) else { return true };
-        match store.orphan_at(address, layout) {
+        match orphan_at(store, address, layout) {
             None => true,
             Some(Orphan::Pieces { large, .. }) => {
                 named.mark(large.object);
                 true
             }
             Some(Orphan::Parts { namespace, address, bytes }) => {
-                let next = store.mark_parts(named, namespace, (address, bytes), self.walk.marked);
+                let next = mark_parts(store, named, namespace, (address, bytes), self.walk.marked);
                 // The item is counted once, when all of it is marked.
                 if next.is_some() {
                     self.walk.found.items -= 1;
@@ -213,10 +216,10 @@ impl Scrub {
     fn sweep(&mut self, store: &Store) -> bool {
         let Ok((header, address, layout)) = self.next(store) else { return true };
         if !layout.has(DEAD) && layout.is(Kind::Piece) {
-            let key = store.key_at(header.namespace(), address, &layout);
-            if store.is_orphan(&key) {
+            let key = key_at(store, header.namespace(), address, &layout);
+            if is_orphan(store, &key) {
                 let counters = Background::counters(store);
-                if store.remove_hidden(counters, &key).is_none() {
+                if remove_hidden(store, counters, &key).is_none() {
                     return false;
                 }
                 counters.orphans.add(1);
@@ -249,8 +252,8 @@ impl Scrub {
 /// Ends an item that no slot names.
 fn ends_lost(store: &Store, address: usize, layout: &Layout) -> Step {
     let namespace = store.segments.header_of(address).namespace();
-    let key = store.key_at(namespace, address, layout);
-    match store.find(&key).is_some_and(|seen| seen.address == address) {
+    let key = key_at(store, namespace, address, layout);
+    match find(store, &key).is_some_and(|seen| seen.address == address) {
         true => Step::Done,
         false => Background::end_lost(store, &key, address),
     }
@@ -258,16 +261,16 @@ fn ends_lost(store: &Store, address: usize, layout: &Layout) -> Step {
 
 /// Ends an item that is not what was written. If it was a head, what it named stays, because that is unknown.
 fn end_damaged(store: &Store, address: usize, layout: &Layout) -> Step {
-    let key = store.key_at(store.segments.header_of(address).namespace(), address, layout);
+    let key = key_at(store, store.segments.header_of(address).namespace(), address, layout);
     let Some(locked) = store.index.lock(key.hash) else { return Step::Busy };
     let layout = Layout::read(&store.segments.heap, address);
     if !layout.has(DEAD) {
         // If its key is damaged, no lookup finds the slot that names it.
-        if let Some(there) = store.find_locked(&locked, &key).filter(|there| there.address == address) {
-            store.unname(&locked, &there, Slot::EMPTY);
+        if let Some(there) = find_locked(store, &locked, &key).filter(|there| there.address == address) {
+            unname(store, &locked, &there, Slot::EMPTY);
         }
         let counters = Background::counters(store);
-        let _ = store.kill(counters, address, &layout);
+        let _ = kill(store, counters, address, &layout);
         counters.damaged.add(1);
     }
     Step::Done

@@ -2,6 +2,7 @@
 //! finds no room.
 
 use super::{Background, SCAN_HEADERS, of_pool};
+use crate::core::room::alive_or_free;
 use crate::core::store::Store;
 use crate::layout::key::Namespace;
 
@@ -63,7 +64,7 @@ impl Background {
                     store.shortages.told(pool, Some(round.alive_or_free));
                     *round = Round::default();
                 }
-                None => *round = Round { began: Some(*passed), alive_or_free: store.alive_or_free(pool) },
+                None => *round = Round { began: Some(*passed), alive_or_free: alive_or_free(store, pool) },
             }
         }
     }

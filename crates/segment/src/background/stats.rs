@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use base::clock::UnixMillis;
 
 use crate::background::shadow::Shadows;
-use crate::core::store::Store;
+use crate::core::room::held_bytes;
+use crate::core::store::{Store, space_totals, totals};
+use crate::durable::rebuild::rebuild_progress;
 use crate::heap::segments::SegmentId;
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
 use crate::layout::header::{STATES, State};
@@ -178,19 +180,19 @@ impl Store {
     /// Returns the figures now, except those of a census taken earlier.
     pub fn stats_by(&self, census: &Census) -> StoreStats {
         let Census { segments, dead_bytes } = *census;
-        let totals = self.totals();
+        let totals = totals(self);
         let groups = self.index.groups() as u64;
         let used =
             segments.iter().sum::<u64>() - segments[State::Free as usize] - segments[State::Decommitted as usize];
         let gauges = &self.background;
         let oldest = gauges.oldest_created.load(Relaxed);
-        let rebuild = self.rebuild_progress().unwrap_or_default();
+        let rebuild = rebuild_progress(self).unwrap_or_default();
         StoreStats {
             items: totals.items(),
             items_total: totals.items_added,
             item_bytes: totals.bytes_added.saturating_sub(totals.bytes_removed),
             memory_bytes: self.memory.wanted_bytes(),
-            held_bytes: self.held_bytes(),
+            held_bytes: held_bytes(self),
             memory_bytes_max: self.geometry.memory_bytes_max,
             heap_bytes: used * self.segments.segment_bytes() as u64,
             index_bytes: self.index.groups().max(self.index.groups_next()) as u64 * GROUP_BYTES as u64,
@@ -259,14 +261,14 @@ impl Store {
                 self.settled[usize::from(space)].store(flushed, Release);
             }
         }
-        let totals = self.space_totals(space);
+        let totals = space_totals(self, space);
         let in_memory = totals.items().saturating_sub(totals.hidden()).saturating_sub(ended);
         in_memory + self.flash_keys.keys(space, totals.flash_counted())
     }
 
     /// Returns the figures of one namespace now.
     pub fn namespace_stats(&self, namespace: Namespace) -> NamespaceStats {
-        let (totals, segment_bytes) = (self.space_totals(namespace.0), self.segments.segment_bytes() as u64);
+        let (totals, segment_bytes) = (space_totals(self, namespace.0), self.segments.segment_bytes() as u64);
         let limits: usize = self.spaces.with_quota().filter_map(|other| self.spaces.limit(other)).sum();
         let shared = self.segments.count().saturating_sub(limits);
         NamespaceStats {

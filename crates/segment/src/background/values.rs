@@ -3,11 +3,15 @@
 use base::clock::UnixMillis;
 
 use super::Background;
-use crate::core::store::{Seen, Store};
+use crate::core::lookup::Seen;
+use crate::core::store::Store;
+use crate::items::unpublished::{kill, unname};
 use crate::layout::hidden_key::{ANCHOR, part_of};
 use crate::layout::key::Key;
 use crate::layout::parts_head::Head;
 use crate::layout::slot::Slot;
+use crate::values::deferred_free::free_orphan;
+use crate::values::parts::{each_part, is_head, owner_of};
 
 /// Number of pieces or parts that a slice of the background removes.
 const A_SLICE: usize = 256;
@@ -18,29 +22,29 @@ impl Background {
     pub(crate) fn evict_head(&mut self, store: &Store, key: &Key<'_>, now: UnixMillis) -> Option<()> {
         let Some((part, object)) = part_of(key) else { return Some(()) };
         let namespace = key.namespace;
-        let Some(owner) = store.owner_of(namespace, object) else { return Some(()) };
+        let Some(owner) = owner_of(store, namespace, object) else { return Some(()) };
         let locked = store.index.lock(owner)?;
-        let Some(found) = locked.find(|slot| store.is_head(slot, namespace, object, owner)) else {
+        let Some(found) = locked.find(|slot| is_head(store, slot, namespace, object, owner)) else {
             // One that was renamed since the anchor was read has its head under another key.
-            let same = store.owner_of(namespace, object).is_none_or(|now| now.0 == owner.0);
+            let same = owner_of(store, namespace, object).is_none_or(|now| now.0 == owner.0);
             return (same && !self.will_free(store, object)).then_some(());
         };
         let (address, layout) = found.what;
         let seen = Seen { word: found.word, slot: found.slot, address, layout };
         let head = Head::of(layout.value(&store.segments.heap, address)).expect("it was looked at");
         // One that nothing names any more goes alone.
-        if part != ANCHOR && store.each_part(namespace, head, &mut |there| there != part) {
+        if part != ANCHOR && each_part(store, namespace, head, &mut |there| there != part) {
             return Some(());
         }
         let bytes = layout.key(&store.segments.heap, address);
         let head_key = Key { bytes, hash: owner, namespace, piece: false };
-        store.unname(&locked, &seen, Slot::ghost(owner.tag(), owner.group_hash()));
+        unname(store, &locked, &seen, Slot::ghost(owner.tag(), owner.group_hash()));
         self.note_evicted(store, &head_key, &seen, now);
         let counters = Self::counters(store);
-        let orphan = store.kill(counters, address, &layout);
+        let orphan = kill(store, counters, address, &layout);
         drop(locked);
         if let Some(orphan) = orphan {
-            store.free_orphan(counters, orphan);
+            free_orphan(store, counters, orphan);
         }
         Some(())
     }

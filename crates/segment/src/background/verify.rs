@@ -3,8 +3,9 @@
 //! Bounds: a slice's time at once, in slices with nothing more urgent to do; a stripe is locked only to clear a slot.
 
 use super::Background;
+use crate::core::lookup::is_unverified;
 use crate::core::store::Store;
-use crate::durable::verify::Verified;
+use crate::durable::verify::{Verified, end_verification, verify_slot};
 use crate::index::GROUP_SLOTS;
 use crate::index::growth::Keys;
 use crate::layout::slot::Slot;
@@ -28,7 +29,7 @@ pub(super) struct Verification {
 impl Background {
     /// Runs one slice of the pass. Returns false if there is none, or the index changes its size.
     pub(super) fn run_verification(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
-        if !store.is_unverified() || store.index.is_growing() || store.index.is_shrinking() {
+        if !is_unverified(store) || store.index.is_growing() || store.index.is_shrinking() {
             return false;
         }
         let pass = &mut self.verification;
@@ -45,7 +46,7 @@ impl Background {
             prefetch(store, pass.group, pass.at, AHEAD);
             while pass.at < end {
                 prefetch(store, pass.group, pass.at + AHEAD, 1);
-                match store.verify_slot(pass.group, pass.at) {
+                match verify_slot(store, pass.group, pass.at) {
                     Verified::Whole => {}
                     Verified::Cleared => Self::counters(store).slots_cleared.add(1),
                     Verified::Busy => return true,
@@ -61,7 +62,7 @@ impl Background {
                 return true;
             }
         }
-        store.end_verification();
+        end_verification(store);
         true
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod counters;
 pub(crate) mod epoch;
 pub(crate) mod facets;
 pub(crate) mod handle;
+pub(crate) mod lookup;
 pub(crate) mod op;
 pub(crate) mod open;
 pub(crate) mod pin;

@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use base::clock::UnixMillis;
 
+use crate::core::lookup::{check_mark, is_unverified};
 use crate::core::op::OpError;
-use crate::core::room::Whose;
+use crate::core::room::{Whose, open_max_of, take_segment};
 use crate::core::store::Store;
 use crate::heap::config::OPEN_MAX;
 use crate::heap::segments::SegmentId;
@@ -158,7 +159,7 @@ impl OpenTable {
     pub(crate) fn has_place(&self, store: &Store, header: &SegmentHeader) -> bool {
         let of_queue = |o: &&Open| o.namespace == header.namespace() && o.queue == header.queue();
         let own = self.open.iter().filter(|open| open.namespace == header.namespace()).count();
-        let room = self.open.len() < store.memory.open_max() && own < store.open_max_of(header.namespace());
+        let room = self.open.len() < store.memory.open_max() && own < open_max_of(store, header.namespace());
         room || self.open.iter().filter(of_queue).any(|open| ttl::same_unit(open.class, header.class()))
     }
 
@@ -172,7 +173,7 @@ impl OpenTable {
     #[inline(never)]
     fn open_or_share(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<usize, OpError> {
         let own = self.open.iter().filter(|open| open.namespace == want.namespace).count();
-        let crowded = own >= store.open_max_of(want.namespace);
+        let crowded = own >= open_max_of(store, want.namespace);
         if self.open.len() < store.memory.open_max() && !crowded {
             return self.open_new(store, want, now);
         }
@@ -194,14 +195,14 @@ impl OpenTable {
     #[cold]
     #[inline(never)]
     fn open_new(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<usize, OpError> {
-        let id = store.take_segment(self.whose, want.namespace)?;
+        let id = take_segment(store, self.whose, want.namespace)?;
         let sequence = store.segments.next_sequence();
         let created = ttl::creation(want.class, now);
-        let is_unverified = store.is_unverified();
+        let is_unverified = is_unverified(store);
         let kind = kind_of(want.class, want.namespace, want.queue, is_unverified);
         store.segments.header(id).open(sequence, created, kind);
         if is_unverified {
-            store.check_mark(id);
+            check_mark(store, id);
         }
         self.open.push(Open {
             id,

@@ -96,15 +96,6 @@ impl Store {
         Pinned { places, bytes: bytes as u64, charge: self.pin_charge(bytes), released: false }
     }
 
-    /// Adds a piece that was found in this guard to the pin of its large value.
-    pub(crate) fn pin_piece(&self, pin: &mut Pinned, address: usize, bytes: u32) {
-        self.segments.header_of(address).pins.fetch_add(1, AcqRel);
-        match &mut pin.places {
-            Places::Many(places) => places.push((address, bytes)),
-            Places::One(..) => unreachable!("a whole value has no pieces"),
-        }
-    }
-
     /// Returns the bytes of one piece of a pinned value.
     pub fn pinned_bytes<'p>(&'p self, pin: &'p Pinned, piece: usize) -> &'p [u8] {
         let (address, bytes) = pin.place(piece);
@@ -119,5 +110,14 @@ impl Store {
         }
         self.pins.fetch_sub(1, Relaxed);
         pin.released = true;
+    }
+}
+
+/// Adds a piece that was found in this guard to the pin of its large value.
+pub(crate) fn pin_piece(store: &Store, pin: &mut Pinned, address: usize, bytes: u32) {
+    store.segments.header_of(address).pins.fetch_add(1, AcqRel);
+    match &mut pin.places {
+        Places::Many(places) => places.push((address, bytes)),
+        Places::One(..) => unreachable!("a whole value has no pieces"),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::op::OpError;
-use crate::core::store::Store;
+use crate::core::store::{Store, space_totals, totals};
 use crate::heap::config::{HEADER_BYTES, OPEN_MIN};
 use crate::heap::memory::ResizeError;
 use crate::heap::namespaces::{Terms, TermsError};
@@ -39,7 +39,7 @@ impl Store {
     /// # Errors
     /// If it is less than the store needs to go on, or more than address space was reserved for.
     pub fn resize(&self, memory_bytes: u64) -> Result<(), ResizeError> {
-        let least_bytes = self.geometry.least_resize_bytes().max(self.least_for_quotas());
+        let least_bytes = self.geometry.least_resize_bytes().max(least_for_quotas(self));
         if memory_bytes < least_bytes {
             return Err(ResizeError::TooSmall { least_bytes });
         }
@@ -56,10 +56,18 @@ impl Store {
         self.memory.wanted_bytes()
     }
 
-    /// Returns the bytes that segments and index hold now: free segments count, decommitted ones do not.
-    pub(crate) fn held_bytes(&self) -> u64 {
-        self.geometry.bytes_of(self.segments.count(), self.index.groups().max(self.index.groups_next()))
+    /// Returns true if a value of so many bytes fits into what is free for the namespace beyond the segments that are
+    /// always kept free.
+    pub fn has_room(&self, namespace: Namespace, value_bytes: u64) -> bool {
+        let whole = value_bytes < self.geometry.item_whole_max as u64;
+        let wanted = if whole { 0 } else { segments_for(self, value_bytes) };
+        free_of(self, namespace.0) > free_low_of(self, namespace.0) + wanted
     }
+}
+
+/// Returns the bytes that segments and index hold now: free segments count, decommitted ones do not.
+pub(crate) fn held_bytes(store: &Store) -> u64 {
+    store.geometry.bytes_of(store.segments.count(), store.index.groups().max(store.index.groups_next()))
 }
 
 impl Store {
@@ -77,7 +85,7 @@ impl Store {
         }
         if let Some(bytes) = terms.memory_bytes {
             let least_bytes = self.geometry.least_quota_bytes();
-            let most_bytes = self.quotas_most_bytes(self.memory.wanted_bytes(), Some(namespace));
+            let most_bytes = quotas_most_bytes(self, self.memory.wanted_bytes(), Some(namespace));
             if bytes < least_bytes {
                 return Err(TermsError::TooSmall { least_bytes });
             }
@@ -97,148 +105,148 @@ impl Store {
         set(&self.spaces.keeps, keeps);
         space.wanted.store(0, Relaxed);
         space.quota_bytes.store(terms.memory_bytes.unwrap_or(0), Relaxed);
-        self.follow_quota(namespace.0);
+        follow_quota(self, namespace.0);
         set(&self.spaces.quotas, terms.memory_bytes.is_some());
         self.call_background();
         Ok(())
     }
+}
 
-    /// Returns the bytes that the quotas, except that of namespace `but`, leave in a memory of so many bytes.
-    fn quotas_most_bytes(&self, memory_bytes: u64, but: Option<Namespace>) -> u64 {
-        let most = memory_bytes / 100 * QUOTAS_PERCENT_MAX;
-        let most = most.min(memory_bytes.saturating_sub(self.geometry.least_resize_bytes()));
-        let others = self.spaces.with_quota().filter(|namespace| Some(Namespace(*namespace)) != but);
-        most.saturating_sub(others.map(|namespace| self.spaces.space(namespace).quota_bytes.load(Relaxed)).sum())
+/// Returns the bytes that the quotas, except that of namespace `but`, leave in a memory of so many bytes.
+fn quotas_most_bytes(store: &Store, memory_bytes: u64, but: Option<Namespace>) -> u64 {
+    let most = memory_bytes / 100 * QUOTAS_PERCENT_MAX;
+    let most = most.min(memory_bytes.saturating_sub(store.geometry.least_resize_bytes()));
+    let others = store.spaces.with_quota().filter(|namespace| Some(Namespace(*namespace)) != but);
+    most.saturating_sub(others.map(|namespace| store.spaces.space(namespace).quota_bytes.load(Relaxed)).sum())
+}
+
+/// Returns the least memory that leaves all quotas what they have, in bytes.
+pub(crate) fn least_for_quotas(store: &Store) -> u64 {
+    let sum: u64 = store.spaces.with_quota().map(|n| store.spaces.space(n).quota_bytes.load(Relaxed)).sum();
+    if sum == 0 {
+        return 0;
     }
+    (sum.div_ceil(QUOTAS_PERCENT_MAX) * 100 + 100).max(sum + store.geometry.least_resize_bytes())
+}
 
-    /// Returns the least memory that leaves all quotas what they have, in bytes.
-    pub(crate) fn least_for_quotas(&self) -> u64 {
-        let sum: u64 = self.spaces.with_quota().map(|n| self.spaces.space(n).quota_bytes.load(Relaxed)).sum();
-        if sum == 0 {
-            return 0;
+/// Works out how many segments a quota is now.
+pub(crate) fn follow_quota(store: &Store, namespace: u8) {
+    let space = store.spaces.space(namespace);
+    let bytes = space.quota_bytes.load(Relaxed);
+    let limit = if bytes == 0 {
+        0
+    } else {
+        let index = space_totals(store, namespace).items() * INDEX_BYTES_AN_ITEM;
+        let segment = store.geometry.segment_bytes as u64 + HEADER_BYTES;
+        // However many items there are: what is open has to have room.
+        ((bytes.saturating_sub(index) / segment) as usize).max(store.geometry.quota_segments_min() / 2)
+    };
+    space.limit.store(limit, Relaxed);
+}
+
+/// Returns the number of its segments that the background keeps free for a namespace with a quota.
+fn low_of(store: &Store, namespace: u8, limit: usize) -> usize {
+    (limit / 50).max(RESERVE + store.geometry.handles_max) + store.spaces.wanted(namespace)
+}
+
+/// Returns true if segments of the namespace are short. `soon`: those of it that are about to be free.
+pub(crate) fn is_short(store: &Store, namespace: u8, soon: usize) -> bool {
+    let Some(limit) = store.spaces.limit(namespace) else { return false };
+    limit + soon < store.spaces.used(namespace) + low_of(store, namespace, limit)
+}
+
+/// Returns the number of free segments that no quota has a right to.
+pub(crate) fn shared_free(store: &Store) -> usize {
+    let free = store.segments.free_count();
+    if store.spaces.any_quota() { free.saturating_sub(store.spaces.reserved()) } else { free }
+}
+
+/// Returns the number of free segments that a namespace may take.
+pub(crate) fn free_of(store: &Store, namespace: u8) -> usize {
+    match store.spaces.limit(namespace) {
+        Some(limit) => limit.saturating_sub(store.spaces.used(namespace)),
+        None => shared_free(store),
+    }
+}
+
+/// Returns the number of segments that the background keeps free for a namespace, or for all that share.
+pub(crate) fn free_low_of(store: &Store, namespace: u8) -> usize {
+    match store.spaces.limit(namespace) {
+        Some(limit) => low_of(store, namespace, limit),
+        None => store.memory.free_low(),
+    }
+}
+
+/// Returns the number of open segments of one namespace that a table may have.
+pub(crate) fn open_max_of(store: &Store, namespace: u8) -> usize {
+    let most = store.memory.open_max();
+    match store.spaces.limit(namespace) {
+        Some(limit) => (limit / 10 / (store.geometry.handles_max + 1)).clamp(OPEN_MIN, most),
+        None => most,
+    }
+}
+
+/// Returns a free segment for a namespace, if it may have one.
+///
+/// # Errors
+/// As [`no_segment`].
+pub(crate) fn take_segment(store: &Store, whose: Whose, namespace: u8) -> Result<SegmentId, OpError> {
+    let taken = store.segments.take_free(match whose {
+        Whose::Background => 0,
+        Whose::ThreadHandle if !store.spaces.any_quota() => store.memory.free_reserve(),
+        Whose::ThreadHandle => handle_leaves(store, namespace).ok_or_else(|| no_segment(store, namespace))?,
+    });
+    let id = taken.ok_or_else(|| no_segment(store, namespace))?;
+    store.spaces.takes(namespace);
+    Ok(id)
+}
+
+/// Returns the number of free segments that a handle has to leave when it takes one for a namespace, if there are
+/// quotas. Returns `None` if it may take none.
+fn handle_leaves(store: &Store, namespace: u8) -> Option<usize> {
+    let reserve = store.memory.free_reserve();
+    let Some(limit) = store.spaces.limit(namespace) else {
+        if shared_free(store) < store.free_low() {
+            store.call_background();
         }
-        (sum.div_ceil(QUOTAS_PERCENT_MAX) * 100 + 100).max(sum + self.geometry.least_resize_bytes())
+        return Some(reserve + store.spaces.reserved());
+    };
+    if is_short(store, namespace, 0) {
+        store.call_background();
     }
+    (store.spaces.used(namespace) + RESERVE < limit).then_some(reserve)
+}
 
-    /// Works out how many segments a quota is now.
-    pub(crate) fn follow_quota(&self, namespace: u8) {
-        let space = self.spaces.space(namespace);
-        let bytes = space.quota_bytes.load(Relaxed);
-        let limit = if bytes == 0 {
-            0
-        } else {
-            let index = self.space_totals(namespace).items() * INDEX_BYTES_AN_ITEM;
-            let segment = self.geometry.segment_bytes as u64 + HEADER_BYTES;
-            // However many items there are: what is open has to have room.
-            ((bytes.saturating_sub(index) / segment) as usize).max(self.geometry.quota_segments_min() / 2)
-        };
-        space.limit.store(limit, Relaxed);
-    }
-
-    /// Returns the number of its segments that the background keeps free for a namespace with a quota.
-    fn low_of(&self, namespace: u8, limit: usize) -> usize {
-        (limit / 50).max(RESERVE + self.geometry.handles_max) + self.spaces.wanted(namespace)
-    }
-
-    /// Returns true if segments of the namespace are short. `soon`: those of it that are about to be free.
-    pub(crate) fn is_short(&self, namespace: u8, soon: usize) -> bool {
-        let Some(limit) = self.spaces.limit(namespace) else { return false };
-        limit + soon < self.spaces.used(namespace) + self.low_of(namespace, limit)
-    }
-
-    /// Returns the number of free segments that no quota has a right to.
-    pub(crate) fn shared_free(&self) -> usize {
-        let free = self.segments.free_count();
-        if self.spaces.any_quota() { free.saturating_sub(self.spaces.reserved()) } else { free }
-    }
-
-    /// Returns the number of free segments that a namespace may take.
-    pub(crate) fn free_of(&self, namespace: u8) -> usize {
-        match self.spaces.limit(namespace) {
-            Some(limit) => limit.saturating_sub(self.spaces.used(namespace)),
-            None => self.shared_free(),
-        }
-    }
-
-    /// Returns the number of segments that the background keeps free for a namespace, or for all that share.
-    pub(crate) fn free_low_of(&self, namespace: u8) -> usize {
-        match self.spaces.limit(namespace) {
-            Some(limit) => self.low_of(namespace, limit),
-            None => self.memory.free_low(),
-        }
-    }
-
-    /// Returns the number of open segments of one namespace that a table may have.
-    pub(crate) fn open_max_of(&self, namespace: u8) -> usize {
-        let most = self.memory.open_max();
-        match self.spaces.limit(namespace) {
-            Some(limit) => (limit / 10 / (self.geometry.handles_max + 1)).clamp(OPEN_MIN, most),
-            None => most,
-        }
-    }
-
-    /// Returns a free segment for a namespace, if it may have one.
-    ///
-    /// # Errors
-    /// As [`Store::no_segment`].
-    pub(crate) fn take_segment(&self, whose: Whose, namespace: u8) -> Result<SegmentId, OpError> {
-        let taken = self.segments.take_free(match whose {
-            Whose::Background => 0,
-            Whose::ThreadHandle if !self.spaces.any_quota() => self.memory.free_reserve(),
-            Whose::ThreadHandle => self.handle_leaves(namespace).ok_or_else(|| self.no_segment(namespace))?,
-        });
-        let id = taken.ok_or_else(|| self.no_segment(namespace))?;
-        self.spaces.takes(namespace);
-        Ok(id)
-    }
-
-    /// Returns the number of free segments that a handle has to leave when it takes one for a namespace, if there are
-    /// quotas. Returns `None` if it may take none.
-    fn handle_leaves(&self, namespace: u8) -> Option<usize> {
-        let reserve = self.memory.free_reserve();
-        let Some(limit) = self.spaces.limit(namespace) else {
-            if self.shared_free() < self.free_low() {
-                self.call_background();
-            }
-            return Some(reserve + self.spaces.reserved());
-        };
-        if self.is_short(namespace, 0) {
-            self.call_background();
-        }
-        (self.spaces.used(namespace) + RESERVE < limit).then_some(reserve)
-    }
-
-    /// Returns whether the free segments of a namespace hold a large value that takes so many. If not, asks the
-    /// background once to free as many.
-    pub(crate) fn call_for_segments(&self, namespace: u8, segments: usize) -> bool {
-        let Some(limit) = self.spaces.limit(namespace) else {
-            let wanted = segments.min(self.segments.count() / 2);
-            let room = self.shared_free() >= wanted + self.memory.free_reserve();
-            if !room {
-                self.room_wanted.fetch_max(wanted, Relaxed);
-            }
-            return room;
-        };
-        let wanted = segments.min(limit / 2);
-        let room = self.free_of(namespace) >= wanted + RESERVE;
+/// Returns whether the free segments of a namespace hold a large value that takes so many. If not, asks the
+/// background once to free as many.
+pub(crate) fn call_for_segments(store: &Store, namespace: u8, segments: usize) -> bool {
+    let Some(limit) = store.spaces.limit(namespace) else {
+        let wanted = segments.min(store.segments.count() / 2);
+        let room = shared_free(store) >= wanted + store.memory.free_reserve();
         if !room {
-            self.spaces.space(namespace).wanted.fetch_max(wanted, Relaxed);
-            self.call_background();
+            store.room_wanted.fetch_max(wanted, Relaxed);
         }
-        room
+        return room;
+    };
+    let wanted = segments.min(limit / 2);
+    let room = free_of(store, namespace) >= wanted + RESERVE;
+    if !room {
+        store.spaces.space(namespace).wanted.fetch_max(wanted, Relaxed);
+        store.call_background();
     }
+    room
+}
 
-    /// Returns true if a value of so many bytes is more than half of a namespace's quota.
-    #[cold]
-    pub(crate) fn exceeds_quota(&self, namespace: u8, value_bytes: u64) -> bool {
-        let limit = self.spaces.limit(namespace);
-        limit.is_some_and(|limit| value_bytes * 2 > (limit * self.geometry.segment_bytes) as u64)
-    }
+/// Returns true if a value of so many bytes is more than half of a namespace's quota.
+#[cold]
+pub(crate) fn exceeds_quota(store: &Store, namespace: u8, value_bytes: u64) -> bool {
+    let limit = store.spaces.limit(namespace);
+    limit.is_some_and(|limit| value_bytes * 2 > (limit * store.geometry.segment_bytes) as u64)
+}
 
-    /// Returns true if two namespaces have their memory apart.
-    pub(crate) fn are_apart(&self, a: u8, b: u8) -> bool {
-        a != b && (self.spaces.has_quota(a) || self.spaces.has_quota(b))
-    }
+/// Returns true if two namespaces have their memory apart.
+pub(crate) fn are_apart(store: &Store, a: u8, b: u8) -> bool {
+    a != b && (store.spaces.has_quota(a) || store.spaces.has_quota(b))
 }
 
 impl Store {
@@ -249,47 +257,52 @@ impl Store {
     #[inline(always)]
     pub fn check_room(&self, namespace: Namespace, bytes: u64) -> Result<(), OpError> {
         if self.keeps(namespace) && !self.has_room(namespace, bytes) {
-            return Err(self.no_segment(namespace.0));
+            return Err(no_segment(self, namespace.0));
         }
         Ok(())
     }
+}
 
-    /// Returns the answer for a thread that finds no free segment: to wait for one, or that none will come.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn no_segment(&self, namespace: u8) -> OpError {
-        if self.spaces.keeps(namespace) {
-            let pool = self.pool(namespace);
-            if self.is_full(pool) {
-                return OpError::OutOfMemory;
-            }
-            self.shortages.asked.fetch_or(1 << pool, Relaxed);
+/// Returns the answer for a thread that finds no free segment: to wait for one, or that none will come.
+#[cold]
+#[inline(never)]
+pub(crate) fn no_segment(store: &Store, namespace: u8) -> OpError {
+    if store.spaces.keeps(namespace) {
+        let pool = pool(store, namespace);
+        if is_full(store, pool) {
+            return OpError::OutOfMemory;
         }
-        self.call_background();
-        OpError::Parked
+        store.shortages.asked.fetch_or(1 << pool, Relaxed);
     }
+    store.call_background();
+    OpError::Parked
+}
 
-    /// Returns true if the background found nothing to win for the pool, and hardly anything has died since.
-    fn is_full(&self, pool: u8) -> bool {
-        let barren = self.shortages.known[usize::from(pool)].load(Relaxed);
-        ![UNKNOWN, FLUSHED].contains(&barren)
-            && self.alive_or_free(pool) + self.segments.segment_bytes() as u64 > barren
-    }
+/// Returns true if the background found nothing to win for the pool, and hardly anything has died since.
+fn is_full(store: &Store, pool: u8) -> bool {
+    let barren = store.shortages.known[usize::from(pool)].load(Relaxed);
+    ![UNKNOWN, FLUSHED].contains(&barren) && alive_or_free(store, pool) + store.segments.segment_bytes() as u64 > barren
+}
 
-    /// Returns the namespace under which is kept what is known of this one's.
-    pub(crate) fn pool(&self, namespace: u8) -> u8 {
-        if self.spaces.has_quota(namespace) { namespace } else { Namespace::DEFAULT.0 }
-    }
+/// Returns the namespace under which is kept what is known of this one's.
+pub(crate) fn pool(store: &Store, namespace: u8) -> u8 {
+    if store.spaces.has_quota(namespace) { namespace } else { Namespace::DEFAULT.0 }
+}
 
-    /// Returns the bytes of a pool that are alive, or free to be taken: as something dies this goes down.
-    pub(crate) fn alive_or_free(&self, pool: u8) -> u64 {
-        let alive = match self.spaces.any_quota() {
-            true => {
-                let pooled = (0..Namespace::MAX as u8).filter(|namespace| self.pool(*namespace) == pool);
-                pooled.map(|namespace| self.space_totals(namespace).item_bytes()).sum()
-            }
-            false => self.totals().item_bytes(),
-        };
-        alive + (self.free_of(pool) * self.segments.segment_bytes()) as u64
-    }
+/// Returns the bytes of a pool that are alive, or free to be taken: as something dies this goes down.
+pub(crate) fn alive_or_free(store: &Store, number: u8) -> u64 {
+    let alive = match store.spaces.any_quota() {
+        true => {
+            let pooled = (0..Namespace::MAX as u8).filter(|namespace| pool(store, *namespace) == number);
+            pooled.map(|namespace| space_totals(store, namespace).item_bytes()).sum()
+        }
+        false => totals(store).item_bytes(),
+    };
+    alive + (free_of(store, number) * store.segments.segment_bytes()) as u64
+}
+
+/// Returns the number of segments that a large value of so many bytes takes.
+pub(crate) fn segments_for(store: &Store, bytes: u64) -> usize {
+    // One more for the open segment that it begins in, one for what does not fit at the ends of the others.
+    (bytes * 8).div_ceil(store.geometry.segment_bytes as u64 * 7) as usize + 2
 }

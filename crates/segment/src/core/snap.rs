@@ -1,7 +1,8 @@
 //! Everything about an item that a change may have relied on.
 
+use crate::core::lookup::Seen;
 use crate::core::op::Expire;
-use crate::core::store::{Seen, Store};
+use crate::core::store::Store;
 use crate::layout::item::{EXPIRY, META_STALE, META_WON, NUM};
 use crate::layout::slot::Slot;
 
@@ -24,10 +25,10 @@ impl Snap {
         Self {
             slot: seen.slot,
             header: layout.header,
-            token: store.token(seen),
+            token: seen.token(store),
             expiry: if layout.has(EXPIRY) { layout.expiry(heap, address).load(load) } else { 0 },
             number: if layout.has(NUM) { layout.number(heap, address).load(load) } else { 0 },
-            lease: store.meta(seen).unwrap_or(0) & (META_STALE | META_WON),
+            lease: seen.meta(store).unwrap_or(0) & (META_STALE | META_WON),
         }
     }
 
@@ -63,7 +64,7 @@ impl Snap {
     /// Returns the META word for a copy, if the item has one: the facts of access as they are now, the lease of the
     /// snapshot.
     pub(crate) fn meta(&self, store: &Store, seen: &Seen<'_>) -> Option<u32> {
-        store.meta(seen).map(|meta| meta & !(META_STALE | META_WON) | self.lease)
+        seen.meta(store).map(|meta| meta & !(META_STALE | META_WON) | self.lease)
     }
 
     /// Returns true if nothing that matters has changed: all except the frequency and the access facts.

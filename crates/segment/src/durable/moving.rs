@@ -16,7 +16,8 @@
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use crate::core::store::Store;
+use crate::core::lookup::{hash_at, item_in};
+use crate::core::store::{Store, is_sound};
 use crate::layout::header::State;
 use crate::layout::item::DEAD;
 use crate::layout::persistent::{MOVING, Moving};
@@ -25,52 +26,50 @@ use crate::layout::slot::Slot;
 /// The place of the background among the notes.
 pub(crate) const BY_BACKGROUND: usize = MOVING - 1;
 
-impl Store {
-    /// Returns the note of a handle or of the background, if the tier stores what slots would say.
-    fn moving_of(&self, mover: usize) -> Option<&Moving> {
-        let is_handle = mover < self.geometry.handles_max.min(BY_BACKGROUND);
-        (self.finds && (is_handle || mover == BY_BACKGROUND)).then(|| &self.kept.moving[mover])
-    }
+/// Returns the note of a handle or of the background, if the tier stores what slots would say.
+fn moving_of(store: &Store, mover: usize) -> Option<&Moving> {
+    let is_handle = mover < store.geometry.handles_max.min(BY_BACKGROUND);
+    (store.finds && (is_handle || mover == BY_BACKGROUND)).then(|| &store.kept.moving[mover])
+}
 
-    /// Notes the places of both copies of an item that is about to move. Returns false if there is no room for a note,
-    /// and the old copy has to die first. The item's lock is held until [`Store::end_move`].
-    pub(crate) fn begin_move(&self, mover: usize, address: usize, on_flash: Slot) -> bool {
-        let Some(moving) = self.moving_of(mover) else { return false };
-        moving.flash.store(on_flash.0, Release);
-        moving.memory.store(address as u64 + 1, Release);
-        true
-    }
+/// Notes the places of both copies of an item that is about to move. Returns false if there is no room for a note,
+/// and the old copy has to die first. The item's lock is held until [`end_move`].
+pub(crate) fn begin_move(store: &Store, mover: usize, address: usize, on_flash: Slot) -> bool {
+    let Some(moving) = moving_of(store, mover) else { return false };
+    moving.flash.store(on_flash.0, Release);
+    moving.memory.store(address as u64 + 1, Release);
+    true
+}
 
-    /// Clears the note: one copy lives.
-    pub(crate) fn end_move(&self, mover: usize) {
-        if let Some(moving) = self.moving_of(mover) {
-            moving.memory.store(0, Release);
+/// Clears the note: one copy lives.
+pub(crate) fn end_move(store: &Store, mover: usize) {
+    if let Some(moving) = moving_of(store, mover) {
+        moving.memory.store(0, Release);
+    }
+}
+
+/// Ends moves that the process before had begun. Nothing is found yet.
+pub(crate) fn end_moves_of_before(store: &Store) {
+    let lost = store.held.as_ref().is_some_and(|held| held.lost.is_some());
+    for moving in &store.kept.moving {
+        let (memory, on_flash) = (moving.memory.load(Acquire), Slot(moving.flash.load(Acquire)));
+        if let Some(tier) = store.tier.as_deref().filter(|_| store.finds && !lost && memory != 0)
+            && on_flash.is_flash()
+            && lives_in_memory(store, memory as usize - 1, on_flash.tag())
+        {
+            tier.kill(on_flash.flash_address(), on_flash.tag());
         }
+        moving.memory.store(0, Release);
     }
+}
 
-    /// Ends moves that the process before had begun. Nothing is found yet.
-    pub(crate) fn end_moves_of_before(&self) {
-        let lost = self.held.as_ref().is_some_and(|held| held.lost.is_some());
-        for moving in &self.kept.moving {
-            let (memory, on_flash) = (moving.memory.load(Acquire), Slot(moving.flash.load(Acquire)));
-            if let Some(tier) = self.tier.as_deref().filter(|_| self.finds && !lost && memory != 0)
-                && on_flash.is_flash()
-                && self.lives_in_memory(memory as usize - 1, on_flash.tag())
-            {
-                tier.kill(on_flash.flash_address(), on_flash.tag());
-            }
-            moving.memory.store(0, Release);
-        }
-    }
-
-    /// Returns true if an item with this tag that is what was written lives at an address.
-    fn lives_in_memory(&self, address: usize, tag: u16) -> bool {
-        let Some(header) = self.segments.header_at(address).filter(|header| header.state() == State::Sealed) else {
-            return false;
-        };
-        self.item_in(header, address).is_some_and(|layout| {
-            let is_it = !layout.has(DEAD) && self.is_sound(address, &layout);
-            is_it && self.hash_at(header.namespace(), address, &layout).tag() == tag
-        })
-    }
+/// Returns true if an item with this tag that is what was written lives at an address.
+fn lives_in_memory(store: &Store, address: usize, tag: u16) -> bool {
+    let Some(header) = store.segments.header_at(address).filter(|header| header.state() == State::Sealed) else {
+        return false;
+    };
+    item_in(store, header, address).is_some_and(|layout| {
+        let is_it = !layout.has(DEAD) && is_sound(store, address, &layout);
+        is_it && hash_at(store, header.namespace(), address, &layout).tag() == tag
+    })
 }

@@ -24,11 +24,10 @@
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::sync::atomic::fence;
 
+use crate::core::lookup::{hash_at, item_of};
 use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
-use crate::layout::header::{SegmentHeader, State};
-use crate::layout::item::{Kind, Layout};
-use crate::layout::key::Key;
+use crate::layout::header::State;
 use crate::layout::slot::Slot;
 
 /// The result of the pass at a slot.
@@ -42,96 +41,50 @@ pub(crate) enum Verified {
     Busy,
 }
 
-impl Store {
-    /// Marks every segment that holds items, after an opening that has taken the index from the file.
-    pub(crate) fn begin_verification(&self) {
-        self.unverified.store(true, SeqCst);
-        for id in (0..self.segments.high_water() as u32).map(SegmentId) {
-            let header = self.segments.header(id);
-            if header.state() == State::Sealed {
-                header.set_unverified(true);
-            }
+/// Marks every segment that holds items, after an opening that has taken the index from the file.
+pub(crate) fn begin_verification(store: &Store) {
+    store.unverified.store(true, SeqCst);
+    for id in (0..store.segments.high_water() as u32).map(SegmentId) {
+        let header = store.segments.header(id);
+        if header.state() == State::Sealed {
+            header.set_unverified(true);
         }
     }
+}
 
-    /// Clears all marks: every slot was looked at, or no thread works on the store any more.
-    pub(crate) fn end_verification(&self) {
-        if !self.unverified.swap(false, SeqCst) {
-            return;
-        }
-        // A thread that opens a segment now sees that this is over, or its mark is seen here.
-        fence(SeqCst);
-        for id in (0..self.segments.high_water() as u32).map(SegmentId) {
-            self.segments.header(id).set_unverified(false);
-        }
+/// Clears all marks: every slot was looked at, or no thread works on the store any more.
+pub(crate) fn end_verification(store: &Store) {
+    if !store.unverified.swap(false, SeqCst) {
+        return;
     }
+    // A thread that opens a segment now sees that this is over, or its mark is seen here.
+    fence(SeqCst);
+    for id in (0..store.segments.high_water() as u32).map(SegmentId) {
+        store.segments.header(id).set_unverified(false);
+    }
+}
 
-    /// Clears the mark of a segment that was opened with it, and is still empty, if the pass has come to its end
-    /// meanwhile.
-    #[cold]
-    pub(crate) fn check_mark(&self, id: SegmentId) {
-        fence(SeqCst);
-        if !self.unverified.load(SeqCst) {
-            self.segments.header(id).set_unverified(false);
-        }
+/// Looks at slot number `at` of a group, and clears it if it names nothing. Only while the index keeps its size.
+pub(crate) fn verify_slot(store: &Store, group: usize, at: usize) -> Verified {
+    let word = store.index.slot_word(group, at);
+    let slot = Slot(word.load(Acquire));
+    let is_whole = if slot.is_flash() {
+        store.tier.as_deref().is_some_and(|tier| tier.may_name(slot.flash_address()))
+    } else {
+        !slot.is_item() || names_whole(store, slot, group)
+    };
+    if is_whole {
+        return Verified::Whole;
     }
+    match store.index.clear_if_same(group, word, slot) {
+        Some(()) => Verified::Cleared,
+        None => Verified::Busy,
+    }
+}
 
-    /// Returns true if slots of the index may name what is not there, or what is not what was written.
-    #[inline]
-    pub(crate) fn is_unverified(&self) -> bool {
-        self.unverified.load(SeqCst)
-    }
-
-    /// As [`Store::matches`], in a segment that may be marked: the item is there, its key is this one and its sum is
-    /// right.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn matches_unverified(
-        &self,
-        key: &Key<'_>,
-        slot: Slot,
-        header: &SegmentHeader,
-    ) -> Option<(usize, Layout)> {
-        if !header.is_unverified() || header.namespace() != key.namespace {
-            return None;
-        }
-        let address = slot.address();
-        let layout = self.item_in(header, address)?;
-        let same = layout.key_len == key.bytes.len()
-            && layout.is(Kind::Piece) == key.piece
-            && layout.key(&self.segments.heap, address) == key.bytes;
-        (same && self.is_sound(address, &layout)).then_some((address, layout))
-    }
-
-    /// Returns true if an item that lies in a segment may be used: the segment is not marked, or the item's sum is
-    /// right.
-    #[inline]
-    pub(crate) fn is_trusted(&self, header: &SegmentHeader, address: usize, layout: &Layout) -> bool {
-        !header.is_unverified() || self.is_sound(address, layout)
-    }
-
-    /// Looks at slot number `at` of a group, and clears it if it names nothing. Only while the index keeps its size.
-    pub(crate) fn verify_slot(&self, group: usize, at: usize) -> Verified {
-        let word = self.index.slot_word(group, at);
-        let slot = Slot(word.load(Acquire));
-        let is_whole = if slot.is_flash() {
-            self.tier.as_deref().is_some_and(|tier| tier.may_name(slot.flash_address()))
-        } else {
-            !slot.is_item() || self.names_whole(slot, group)
-        };
-        if is_whole {
-            return Verified::Whole;
-        }
-        match self.index.clear_if_same(group, word, slot) {
-            Some(()) => Verified::Cleared,
-            None => Verified::Busy,
-        }
-    }
-
-    /// Returns true if a slot of a group names an item of that group, which is what was written.
-    fn names_whole(&self, slot: Slot, group: usize) -> bool {
-        self.item_of(slot).is_some_and(|(namespace, address, layout)| {
-            self.index.group_for(self.hash_at(namespace, address, &layout)) == group
-        })
-    }
+/// Returns true if a slot of a group names an item of that group, which is what was written.
+fn names_whole(store: &Store, slot: Slot, group: usize) -> bool {
+    item_of(store, slot).is_some_and(|(namespace, address, layout)| {
+        store.index.group_for(hash_at(store, namespace, address, &layout)) == group
+    })
 }

@@ -94,7 +94,7 @@ impl Ahead {
         !refused && self.add_fresh(segments)
     }
 
-    /// See [`crate::Store::takes_short_of_space`].
+    /// See [`crate::background::populator::takes_short_of_space`].
     pub(crate) fn takes_short_of_space(&self) -> bool {
         self.state.try_lock().is_ok_and(|mut state| std::mem::take(&mut state.short_of_space))
     }

@@ -17,8 +17,9 @@ use base::clock::UnixMillis;
 
 use crate::core::facets::Items;
 use crate::core::handle::Guard;
+use crate::core::lookup::{Ended, Seen, find};
 use crate::core::op::{Item, Value};
-use crate::core::store::{Ended, Seen, Store};
+use crate::core::store::Store;
 use crate::heap::samples::Asked;
 use crate::index::bump;
 use crate::layout::item::{CAS_TAKEN, META, META_FETCHED, META_STALE, META_WON, bare, meta_secs, meta_word};
@@ -41,56 +42,34 @@ pub struct Hit<'t> {
     pub is_leased: bool,
 }
 
-impl Store {
-    /// Returns the value in the slot `word`, if a live item with this key and nothing but its value is there: what a
-    /// look ahead leads to nearly always, with what [`Store::find`], [`Store::ended`] and [`Store::note_access`] would
-    /// do for it.
-    #[inline(always)]
-    fn bare_at(&self, key: &Key<'_>, word: &Word64) -> Option<&[u8]> {
-        let slot = Slot(word.load(Acquire));
-        if slot.tag() != key.hash.tag() || !slot.is_item() || key.piece {
-            return None;
-        }
-        let header = self.segments.named(slot)?;
-        let namespace = header.namespace_if_verified();
-        if namespace != key.namespace {
-            return None;
-        }
-        let (bytes, value) = bare(&self.segments.heap, slot.address())?;
-        if bytes != key.bytes || header.sequence() < self.flushed_before(namespace) {
-            return None;
-        }
-        bump(word, slot);
-        Some(value)
-    }
-
+impl Seen<'_> {
     /// Returns the value of an item, without what only some callers want of it.
     #[inline(always)]
-    fn hit<'s>(&'s self, seen: &Seen<'_>) -> Hit<'s> {
-        let client_flags = seen.layout.client_flags(&self.segments.heap, seen.address);
-        let is_leased = self.meta(seen).is_some_and(|meta| meta & (META_STALE | META_WON) != 0);
-        Hit { value: self.value(seen), client_flags, is_leased }
+    fn hit<'s>(&self, store: &'s Store) -> Hit<'s> {
+        let client_flags = self.layout.client_flags(&store.segments.heap, self.address);
+        let is_leased = self.meta(store).is_some_and(|meta| meta & (META_STALE | META_WON) != 0);
+        Hit { value: self.value(store), client_flags, is_leased }
     }
 
     /// Counts an access: in the slot, and in META where there is one.
     #[inline(always)]
-    pub(crate) fn note_access(&self, seen: &Seen<'_>, now: UnixMillis) {
-        bump(seen.word, seen.slot);
-        if seen.layout.has(META) {
-            self.note_access_meta(seen, now);
+    pub(crate) fn note_access(&self, store: &Store, now: UnixMillis) {
+        bump(self.word, self.slot);
+        if self.layout.has(META) {
+            self.note_access_meta(store, now);
         }
     }
 
     /// Marks the item's token as known to a client. The lock is held.
-    pub(crate) fn mark_taken<'s>(&self, seen: &Seen<'s>) -> Seen<'s> {
-        self.segments.heap.word32(seen.address).fetch_or(CAS_TAKEN, AcqRel);
-        Seen { layout: seen.layout.taken(), ..*seen }
+    pub(crate) fn mark_taken(&self, store: &Store) -> Self {
+        store.segments.heap.word32(self.address).fetch_or(CAS_TAKEN, AcqRel);
+        Self { layout: self.layout.taken(), ..*self }
     }
 
-    fn note_access_meta(&self, seen: &Seen<'_>, now: UnixMillis) {
-        let word = seen.layout.meta(&self.segments.heap, seen.address);
+    fn note_access_meta(&self, store: &Store, now: UnixMillis) {
+        let word = self.layout.meta(&store.segments.heap, self.address);
         let meta = word.load(Relaxed);
-        let secs = self.meta_now(now);
+        let secs = store.meta_now(now);
         if meta & META_FETCHED == 0 || meta_secs(meta) != secs {
             let next = meta_word(secs, meta & (META_STALE | META_WON) | META_FETCHED);
             // A lost race means that another reader noted its access, or that the item's lease changed.
@@ -99,12 +78,34 @@ impl Store {
     }
 }
 
+/// Returns the value in the slot `word`, if a live item with this key and nothing but its value is there: what a look
+/// ahead leads to nearly always, with what [`crate::core::lookup::find`], [`Seen::ended`] and [`Seen::note_access`]
+/// would do for it.
+#[inline(always)]
+fn bare_at<'s>(store: &'s Store, key: &Key<'_>, word: &Word64) -> Option<&'s [u8]> {
+    let slot = Slot(word.load(Acquire));
+    if slot.tag() != key.hash.tag() || !slot.is_item() || key.piece {
+        return None;
+    }
+    let header = store.segments.named(slot)?;
+    let namespace = header.namespace_if_verified();
+    if namespace != key.namespace {
+        return None;
+    }
+    let (bytes, value) = bare(&store.segments.heap, slot.address())?;
+    if bytes != key.bytes || header.sequence() < store.flushed_before(namespace) {
+        return None;
+    }
+    bump(word, slot);
+    Some(value)
+}
+
 impl<'g, 'l> Items<'g, 'l> {
     #[inline(always)]
     pub(crate) fn find_live(self, key: &Key<'_>) -> Option<Seen<'l>> {
         let store = self.guard.store;
-        let seen = store.find(key)?;
-        match store.ended(&seen, self.guard.now) {
+        let seen = find(store, key)?;
+        match seen.ended(store, self.guard.now) {
             None => Some(seen),
             Some(ended) => {
                 note_ended_read(self.guard, ended);
@@ -118,8 +119,8 @@ impl<'g, 'l> Items<'g, 'l> {
     pub fn get(self, key: &Key<'_>) -> Option<Item<'g>> {
         self.guard.sample(key, Asked::Read);
         let Some(seen) = self.find_live(key) else { return missing(self.guard, key) };
-        self.guard.store.note_access(&seen, self.guard.now);
-        Some(self.guard.store.item(&seen))
+        seen.note_access(self.guard.store, self.guard.now);
+        Some(seen.item(self.guard.store))
     }
 
     /// Looks where the key's item is and asks for its lines. The key's index bucket should have been asked for by
@@ -140,18 +141,18 @@ impl<'g, 'l> Items<'g, 'l> {
     pub fn read(self, key: &Key<'_>, ahead: Ahead<'_>) -> Option<Hit<'g>> {
         self.guard.sample(key, Asked::Read);
         let store = self.guard.store;
-        if let Some(value) = ahead.0.and_then(|word| store.bare_at(key, word)) {
+        if let Some(value) = ahead.0.and_then(|word| bare_at(store, key, word)) {
             return Some(Hit { value: Value::Bytes(value), client_flags: 0, is_leased: false });
         }
         let seen = self.find_live(key)?;
-        store.note_access(&seen, self.guard.now);
-        Some(store.hit(&seen))
+        seen.note_access(store, self.guard.now);
+        Some(seen.hit(store))
     }
 
     /// Returns the key's item, without counting an access.
     pub fn peek(self, key: &Key<'_>) -> Option<Item<'g>> {
         let Some(seen) = self.find_live(key) else { return missing(self.guard, key) };
-        Some(self.guard.store.item(&seen))
+        Some(seen.item(self.guard.store))
     }
 
     /// Prefetches a key that is about to be changed: both of its index buckets, and what is written beside them.

@@ -19,10 +19,11 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::core::facets::Receiver;
 use crate::core::handle::Guard;
+use crate::core::lookup::find_locked;
 use crate::core::op::{OpError, Put, PutMode, PutOutcome};
-use crate::core::store::Store;
+use crate::core::store::{Store, write_sum};
 use crate::heap::samples::Asked;
-use crate::items::unpublished::{Content, Plan, Unpublished};
+use crate::items::unpublished::{Content, Plan, Unpublished, no_place, note_ended, publish, unpublished};
 use crate::layout::header::SegmentHeader;
 use crate::layout::item::{FILLER, FILLER_BYTES, Kind};
 use crate::layout::key::Key;
@@ -54,7 +55,7 @@ impl Arriving {
         self.received
     }
 
-    /// Records that the first `bytes` of [`Store::room_of`] were received.
+    /// Records that the first `bytes` of [`room_of`] were received.
     pub fn receive(&mut self, bytes: usize) {
         assert!(bytes <= self.left(), "more was received than there was room for");
         self.received += bytes;
@@ -74,42 +75,40 @@ impl Drop for Arriving {
     }
 }
 
-impl Store {
-    /// Returns the room for the next bytes: as many as are left.
-    pub fn room_of<'a>(&'a self, arriving: &'a mut Arriving) -> &'a mut [u8] {
-        let (at, left) = (arriving.received, arriving.left());
-        let unpublished = arriving.unpublished.as_mut().expect("it is neither committed nor abandoned");
-        let value = unpublished.layout.value_address(0);
-        unpublished.reserved.bytes_mut(&self.segments.heap, value + at, left)
-    }
+/// Returns the room for the next bytes: as many as are left.
+pub(crate) fn room_of<'a>(store: &'a Store, arriving: &'a mut Arriving) -> &'a mut [u8] {
+    let (at, left) = (arriving.received, arriving.left());
+    let unpublished = arriving.unpublished.as_mut().expect("it is neither committed nor abandoned");
+    let value = unpublished.layout.value_address(0);
+    unpublished.reserved.bytes_mut(&store.segments.heap, value + at, left)
+}
 
-    /// Returns the bytes that were received so far.
-    pub fn received_of<'a>(&'a self, arriving: &'a Arriving) -> &'a [u8] {
-        let unpublished = arriving.unpublished();
-        self.segments.heap.bytes(unpublished.layout.value_address(unpublished.address()), arriving.received)
-    }
+/// Returns the bytes that were received so far.
+pub(crate) fn received_of<'a>(store: &'a Store, arriving: &'a Arriving) -> &'a [u8] {
+    let unpublished = arriving.unpublished();
+    store.segments.heap.bytes(unpublished.layout.value_address(unpublished.address()), arriving.received)
+}
 
-    fn arrival_ends(&self, header: &SegmentHeader) {
-        let before = header.arrivals.fetch_sub(1, Release);
-        assert!(before > 0, "an arrival ends once");
-    }
+fn arrival_ends(header: &SegmentHeader) {
+    let before = header.arrivals.fetch_sub(1, Release);
+    assert!(before > 0, "an arrival ends once");
+}
 
-    /// Guards the space that the tail took beyond the item into a filler, and only then the item into one of its own
-    /// length. So a walk follows without a gap at every instant. No other thread can name the item yet. May be
-    /// repeated.
-    fn fill_slack(&self, unpublished: &Unpublished) {
-        if unpublished.reserved.len() > unpublished.layout.size {
-            let heap = &self.segments.heap;
-            heap.word32(unpublished.address() + unpublished.layout.size).store(FILLER, Release);
-            unpublished.layout.write_lengths(heap, unpublished.address());
-        }
+/// Guards the space that the tail took beyond the item into a filler, and only then the item into one of its own
+/// length. So a walk follows without a gap at every instant. No other thread can name the item yet. May be
+/// repeated.
+fn fill_slack(store: &Store, unpublished: &Unpublished) {
+    if unpublished.reserved.len() > unpublished.layout.size {
+        let heap = &store.segments.heap;
+        heap.word32(unpublished.address() + unpublished.layout.size).store(FILLER, Release);
+        unpublished.layout.write_lengths(heap, unpublished.address());
     }
+}
 
-    /// Counts what the tail took.
-    fn note_slack(&self, header: &SegmentHeader, slack: usize) {
-        if slack > 0 {
-            header.note_waste(slack);
-        }
+/// Counts what the tail took.
+fn note_slack(header: &SegmentHeader, slack: usize) {
+    if slack > 0 {
+        header.note_waste(slack);
     }
 }
 
@@ -200,17 +199,17 @@ impl Receiver<'_, '_> {
         if self.guard.own.open.is_latest(self.guard.store, &unpublished.reserved) {
             self.guard.own.open.give_back(self.guard.store, unpublished.reserved);
         } else {
-            self.guard.store.fill_slack(&unpublished);
-            self.guard.store.note_slack(header, unpublished.reserved.len() - unpublished.layout.size);
+            fill_slack(self.guard.store, &unpublished);
+            note_slack(header, unpublished.reserved.len() - unpublished.layout.size);
             header.note_waste(unpublished.layout.size);
         }
-        self.guard.store.arrival_ends(header);
+        arrival_ends(header);
     }
 }
 
 fn begin_arrival(guard: &mut Guard<'_>, key: &Key<'_>, plan: &Plan<'_>, bytes: usize) -> Result<Arriving, OpError> {
     let counters = guard.counters();
-    let unpublished = guard.store.unpublished(&mut guard.own.open, key, plan, guard.now);
+    let unpublished = unpublished(guard.store, &mut guard.own.open, key, plan, guard.now);
     let unpublished = unpublished.inspect_err(|error| counters.parked.add(u64::from(*error == OpError::Parked)))?;
     guard.store.segments.header_of(unpublished.address()).arrivals.fetch_add(1, Relaxed);
     Ok(Arriving { unpublished: Some(unpublished), bytes, received: 0 })
@@ -241,12 +240,12 @@ fn publish_arrival(
     };
     let unpublished = arriving.unpublished.take().expect("it is neither committed nor abandoned");
     let (address, slack) = (unpublished.address(), unpublished.reserved.len() - unpublished.layout.size);
-    store.fill_slack(&unpublished);
-    store.write_sum(address, &unpublished.layout);
+    fill_slack(store, &unpublished);
+    write_sum(store, address, &unpublished.layout);
     let header = store.segments.header_of(address);
-    let old = store.find_locked(&locked, key);
-    let revived = store.note_ended(counters, old.as_ref(), guard.now);
-    let published = store.publish(&locked, counters, key, unpublished, old.as_ref(), None);
+    let old = find_locked(store, &locked, key);
+    let revived = note_ended(store, counters, old.as_ref(), guard.now);
+    let published = publish(store, &locked, counters, key, unpublished, old.as_ref(), None);
     if revived && published.is_ok() {
         locked.note_birth();
     }
@@ -254,14 +253,14 @@ fn publish_arrival(
     match published {
         Ok(orphan) => {
             let token = token.unwrap_or_else(|| store.place_token(address));
-            store.note_slack(header, slack);
-            store.arrival_ends(header);
+            note_slack(header, slack);
+            arrival_ends(header);
             guard.commits().free_orphan(orphan, None);
             Ok(token)
         }
         Err(unpublished) => {
             arriving.unpublished = Some(unpublished);
-            let full = store.no_place(key.namespace);
+            let full = no_place(store, key.namespace);
             Err((arriving, if full { OpError::OutOfMemory } else { guard.parked() }))
         }
     }

@@ -16,9 +16,11 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use base::clock::UnixMillis;
 
 use crate::core::counters::Counters;
+use crate::core::lookup::{Ended, Seen, access, item_of};
 use crate::core::op::{Expire, LargeRef, OpError, Put};
 use crate::core::open::{OpenTable, Want};
-use crate::core::store::{Ended, LARGE_REF_BYTES, Seen, Store, large_ref};
+use crate::core::room::are_apart;
+use crate::core::store::{LARGE_REF_BYTES, Store, index_is_loaded, large_ref, totals, write_sum};
 use crate::index::Locked;
 use crate::layout::header::{Queue, SegmentHeader};
 use crate::layout::item::{
@@ -29,6 +31,7 @@ use crate::layout::parts_head::{Head, object_of};
 use crate::layout::raw::Reserved;
 use crate::layout::slot::{GHOST_FREQ, Slot};
 use crate::layout::ttl;
+use crate::tier::flash_slots::{dies_on_flash, publish_over_flash, release};
 
 /// A value to be written: two parts end to end, or a number.
 #[derive(Clone, Copy, Debug)]
@@ -130,229 +133,227 @@ impl<'v> Plan<'v> {
     }
 }
 
-impl Store {
-    /// Writes a new item into space of its own.
-    pub(crate) fn unpublished(
-        &self,
-        open: &mut OpenTable,
-        key: &Key<'_>,
-        plan: &Plan<'_>,
-        now: UnixMillis,
-    ) -> Result<Unpublished, OpError> {
-        let layout = plan.layout(key.bytes.len()).in_heap(&self.segments.heap);
-        if let Some(named) = self.named.as_ref().filter(|_| layout.may_be_head()) {
-            named.note_unpublished(plan.object());
-        }
-        let want = Want {
-            namespace: key.namespace,
-            class: ttl::class_of(plan.expire, now),
-            queue: plan.queue,
-            size: layout.size + plan.slack(&layout),
-            align8: needs_align8(layout.header),
-        };
-        let mut reserved = open.reserve(self, want, now)?;
-        let (heap, address) = (&self.segments.heap, reserved.offset());
-        let segment = self.segments.header_of(address);
-        layout.with_slack(reserved.len() - layout.size).write_front(heap, &reserved, plan.client_flags);
-        // Behind the front, so that the segment can be walked to its write offset whenever the process ends.
-        segment.reach((address & (self.segments.segment_bytes() - 1)) + reserved.len());
-        if let Expire::At(at) = plan.expire {
-            let relative = ttl::relative(segment.class(), segment.created(), at, now);
-            layout.expiry(heap, address).store(relative, Relaxed);
-            segment.note_expiry(ttl::absolute(segment.class(), segment.created(), relative).0);
-        } else {
-            segment.note_expiry(u64::MAX);
-        }
-        if let Some(token) = plan.token {
-            layout.cas_field(heap, address).store(token, Relaxed);
-        }
-        if let Some(meta) = plan.meta {
-            layout.meta(heap, address).store(meta, Relaxed);
-        }
-        layout.write_key(heap, &mut reserved, key.bytes);
-        match plan.content {
-            Content::Bytes(a, b) => {
-                layout.write_value(heap, &mut reserved, 0, a);
-                layout.write_value(heap, &mut reserved, a.len(), b);
-            }
-            Content::Number(number) => layout.number(heap, address).store(number, Relaxed),
-            Content::Room { .. } => return Ok(Unpublished { layout, reserved }),
-        }
-        self.write_sum(address, &layout);
-        Ok(Unpublished { layout, reserved })
+/// Writes a new item into space of its own.
+pub(crate) fn unpublished(
+    store: &Store,
+    open: &mut OpenTable,
+    key: &Key<'_>,
+    plan: &Plan<'_>,
+    now: UnixMillis,
+) -> Result<Unpublished, OpError> {
+    let layout = plan.layout(key.bytes.len()).in_heap(&store.segments.heap);
+    if let Some(named) = store.named.as_ref().filter(|_| layout.may_be_head()) {
+        named.note_unpublished(plan.object());
     }
+    let want = Want {
+        namespace: key.namespace,
+        class: ttl::class_of(plan.expire, now),
+        queue: plan.queue,
+        size: layout.size + plan.slack(&layout),
+        align8: needs_align8(layout.header),
+    };
+    let mut reserved = open.reserve(store, want, now)?;
+    let (heap, address) = (&store.segments.heap, reserved.offset());
+    let segment = store.segments.header_of(address);
+    layout.with_slack(reserved.len() - layout.size).write_front(heap, &reserved, plan.client_flags);
+    // Behind the front, so that the segment can be walked to its write offset whenever the process ends.
+    segment.reach((address & (store.segments.segment_bytes() - 1)) + reserved.len());
+    if let Expire::At(at) = plan.expire {
+        let relative = ttl::relative(segment.class(), segment.created(), at, now);
+        layout.expiry(heap, address).store(relative, Relaxed);
+        segment.note_expiry(ttl::absolute(segment.class(), segment.created(), relative).0);
+    } else {
+        segment.note_expiry(u64::MAX);
+    }
+    if let Some(token) = plan.token {
+        layout.cas_field(heap, address).store(token, Relaxed);
+    }
+    if let Some(meta) = plan.meta {
+        layout.meta(heap, address).store(meta, Relaxed);
+    }
+    layout.write_key(heap, &mut reserved, key.bytes);
+    match plan.content {
+        Content::Bytes(a, b) => {
+            layout.write_value(heap, &mut reserved, 0, a);
+            layout.write_value(heap, &mut reserved, a.len(), b);
+        }
+        Content::Number(number) => layout.number(heap, address).store(number, Relaxed),
+        Content::Room { .. } => return Ok(Unpublished { layout, reserved }),
+    }
+    write_sum(store, address, &layout);
+    Ok(Unpublished { layout, reserved })
+}
 
-    /// Makes the unpublished item the key's item. `old` is what [`Store::find_locked`] found under this lock.
-    ///
-    /// Gives the large value that lost its head, whose pieces the caller removes after the lock; or the unpublished
-    /// item back, with nothing changed, if both index buckets are full and the index is about to grow.
-    pub(crate) fn publish(
-        &self,
-        locked: &Locked<'_>,
-        counters: &Counters,
-        key: &Key<'_>,
-        unpublished: Unpublished,
-        old: Option<&Seen<'_>>,
-        freq: Option<u64>,
-    ) -> Result<Option<Orphan>, Unpublished> {
-        if old.is_none() && self.tier.is_some() && !key.piece && locked.on_flash().next().is_some() {
-            let slot = self.count_unpublished(counters, key, &unpublished).with_freq(freq.unwrap_or(0));
-            if self.finds {
-                locked.on_flash().for_each(|(_, old)| self.dies_on_flash(old));
-                self.undead(&unpublished);
+/// Makes the unpublished item the key's item. `old` is what [`crate::core::lookup::find_locked`] found under this lock.
+///
+/// Gives the large value that lost its head, whose pieces the caller removes after the lock; or the unpublished
+/// item back, with nothing changed, if both index buckets are full and the index is about to grow.
+pub(crate) fn publish(
+    store: &Store,
+    locked: &Locked<'_>,
+    counters: &Counters,
+    key: &Key<'_>,
+    unpublished: Unpublished,
+    old: Option<&Seen<'_>>,
+    freq: Option<u64>,
+) -> Result<Option<Orphan>, Unpublished> {
+    if old.is_none() && store.tier.is_some() && !key.piece && locked.on_flash().next().is_some() {
+        let slot = count_unpublished(store, counters, key, &unpublished).with_freq(freq.unwrap_or(0));
+        if store.finds {
+            locked.on_flash().for_each(|(_, old)| dies_on_flash(store, old));
+            undead(store, &unpublished);
+        }
+        publish_over_flash(store, locked, counters, key.namespace, slot);
+        locked.note_birth();
+        undead(store, &unpublished);
+        return Ok(None);
+    }
+    let room = if old.is_none() { Some(locked.room()) } else { None };
+    if room.as_ref().is_some_and(|room| room.holds.is_item() && is_to_wait(store, key.namespace, room.holds)) {
+        return Err(unpublished);
+    }
+    let slot = count_unpublished(store, counters, key, &unpublished);
+    Ok(match (old, room) {
+        (Some(old), _) => {
+            undead(store, &unpublished);
+            dies_first(store, old.address);
+            locked.replace(old.word, old.slot, slot.with_freq(freq.unwrap_or(0)), freq.is_none());
+            kill(store, counters, old.address, &old.layout)
+        }
+        (None, None) => unreachable!("room was looked for"),
+        (None, Some(room)) => {
+            if room.displaced {
+                store.call_background();
             }
-            self.publish_over_flash(locked, counters, key.namespace, slot);
+            counters.ghost_hits.add(u64::from(room.ghost));
+            counters.displaced.add(u64::from(room.displaced));
+            let first = if room.ghost { GHOST_FREQ } else { 0 };
+            if room.holds.is_flash() {
+                dies_on_flash(store, room.holds);
+                release(store, counters, room.holds, key.namespace, None);
+            }
+            if room.holds.is_item() {
+                slot_dies_first(store, room.holds);
+            }
+            undead(store, &unpublished);
+            locked.replace(room.word, room.holds, slot.with_freq(freq.unwrap_or(first)), false);
             locked.note_birth();
-            self.undead(&unpublished);
-            return Ok(None);
+            room.holds.is_item().then(|| evict_slot(store, counters, room.holds)).flatten()
         }
-        let room = if old.is_none() { Some(locked.room()) } else { None };
-        if room.as_ref().is_some_and(|room| room.holds.is_item() && self.is_to_wait(key.namespace, room.holds)) {
-            return Err(unpublished);
+    })
+}
+
+/// Counts an unpublished item as an item, and gives the slot that names it.
+#[inline(always)]
+pub(crate) fn count_unpublished(store: &Store, counters: &Counters, key: &Key<'_>, unpublished: &Unpublished) -> Slot {
+    let address = unpublished.address();
+    let header = store.segments.header_of(address);
+    header.items.store(header.items.load(Relaxed) + 1, Release);
+    counters.note_added(key.namespace, unpublished.layout.size);
+    if key.piece {
+        note_hidden(header, counters, key.namespace);
+    }
+    Slot::item(key.hash.tag(), 0, header.slot_generation(), address)
+}
+
+/// Returns true if an item may not take the place of the one that it would have to in an overfull index bucket.
+#[cold]
+fn is_to_wait(store: &Store, namespace: u8, holds: Slot) -> bool {
+    let of = store.segments.named(holds).map(SegmentHeader::namespace);
+    if of.is_some_and(|of| are_apart(store, namespace, of)) {
+        store.index_crowded.store(true, Relaxed);
+        store.call_background();
+        return true;
+    }
+    // The one that would go may hide an older one that is not found yet.
+    store.keeps(Namespace(namespace)) || store.is_rebuilding() || index_can_grow(store)
+}
+
+/// Returns whether an item that has no place in the index will get none.
+#[cold]
+pub(crate) fn no_place(store: &Store, namespace: u8) -> bool {
+    let crowded = store.index_crowded.load(Relaxed);
+    let grows = index_can_grow(store) || crowded && store.index.groups() < store.memory.groups_max();
+    (crowded || store.keeps(Namespace(namespace))) && !grows
+}
+
+/// Returns true if the index is over its load or growing already, so that an overfull index bucket will have room
+/// soon.
+pub(crate) fn index_can_grow(store: &Store) -> bool {
+    store.call_background();
+    store.index.is_growing() || index_is_loaded(store, &totals(store))
+}
+
+pub(crate) fn undead(store: &Store, unpublished: &Unpublished) {
+    // A plain store: every thread that changes a header holds the stripe lock.
+    store.segments.heap.word32(unpublished.address()).store(unpublished.layout.header & !DEAD, Release);
+}
+
+/// Counts the item at `address` as dead. Its slot is already gone or names another item; its lock is held.
+pub(crate) fn kill(store: &Store, counters: &Counters, address: usize, layout: &Layout) -> Option<Orphan> {
+    let before = store.segments.heap.word32(address).fetch_or(DEAD, AcqRel);
+    debug_assert!(before & DEAD == 0 || store.marks_first, "an item dies once");
+    let header = store.segments.header_of(address);
+    let namespace = header.namespace();
+    header.note_dead(layout.size);
+    counters.note_removed(namespace, layout.size);
+    if layout.is(Kind::Plain) {
+        return None;
+    }
+    if layout.is(Kind::Piece) {
+        header.note_dead_hidden();
+        counters.note_hidden_removed(namespace);
+    }
+    orphan_at(store, address, layout)
+}
+
+/// Returns what the item at an address is the head of.
+pub(crate) fn orphan_at(store: &Store, address: usize, layout: &Layout) -> Option<Orphan> {
+    let (heap, namespace) = (&store.segments.heap, store.segments.header_of(address).namespace());
+    match layout.kind() {
+        Kind::Head if layout.value_len == LARGE_REF_BYTES && !layout.has(NUM) => {
+            Some(Orphan::Pieces { namespace, large: large_ref(layout.value(heap, address)) })
         }
-        let slot = self.count_unpublished(counters, key, &unpublished);
-        Ok(match (old, room) {
-            (Some(old), _) => {
-                self.undead(&unpublished);
-                self.dies_first(old.address);
-                locked.replace(old.word, old.slot, slot.with_freq(freq.unwrap_or(0)), freq.is_none());
-                self.kill(counters, old.address, &old.layout)
-            }
-            (None, None) => unreachable!("room was looked for"),
-            (None, Some(room)) => {
-                if room.displaced {
-                    self.call_background();
-                }
-                counters.ghost_hits.add(u64::from(room.ghost));
-                counters.displaced.add(u64::from(room.displaced));
-                let first = if room.ghost { GHOST_FREQ } else { 0 };
-                if room.holds.is_flash() {
-                    self.dies_on_flash(room.holds);
-                    self.release(counters, room.holds, key.namespace, None);
-                }
-                if room.holds.is_item() {
-                    self.slot_dies_first(room.holds);
-                }
-                self.undead(&unpublished);
-                locked.replace(room.word, room.holds, slot.with_freq(freq.unwrap_or(first)), false);
-                locked.note_birth();
-                room.holds.is_item().then(|| self.evict_slot(counters, room.holds)).flatten()
-            }
-        })
-    }
-
-    /// Counts an unpublished item as an item, and gives the slot that names it.
-    #[inline(always)]
-    pub(crate) fn count_unpublished(&self, counters: &Counters, key: &Key<'_>, unpublished: &Unpublished) -> Slot {
-        let address = unpublished.address();
-        let header = self.segments.header_of(address);
-        header.items.store(header.items.load(Relaxed) + 1, Release);
-        counters.note_added(key.namespace, unpublished.layout.size);
-        if key.piece {
-            note_hidden(header, counters, key.namespace);
+        Kind::Typed if !layout.has(NUM) => {
+            let value = layout.value(heap, address);
+            Head::of(value)?;
+            Some(Orphan::Parts { namespace, address: layout.value_address(address), bytes: value.len() })
         }
-        Slot::item(key.hash.tag(), 0, header.slot_generation(), address)
+        Kind::Plain | Kind::Piece | Kind::Head | Kind::Typed => None,
     }
+}
 
-    /// Returns true if an item may not take the place of the one that it would have to in an overfull index bucket.
-    #[cold]
-    fn is_to_wait(&self, namespace: u8, holds: Slot) -> bool {
-        let of = self.segments.named(holds).map(SegmentHeader::namespace);
-        if of.is_some_and(|of| self.are_apart(namespace, of)) {
-            self.index_crowded.store(true, Relaxed);
-            self.call_background();
-            return true;
+/// Marks an item as dead before it loses its slot to another key.
+#[cold]
+pub(crate) fn slot_dies_first(store: &Store, slot: Slot) {
+    if let Some((_, address, _)) = item_of(store, slot) {
+        dies_first(store, address);
+    }
+}
+
+/// Counts an item that lost its slot to another key as evicted.
+pub(crate) fn evict_slot(store: &Store, counters: &Counters, slot: Slot) -> Option<Orphan> {
+    let (namespace, address, layout) = item_of(store, slot)?;
+    let meta = layout.has(META).then(|| layout.meta(&store.segments.heap, address).load(Relaxed));
+    let (fetched, _) = access(store, slot, address, meta);
+    counters.note_evicted(namespace, &layout, fetched);
+    counters.evicted_by_index.add(1);
+    kill(store, counters, address, &layout)
+}
+
+/// Counts why an item that is being replaced or removed had ended already, if it had. Returns whether it had.
+pub(crate) fn note_ended(store: &Store, counters: &Counters, seen: Option<&Seen<'_>>, now: UnixMillis) -> bool {
+    let Some(seen) = seen else { return false };
+    let ended = seen.ended(store, now);
+    match ended {
+        Some(Ended::Expired) => {
+            let (fetched, _) = access(store, seen.slot, seen.address, seen.meta(store));
+            counters.note_expired(store.segments.header_of(seen.address).namespace(), fetched);
         }
-        // The one that would go may hide an older one that is not found yet.
-        self.keeps(Namespace(namespace)) || self.is_rebuilding() || self.index_can_grow()
+        Some(Ended::Flushed) => counters.note_flushed(store.segments.header_of(seen.address).namespace()),
+        None => {}
     }
-
-    /// Returns whether an item that has no place in the index will get none.
-    #[cold]
-    pub(crate) fn no_place(&self, namespace: u8) -> bool {
-        let crowded = self.index_crowded.load(Relaxed);
-        let grows = self.index_can_grow() || crowded && self.index.groups() < self.memory.groups_max();
-        (crowded || self.keeps(Namespace(namespace))) && !grows
-    }
-
-    /// Returns true if the index is over its load or growing already, so that an overfull index bucket will have room
-    /// soon.
-    pub(crate) fn index_can_grow(&self) -> bool {
-        self.call_background();
-        self.index.is_growing() || self.index_is_loaded(&self.totals())
-    }
-
-    pub(crate) fn undead(&self, unpublished: &Unpublished) {
-        // A plain store: every thread that changes a header holds the stripe lock.
-        self.segments.heap.word32(unpublished.address()).store(unpublished.layout.header & !DEAD, Release);
-    }
-
-    /// Counts the item at `address` as dead. Its slot is already gone or names another item; its lock is held.
-    pub(crate) fn kill(&self, counters: &Counters, address: usize, layout: &Layout) -> Option<Orphan> {
-        let before = self.segments.heap.word32(address).fetch_or(DEAD, AcqRel);
-        debug_assert!(before & DEAD == 0 || self.marks_first, "an item dies once");
-        let header = self.segments.header_of(address);
-        let namespace = header.namespace();
-        header.note_dead(layout.size);
-        counters.note_removed(namespace, layout.size);
-        if layout.is(Kind::Plain) {
-            return None;
-        }
-        if layout.is(Kind::Piece) {
-            header.note_dead_hidden();
-            counters.note_hidden_removed(namespace);
-        }
-        self.orphan_at(address, layout)
-    }
-
-    /// Returns what the item at an address is the head of.
-    pub(crate) fn orphan_at(&self, address: usize, layout: &Layout) -> Option<Orphan> {
-        let (heap, namespace) = (&self.segments.heap, self.segments.header_of(address).namespace());
-        match layout.kind() {
-            Kind::Head if layout.value_len == LARGE_REF_BYTES && !layout.has(NUM) => {
-                Some(Orphan::Pieces { namespace, large: large_ref(layout.value(heap, address)) })
-            }
-            Kind::Typed if !layout.has(NUM) => {
-                let value = layout.value(heap, address);
-                Head::of(value)?;
-                Some(Orphan::Parts { namespace, address: layout.value_address(address), bytes: value.len() })
-            }
-            Kind::Plain | Kind::Piece | Kind::Head | Kind::Typed => None,
-        }
-    }
-
-    /// Marks an item as dead before it loses its slot to another key.
-    #[cold]
-    pub(crate) fn slot_dies_first(&self, slot: Slot) {
-        if let Some((_, address, _)) = self.item_of(slot) {
-            self.dies_first(address);
-        }
-    }
-
-    /// Counts an item that lost its slot to another key as evicted.
-    pub(crate) fn evict_slot(&self, counters: &Counters, slot: Slot) -> Option<Orphan> {
-        let (namespace, address, layout) = self.item_of(slot)?;
-        let meta = layout.has(META).then(|| layout.meta(&self.segments.heap, address).load(Relaxed));
-        let (fetched, _) = self.access(slot, address, meta);
-        counters.note_evicted(namespace, &layout, fetched);
-        counters.evicted_by_index.add(1);
-        self.kill(counters, address, &layout)
-    }
-
-    /// Counts why an item that is being replaced or removed had ended already, if it had. Returns whether it had.
-    pub(crate) fn note_ended(&self, counters: &Counters, seen: Option<&Seen<'_>>, now: UnixMillis) -> bool {
-        let Some(seen) = seen else { return false };
-        let ended = self.ended(seen, now);
-        match ended {
-            Some(Ended::Expired) => {
-                let (fetched, _) = self.access(seen.slot, seen.address, self.meta(seen));
-                counters.note_expired(self.segments.header_of(seen.address).namespace(), fetched);
-            }
-            Some(Ended::Flushed) => counters.note_flushed(self.segments.header_of(seen.address).namespace()),
-            None => {}
-        }
-        ended.is_some()
-    }
+    ended.is_some()
 }
 
 /// Records that the item that was published is a piece or a part.
@@ -361,4 +362,23 @@ impl Store {
 fn note_hidden(header: &SegmentHeader, counters: &Counters, namespace: u8) {
     header.hidden.store(header.hidden.load(Relaxed) + 1, Release);
     counters.note_hidden_added(namespace);
+}
+
+pub(crate) fn mark_dead(store: &Store, address: usize) {
+    let _ = store.segments.heap.word32(address).fetch_or(DEAD, AcqRel);
+}
+
+/// Marks an item dead before its slot goes, where DEAD in the file is what an opening goes by.
+#[inline(always)]
+pub(crate) fn dies_first(store: &Store, address: usize) {
+    if store.marks_first {
+        mark_dead(store, address);
+    }
+}
+
+/// Takes the slot of an item, whose lock is held.
+#[inline(always)]
+pub(crate) fn unname(store: &Store, locked: &Locked<'_>, seen: &Seen<'_>, to: Slot) {
+    dies_first(store, seen.address);
+    locked.replace(seen.word, seen.slot, to, false);
 }

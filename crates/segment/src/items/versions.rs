@@ -3,9 +3,9 @@
 
 use crate::core::facets::{Items, Versions};
 use crate::core::handle::Guard;
+use crate::core::lookup::{Seen, find_locked, live};
 use crate::core::op::{Expire, Item, OpError};
 use crate::core::snap::Snap;
-use crate::core::store::Seen;
 use crate::heap::samples::Asked;
 use crate::items::write::rewrite::{Rewrite, TokenRule};
 use crate::layout::item::{CAS_TAKEN, NUM};
@@ -31,8 +31,8 @@ impl<'g, 'l> Versions<'g, 'l> {
         let taken = self.guard.versions().take(key)?;
         self.guard.sample(key, Asked::Read);
         Ok(taken.map(|(seen, snap)| {
-            self.guard.store.note_access(&seen, self.guard.now);
-            self.guard.store.item_as(&seen, &snap)
+            seen.note_access(self.guard.store, self.guard.now);
+            seen.item_as(self.guard.store, &snap)
         }))
     }
 
@@ -41,7 +41,7 @@ impl<'g, 'l> Versions<'g, 'l> {
     /// # Errors
     /// Those of [`Versions::gets`].
     pub fn peek_gets(self, key: &Key<'_>) -> Result<Option<Item<'g>>, OpError> {
-        Ok(self.guard.versions().take(key)?.map(|(seen, snap)| self.guard.store.item_as(&seen, &snap)))
+        Ok(self.guard.versions().take(key)?.map(|(seen, snap)| seen.item_as(self.guard.store, &snap)))
     }
 
     /// Returns the state of the key now, distinguishable from its later states: see [`Version`].
@@ -101,9 +101,9 @@ fn take_copy<'l>(
 fn take_in_place<'l>(guard: &mut Guard<'l>, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
     let store = guard.store;
     let locked = guard.locks().lock(key)?;
-    let there = store.live(store.find_locked(&locked, key), guard.now);
+    let there = live(store, find_locked(store, &locked, key), guard.now);
     let Some(there) = there.filter(|there| !takes_by_copy(guard, there)) else { return Ok(None) };
-    let there = store.mark_taken(&there);
+    let there = there.mark_taken(store);
     Ok(Some((there, Snap::of(store, &there))))
 }
 

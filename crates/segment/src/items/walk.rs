@@ -28,12 +28,13 @@
 
 use crate::core::facets::Walks;
 use crate::core::handle::Guard;
+use crate::core::lookup::{Seen, hash_at, item_of, live, seen_at};
 use crate::core::op::{Expire, Item, OpError};
-use crate::core::store::Seen;
 use crate::index::{Hash, Part, RANGE_PARTS, RANGE_SLOTS_MAX};
 use crate::layout::key::{Key, Namespace};
 use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
+use crate::tier::flash_slots::{clear_flash, tier};
 use crate::tier::staging::Walked;
 use crate::tier::tiered::value_of;
 use crate::tier::{FlashAddress, Found, Parts, ReadBy, SlotMatch, TierRead};
@@ -150,14 +151,14 @@ impl Walks<'_, '_> {
         let mut named = false;
         let seen = self.guard.store.index.find_tiered(key.hash, |word, slot| {
             named |= slot.is_flash() && slot.flash_address() == place.at;
-            slot.is_item().then(|| self.guard.store.seen_at(key, word, slot)).flatten()
+            slot.is_item().then(|| seen_at(self.guard.store, key, word, slot)).flatten()
         });
         seen.is_none() && named
     }
 
     /// Removes an item that a walk reported, if it is still at `place`. Returns false if that cannot be done now.
     pub fn remove_from_flash(self, namespace: Namespace, place: OnFlash) -> bool {
-        self.guard.store.clear_flash(self.guard.counters(), namespace.0, place.hash, place.at)
+        clear_flash(self.guard.store, self.guard.counters(), namespace.0, place.hash, place.at)
     }
 }
 
@@ -174,7 +175,7 @@ fn walk_some(
         return Ok(guard.walks().scan_some(takes, cursor, &mut |of, item| visit(of, item, None)));
     }
     let (store, reads) = (guard.store, &guard.own.reads);
-    let (order, tier) = (store.index.order(), store.tier());
+    let (order, tier) = (store.index.order(), tier(store));
     let by = ReadBy::Slot(SlotMatch { hasher: store.hasher, order });
     let begun = stride.part.filter(|_| stride.from == Some((wanted, cursor)));
     let part = begun.unwrap_or_else(|| store.index.parts_from(cursor as u32, STEP_ITEMS));
@@ -256,7 +257,7 @@ fn tell_read(
     let mut here = None;
     let in_memory = store.index.find_tiered(key.hash, |word, slot| {
         if slot.is_item() {
-            return store.seen_at(&key, word, slot);
+            return seen_at(store, &key, word, slot);
         }
         if slot.flash_address() == place.at {
             here = Some(slot);
@@ -265,8 +266,8 @@ fn tell_read(
         }
         None
     });
-    match (store.live(in_memory, guard.now), here) {
-        (Some(seen), _) => visit(of, &store.item(&seen), None),
+    match (live(store, in_memory, guard.now), here) {
+        (Some(seen), _) => visit(of, &seen.item(store), None),
         (None, Some(slot)) if in_memory.is_none() && !guard.tier().is_ended(parts) => {
             visit(of, &guard.walks().item_of(slot, read, parts), Some(place));
         }
@@ -286,7 +287,7 @@ fn is_miss(guard: &Guard<'_>, wanted: Option<Namespace>, place: OnFlash) -> bool
     guard.counters().flash_failed.add(1);
     // Whose it was is not known.
     let of = wanted.unwrap_or(Namespace::DEFAULT);
-    store.clear_flash(guard.counters(), of.0, place.hash, place.at);
+    clear_flash(store, guard.counters(), of.0, place.hash, place.at);
     true
 }
 
@@ -339,13 +340,13 @@ impl Walks<'_, '_> {
         mut visit: impl FnMut(Namespace, &Item<'_>),
     ) {
         let store = self.guard.store;
-        let Some((of, address, layout)) = store.item_of(slot) else { return };
-        if !takes(of) || !within(store.hash_at(of, address, &layout)) {
+        let Some((of, address, layout)) = item_of(store, slot) else { return };
+        if !takes(of) || !within(hash_at(store, of, address, &layout)) {
             return;
         }
         let seen = Seen { word, slot, address, layout };
-        if seen.layout.kind() != crate::layout::item::Kind::Piece && store.ended(&seen, self.guard.now).is_none() {
-            visit(Namespace(of), &store.item(&seen));
+        if seen.layout.kind() != crate::layout::item::Kind::Piece && seen.ended(store, self.guard.now).is_none() {
+            visit(Namespace(of), &seen.item(store));
         }
     }
 }

@@ -36,12 +36,15 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::core::facets::{LockChecks, LockHolds};
 use crate::core::handle::Guard;
+use crate::core::lookup::Seen;
 use crate::core::op::OpError;
-use crate::core::store::{Seen, Store};
+use crate::core::store::Store;
 use crate::index::Locked;
 use crate::layout::key::Key;
+use crate::locks::undo::close_group;
 use crate::locks::undo_log::Group;
 use crate::locks::words::{WORDS, word_of};
+use crate::tier::flash_slots::tier;
 
 /// A guard of another handle that was under way.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +53,8 @@ struct Met {
     guards: u64,
 }
 
-/// Several keys, to be read and changed as one: see the module `key_locks`. Made by [`Store::key_locks`];
-/// [`Store::let_go`] gives back what it has, and has to be called for one that was begun.
+/// Several keys, to be read and changed as one: see the module `key_locks`. Made by [`key_locks`];
+/// [`let_go`] gives back what it has, and has to be called for one that was begun.
 #[derive(Debug)]
 pub struct KeyLocks {
     /// 0 before it is announced.
@@ -106,47 +109,41 @@ impl KeyLocks {
     }
 }
 
-impl Store {
-    /// Returns a key lock set of nothing yet.
-    pub fn key_locks(&self) -> KeyLocks {
-        KeyLocks {
-            number: 0,
-            wanted: [0; WORDS / 64],
-            had_below: 0,
-            met: None,
-            guards: vec![Met { handle: 0, guards: 0 }; self.epochs.handles()].into_boxed_slice(),
-            changes: Group::default(),
-            #[cfg(all(test, shuttle))]
-            waits_for_nobody: false,
-        }
+/// Returns a key lock set of nothing yet.
+pub(crate) fn key_locks(store: &Store) -> KeyLocks {
+    KeyLocks {
+        number: 0,
+        wanted: [0; WORDS / 64],
+        had_below: 0,
+        met: None,
+        guards: vec![Met { handle: 0, guards: 0 }; store.epochs.handles()].into_boxed_slice(),
+        changes: Group::default(),
+        #[cfg(all(test, shuttle))]
+        waits_for_nobody: false,
     }
+}
 
-    /// Releases what a key lock set holds, whether it holds all its words or not; its changes stand. Afterwards it is a
-    /// key lock set of nothing, to be begun again.
-    pub fn let_go(&self, key_locks: &mut KeyLocks) {
-        if key_locks.number != 0 {
-            self.close_group(&mut key_locks.changes);
-            let mut from = 0;
-            while let Some(word) = key_locks.next_word(from).filter(|word| *word < key_locks.had_below) {
-                let word_there = &self.key_locks.rest.words[word];
-                debug_assert_eq!(
-                    word_there.load(Relaxed),
-                    key_locks.number,
-                    "a word is its claimant's until he lets go"
-                );
-                word_there.store(0, SeqCst);
-                from = word + 1;
-            }
-            let before = self.key_locks.in_flight.fetch_sub(1, SeqCst);
-            assert!(before > 0, "a claim is let go once");
+/// Releases what a key lock set holds, whether it holds all its words or not; its changes stand. Afterwards it is a
+/// key lock set of nothing, to be begun again.
+pub(crate) fn let_go(store: &Store, key_locks: &mut KeyLocks) {
+    if key_locks.number != 0 {
+        close_group(store, &mut key_locks.changes);
+        let mut from = 0;
+        while let Some(word) = key_locks.next_word(from).filter(|word| *word < key_locks.had_below) {
+            let word_there = &store.key_locks.rest.words[word];
+            debug_assert_eq!(word_there.load(Relaxed), key_locks.number, "a word is its claimant's until he lets go");
+            word_there.store(0, SeqCst);
+            from = word + 1;
         }
-        (key_locks.number, key_locks.wanted, key_locks.had_below, key_locks.met) = (0, [0; WORDS / 64], 0, None);
+        let before = store.key_locks.in_flight.fetch_sub(1, SeqCst);
+        assert!(before > 0, "a claim is let go once");
     }
+    (key_locks.number, key_locks.wanted, key_locks.had_below, key_locks.met) = (0, [0; WORDS / 64], 0, None);
+}
 
-    /// Key lock sets in flight.
-    pub fn key_locks_in_flight(&self) -> u64 {
-        self.key_locks.in_flight.load(Relaxed)
-    }
+/// Key lock sets in flight.
+pub(crate) fn key_locks_in_flight(store: &Store) -> u64 {
+    store.key_locks.in_flight.load(Relaxed)
 }
 
 impl<'l> LockChecks<'_, 'l> {
@@ -280,7 +277,7 @@ fn lock_guarded<'l>(guard: &Guard<'l>, key: &Key<'_>, over: bool) -> Result<Lock
         guard.locks().note_before(key, &locked)?;
     }
     if guard.store.finds && !key.piece {
-        guard.store.tier().change(key.hash.0);
+        tier(guard.store).change(key.hash.0);
     }
     Ok(locked)
 }

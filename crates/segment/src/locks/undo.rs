@@ -29,12 +29,14 @@ use std::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, 
 
 use crate::core::facets::{LockChecks, LockHolds};
 use crate::core::handle::Guard;
+use crate::core::lookup::{Seen, find_locked, item_of_hash, live};
 use crate::core::op::OpError;
 use crate::core::snap::Snap;
-use crate::core::store::{Seen, Store};
+use crate::core::store::Store;
 use crate::heap::segments::SegmentId;
 use crate::index::{Hash, Locked};
-use crate::items::write::rewrite::Rewrite;
+use crate::items::unpublished::{publish, unpublished};
+use crate::items::write::rewrite::{Rewrite, copy_plan};
 use crate::layout::item::{CAS_FIELD, EXPIRY, META, NUM};
 use crate::layout::key::Key;
 use crate::locks::undo_log::{Group, Record, UndoLog};
@@ -62,36 +64,34 @@ fn record_of(store: &Store, key: &Key<'_>, there: Option<&Seen<'_>>) -> Record {
     record
 }
 
-impl Store {
-    /// Closes a group: from here on what was done for it stands.
-    pub(crate) fn close_group(&self, group: &mut Group) {
-        let Some(log) = self.undo.as_ref().filter(|_| group.is_open()) else { return };
-        if group.behind != self.checkpoints.before() {
-            // Before it is closed: a thread that finds it closed finds its keys there.
-            self.checkpoints.note_spanning(log.keys(group));
-        }
-        log.word(group.chunks[0], 0).store(0, Release);
-        for id in group.pinned.drain() {
-            let before = self.segments.header(SegmentId(id)).pins.fetch_sub(1, AcqRel);
-            assert!(before > 0, "a pin is released once");
-            log.pinned.fetch_sub(1, Relaxed);
-        }
-        if !group.deferred.is_empty() {
-            group.deferred.drain(..).for_each(|deferred| self.deferred.push_reserved(deferred));
-            self.call_background();
-        }
-        log.free().append(&mut group.chunks);
-        group.keys.clear();
-        group.keys.shrink_to(KEPT_ROOM);
-        group.pinned.shrink_to(KEPT_ROOM);
-        group.deferred.shrink_to(KEPT_ROOM);
-        (group.number, group.records, group.apart, group.copied) = (0, 0, None, 0);
+/// Closes a group: from here on what was done for it stands.
+pub(crate) fn close_group(store: &Store, group: &mut Group) {
+    let Some(log) = store.undo.as_ref().filter(|_| group.is_open()) else { return };
+    if group.behind != store.checkpoints.before() {
+        // Before it is closed: a thread that finds it closed finds its keys there.
+        store.checkpoints.note_spanning(log.keys(group));
     }
+    log.word(group.chunks[0], 0).store(0, Release);
+    for id in group.pinned.drain() {
+        let before = store.segments.header(SegmentId(id)).pins.fetch_sub(1, AcqRel);
+        assert!(before > 0, "a pin is released once");
+        log.pinned.fetch_sub(1, Relaxed);
+    }
+    if !group.deferred.is_empty() {
+        group.deferred.drain(..).for_each(|deferred| store.deferred.push_reserved(deferred));
+        store.call_background();
+    }
+    log.free().append(&mut group.chunks);
+    group.keys.clear();
+    group.keys.shrink_to(KEPT_ROOM);
+    group.pinned.shrink_to(KEPT_ROOM);
+    group.deferred.shrink_to(KEPT_ROOM);
+    (group.number, group.records, group.apart, group.copied) = (0, 0, None, 0);
+}
 
-    /// Groups of changes that were closed before their last one, for want of room for what was there before.
-    pub fn groups_cut(&self) -> u64 {
-        self.undo.as_ref().map_or(0, |log| log.cut.load(Relaxed))
-    }
+/// Groups of changes that were closed before their last one, for want of room for what was there before.
+pub(crate) fn groups_cut(store: &Store) -> u64 {
+    store.undo.as_ref().map_or(0, |log| log.cut.load(Relaxed))
 }
 
 impl LockChecks<'_, '_> {
@@ -102,7 +102,7 @@ impl LockChecks<'_, '_> {
     pub(crate) fn note_before(self, key: &Key<'_>, locked: &Locked<'_>) -> Result<(), OpError> {
         let Some(log) = &self.guard.store.undo else { return Ok(()) };
         let mut group = self.guard.own.group.borrow_mut();
-        let there = self.guard.store.find_locked(locked, key);
+        let there = find_locked(self.guard.store, locked, key);
         // New pieces and parts are named by nothing but what is new.
         if group.keys.contains(&key.hash.0) || (key.piece && there.is_none()) {
             return Ok(());
@@ -154,7 +154,7 @@ impl LockHolds<'_, '_> {
             return None;
         }
         log.cut.fetch_add(1, Relaxed);
-        self.guard.store.close_group(group);
+        close_group(self.guard.store, group);
         Some(deferred)
     }
 
@@ -164,17 +164,17 @@ impl LockHolds<'_, '_> {
         let Some((hash, namespace, piece)) = group.apart.take() else { return };
         group.copied = hash;
         let (store, hash) = (self.guard.store, Hash(hash));
-        let found = store.index.find(hash, |slot| store.item_of_hash(slot, namespace, piece, hash));
-        let Some(seen) = store.live(found.map(Seen::of), self.guard.now) else { return };
+        let found = store.index.find(hash, |slot| item_of_hash(store, slot, namespace, piece, hash));
+        let Some(seen) = live(store, found.map(Seen::of), self.guard.now) else { return };
         let (snap, bytes) = (Snap::of(store, &seen), seen.layout.key(&store.segments.heap, seen.address));
         let key = Key { bytes, hash, namespace, piece };
-        let plan = store.copy_plan(&seen, &snap, Rewrite::SAME);
-        let Ok(unpublished) = store.unpublished(&mut self.guard.own.open, &key, &plan, self.guard.now) else { return };
+        let plan = copy_plan(store, &seen, &snap, Rewrite::SAME);
+        let Ok(unpublished) = unpublished(store, &mut self.guard.own.open, &key, &plan, self.guard.now) else { return };
         let locked = store.index.lock(hash);
-        let there = locked.as_ref().and_then(|locked| store.find_locked(locked, &key));
-        let same = store.live(there, self.guard.now).filter(|there| Snap::of(store, there).same(&snap));
+        let there = locked.as_ref().and_then(|locked| find_locked(store, locked, &key));
+        let same = live(store, there, self.guard.now).filter(|there| Snap::of(store, there).same(&snap));
         if let (Some(locked), Some(there)) = (&locked, same) {
-            let moved = store.publish(locked, self.guard.counters(), &key, unpublished, Some(&there), None);
+            let moved = publish(store, locked, self.guard.counters(), &key, unpublished, Some(&there), None);
             // What it is the head of, the copy is the head of.
             assert!(moved.is_ok(), "an item that has a slot needs no room for another");
             self.guard.counters().relocated.add(1);
@@ -189,5 +189,5 @@ impl LockHolds<'_, '_> {
 #[cold]
 fn cut(guard: &Guard<'_>, log: &UndoLog, group: &mut Group) {
     log.cut.fetch_add(1, Relaxed);
-    guard.store.close_group(group);
+    close_group(guard.store, group);
 }

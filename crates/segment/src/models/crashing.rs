@@ -3,6 +3,7 @@
 //!
 //! What was acknowledged before that instant is there, or what replaced it. What was not acknowledged is there or not.
 
+use crate::core::lookup::{find, live};
 use std::sync::Arc;
 
 use arena::MapFile;
@@ -234,7 +235,7 @@ fn what_was_removed_while_it_was_being_found_stays_so_also_after_a_crash() {
         }
         let live = |name: &[u8]| {
             let key = store.hasher.key(Namespace::DEFAULT, name);
-            store.live(store.find(&key), NOW).is_some()
+            live(&store, find(&store, &key), NOW).is_some()
         };
         assert!(!live(b"k") && live(b"m") && live(b"n"));
         let (store, _background) = open(&image, IndexPlace::Dram);

@@ -239,7 +239,7 @@ fn try_copies(is_tiered: bool, keys: usize) -> Came {
         opened.settle();
         look(&mut opened, &names, &known, is_tiered);
         walk(&mut opened, &known);
-        assert!(!opened.store.is_unverified(), "the pass has come to its end");
+        assert!(!crate::core::lookup::is_unverified(&opened.store), "the pass has come to its end");
         let stats = opened.store.stats();
         (came.cleared, came.damaged) = (came.cleared + stats.slots_cleared, came.damaged + stats.damaged);
         opened.store.flush(Namespace::DEFAULT);

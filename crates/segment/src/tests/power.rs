@@ -245,7 +245,9 @@ impl World {
         let mut known = Known { step: begun.0 - NOW.0, noted: self.step, ..Known::default() };
         for name in all_keys() {
             let guard = rig.handle.guard(now);
-            let Some(seen) = rig.store.find(&guard.key(Namespace::DEFAULT, &name)) else { continue };
+            let Some(seen) = crate::core::lookup::find(&rig.store, &guard.key(Namespace::DEFAULT, &name)) else {
+                continue;
+            };
             let sequence = rig.store.segments.header_of(seen.address).sequence();
             let since = rig.store.kept.unsynced_before.load(std::sync::atomic::Ordering::Relaxed);
             if (since..before).contains(&sequence) {
@@ -380,7 +382,7 @@ impl World {
             let unchanged = at == history.len() && was.is_some_and(|value| value.len() < 64);
             if let Some((address, sequence)) = known.places.get(&name).filter(|_| unchanged && reopened.lost) {
                 let store = &self.rig.as_ref().expect("it is open").store;
-                let there = store.find(&store.hasher.key(Namespace::DEFAULT, &name));
+                let there = crate::core::lookup::find(store, &store.hasher.key(Namespace::DEFAULT, &name));
                 let is_same = store.segments.header_of(*address).sequence() == *sequence
                     && there.is_some_and(|seen| seen.address == *address);
                 let is_changing = self.key_locks.is_some() && !name.starts_with(b"key");

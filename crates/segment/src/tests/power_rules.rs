@@ -52,8 +52,8 @@ type Op = fn(&mut Guard<'_>, &Key<'_>) -> Result<(), OpError>;
 /// Value, end, stale, leased.
 fn state(rig: &mut Rig, name: &[u8]) -> Option<(Vec<u8>, Expire, bool, bool)> {
     let value = rig.read(name)?;
-    let seen = rig.store.find(&rig.store.hasher.key(Namespace::DEFAULT, name))?;
-    let (item, meta) = (rig.store.item(&seen), rig.store.meta(&seen).unwrap_or(0));
+    let seen = crate::core::lookup::find(&rig.store, &rig.store.hasher.key(Namespace::DEFAULT, name))?;
+    let (item, meta) = (seen.item(&rig.store), seen.meta(&rig.store).unwrap_or(0));
     Some((value, item.expire, item.stale, meta & META_WON != 0))
 }
 

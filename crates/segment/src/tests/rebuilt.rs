@@ -414,7 +414,8 @@ fn with_two_versions() -> (Rig, SegmentId) {
     (500..510).for_each(|number| rig.put(&key(number), &[b'w'; 60]));
     rig.handle.own_seal(&rig.store);
     let store = &rig.store;
-    let seen = store.find(&store.hasher.key(Namespace::DEFAULT, b"twice")).expect("it was stored");
+    let seen =
+        crate::core::lookup::find(store, &store.hasher.key(Namespace::DEFAULT, b"twice")).expect("it was stored");
     let id = store.segments.of(seen.address);
     assert!(store.is_rebuilding() && store.segments.header(id).state() == State::Sealed);
     (rig, id)

@@ -13,8 +13,9 @@
 
 use crate::core::facets::Walks;
 use crate::core::handle::Guard;
+use crate::core::lookup::{Seen, item_of_hash, live, seen_at};
 use crate::core::op::{Item, OpError};
-use crate::core::store::{Seen, Store};
+use crate::core::store::Store;
 use crate::index::Hash;
 use crate::layout::key::{Key, Namespace};
 use crate::layout::raw::Word64;
@@ -49,9 +50,9 @@ impl Sought<'_> {
     /// Returns the item in memory of a slot, if it is the key's.
     pub(crate) fn seen_at<'s>(self, store: &Store, word: &'s Word64, slot: Slot) -> Option<Seen<'s>> {
         match self {
-            Self::Key(key) => store.seen_at(key, word, slot),
+            Self::Key(key) => seen_at(store, key, word, slot),
             Self::Hash(namespace, hash) => {
-                let (address, layout) = store.item_of_hash(slot, namespace.0, false, hash)?;
+                let (address, layout) = item_of_hash(store, slot, namespace.0, false, hash)?;
                 Some(Seen { word, slot, address, layout })
             }
         }
@@ -68,10 +69,10 @@ impl<'g> Walks<'g, '_> {
     /// Returns the item in memory whose key has this hash ([`Key::hash`]), without counting an access.
     pub fn by_hash(self, namespace: Namespace, hash: u64) -> Option<Item<'g>> {
         let (store, hash) = (self.guard.store, Hash(hash));
-        let found = store.index.find(hash, |slot| store.item_of_hash(slot, namespace.0, false, hash))?;
+        let found = store.index.find(hash, |slot| item_of_hash(store, slot, namespace.0, false, hash))?;
         let (address, layout) = found.what;
-        let seen = store.live(Some(Seen { word: found.word, slot: found.slot, address, layout }), self.guard.now)?;
-        Some(store.item(&seen))
+        let seen = live(store, Some(Seen { word: found.word, slot: found.slot, address, layout }), self.guard.now)?;
+        Some(seen.item(store))
     }
 
     /// Returns true if the key with this hash, which is not in memory, may be on flash.

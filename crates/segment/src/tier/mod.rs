@@ -23,6 +23,7 @@
 
 pub(crate) mod by_hash;
 pub(crate) mod flash_keys;
+pub(crate) mod flash_slots;
 pub(crate) mod reads;
 pub(crate) mod room;
 pub(crate) mod staging;

@@ -19,20 +19,22 @@ use base::clock::UnixMillis;
 use crate::core::counters::Counters;
 use crate::core::facets::{TierMoves, TierReads};
 use crate::core::handle::Guard;
+use crate::core::lookup::{Seen, find_locked, live};
 use crate::core::op::{Expire, Value};
 use crate::core::snap::Snap;
-use crate::core::store::{Seen, Store};
-use crate::durable::moving::BY_BACKGROUND;
-use crate::index::{Hash, Locked};
-use crate::items::unpublished::{Content, Plan, Unpublished};
+use crate::core::store::Store;
+use crate::durable::moving::{BY_BACKGROUND, begin_move, end_move};
+use crate::index::Locked;
+use crate::items::unpublished::{Content, Plan, Unpublished, count_unpublished, dies_first, kill, undead, unpublished};
 use crate::layout::header::Queue;
 use crate::layout::item::{Kind, Layout, META_STALE, META_WON, NUM};
 use crate::layout::key::Key;
 use crate::layout::raw::Word64;
 use crate::layout::slot::Slot;
 use crate::tier::by_hash::Sought;
+use crate::tier::flash_slots::{clear_flash, dies_on_flash, lives_on_flash, release, tier};
 use crate::tier::staging::{Awaited, Known, Staging};
-use crate::tier::{FlashAddress, Found, Kept, Parts, ReadBy, Tier, TierItem, TierRead};
+use crate::tier::{FlashAddress, Found, Kept, Parts, ReadBy, TierItem, TierRead};
 
 /// Reads from flash that make an item one in memory again.
 const BACK_FREQ: u64 = 2;
@@ -109,168 +111,98 @@ pub(crate) enum Located {
     Here(FlashAddress, Slot),
 }
 
-impl Store {
-    pub(crate) fn tier(&self) -> &dyn Tier {
-        self.tier.as_deref().expect("a slot on flash is there only with a second tier")
+/// Returns the form of an item that the tier stores, if the tier can hold it: the item is whole and no client has
+/// to refill it.
+pub(crate) fn tier_item<'s>(
+    store: &'s Store,
+    key: &Key<'s>,
+    seen: &Seen<'_>,
+    number: &'s mut [u8; 8],
+) -> Option<TierItem<'s>> {
+    let (heap, layout, address) = (&store.segments.heap, &seen.layout, seen.address);
+    let leased = seen.meta(store).is_some_and(|meta| meta & (META_STALE | META_WON) != 0);
+    let whole = match layout.kind() {
+        Kind::Plain => true,
+        Kind::Typed => layout.has(NUM) || crate::layout::parts_head::Head::of(layout.value(heap, address)).is_none(),
+        Kind::Head | Kind::Piece => false,
+    };
+    if leased || !whole || key.piece {
+        return None;
     }
+    let snap = Snap::of(store, seen);
+    let (kept, value) = if layout.has(NUM) {
+        *number = snap.number().to_le_bytes();
+        (Kept::Number, &number[..])
+    } else {
+        let kept = if layout.is(Kind::Typed) { Kept::Typed } else { Kept::Bytes };
+        (kept, layout.value(heap, address))
+    };
+    let header = store.segments.header_of(address);
+    Some(TierItem {
+        hash: key.hash.0,
+        namespace: key.namespace,
+        key: key.bytes,
+        kept,
+        value,
+        client_flags: layout.client_flags(heap, address),
+        expire_at: match seen.expire(store) {
+            Expire::Never => None,
+            Expire::At(at) => Some(at),
+        },
+        token: known_token(layout, &snap),
+        sequence: header.sequence(),
+        class: header.class(),
+        // What is in the main queue got there by a read, or by its ghost.
+        is_read: seen.slot.freq() > 0 || header.queue() == Queue::Main,
+    })
+}
 
-    /// Records that an item on flash has lost its slot. It is of that namespace, as far as is known: the namespace of
-    /// an item that is stored over is unknown. `lived`: it was not flushed before, if that is known.
-    pub(crate) fn release(&self, counters: &Counters, slot: Slot, namespace: u8, lived: Option<bool>) {
-        // Without a tier, damage to a memory file has made the slot.
-        let Some(tier) = self.tier.as_deref() else { return };
-        counters.note_flash_removed(namespace);
-        self.flash_keys.gone(slot.flash_address(), namespace, lived);
-        tier.release(slot.flash_address());
-    }
-
-    /// Counts items of an earlier process on flash for that namespace: their own namespace is unknown.
-    pub(crate) fn flash_found(&self, counters: &Counters, namespace: u8, items: u64) {
-        counters.note_flash_taken(namespace, items);
-        self.flash_keys.found(namespace, items);
-    }
-
-    /// Records that a namespace's items on flash were flushed. The caller holds the slice gate.
-    pub(crate) fn note_flash_flushed(&self, namespace: u8) {
-        if self.tier.is_some() {
-            self.flash_keys.flush(namespace, self.space_totals(namespace).flash_counted());
-        }
-    }
-
-    /// Reports that an item on flash is about to lose its slot.
-    #[inline(always)]
-    pub(crate) fn dies_on_flash(&self, slot: Slot) {
-        if self.finds {
-            self.tier().kill(slot.flash_address(), slot.tag());
-        }
-    }
-
-    /// Reports that an item that lived in memory or elsewhere, and is dead there, goes on at this place on flash.
-    pub(crate) fn lives_on_flash(&self, at: FlashAddress) {
-        if self.finds {
-            self.tier().name(at);
-        }
-    }
-
-    /// Clears the slot of an item on flash that is of no use. Returns false if there is none, or if the lock cannot be
-    /// taken and the slot stays for now.
-    pub(crate) fn clear_flash(&self, counters: &Counters, namespace: u8, hash: Hash, at: FlashAddress) -> bool {
-        let Some(locked) = self.index.lock(hash) else { return false };
-        let Some((word, slot)) = locked.find_flash(at) else { return false };
-        self.dies_on_flash(slot);
-        locked.replace(word, slot, Slot::EMPTY, false);
-        self.release(counters, slot, namespace, None);
-        true
-    }
-
-    /// Puts a new item in the place of what may be the key's on flash: something may.
-    pub(crate) fn publish_over_flash(&self, locked: &Locked<'_>, counters: &Counters, namespace: u8, slot: Slot) {
-        let mut first = true;
-        for (word, old) in locked.on_flash() {
-            if std::mem::take(&mut first) {
-                locked.replace(word, old, slot, false);
+/// Moves an item from memory to the second tier.
+pub(crate) fn demote(store: &Store, counters: &Counters, key: &Key<'_>, seen: &Seen<'_>, now: UnixMillis) -> Demoted {
+    let snap = Snap::of(store, seen);
+    let mut digits = [0; 8];
+    let Some(item) = tier_item(store, key, seen, &mut digits) else { return Demoted::Refused };
+    let Some(at) = tier(store).offer(&item) else { return Demoted::Refused };
+    let Some(locked) = store.index.lock(key.hash) else {
+        tier(store).release(at);
+        return Demoted::Busy;
+    };
+    let there = live(store, find_locked(store, &locked, key), now);
+    match there.filter(|there| there.address == seen.address && Snap::of(store, there).same(&snap)) {
+        // By their slots, two items of one block with one tag would be indistinguishable.
+        Some(there) if locked.find_flash(at).is_none() => {
+            let slot = Slot::flash(key.hash.tag(), 0, at);
+            if begin_move(store, BY_BACKGROUND, there.address, slot) {
+                lives_on_flash(store, at);
+                dies_first(store, there.address);
+                end_move(store, BY_BACKGROUND);
             } else {
-                locked.clear_behind(word);
+                dies_first(store, there.address);
+                lives_on_flash(store, at);
             }
-            self.release(counters, old, namespace, None);
+            store.flash_keys.taken(at, key.namespace);
+            locked.replace(there.word, there.slot, slot, false);
+            counters.note_flash_taken(key.namespace, 1);
+            // A head in parts is not taken, so nothing is left of it.
+            let orphan = kill(store, counters, there.address, &there.layout);
+            debug_assert!(orphan.is_none(), "only whole items are taken");
+            Demoted::Gone
+        }
+        Some(_) => {
+            tier(store).release(at);
+            Demoted::Refused
+        }
+        None => {
+            tier(store).release(at);
+            // It changed, ended or went: the walk looks at it once more.
+            let there = find_locked(store, &locked, key).is_some_and(|there| there.address == seen.address);
+            if there { Demoted::Busy } else { Demoted::Gone }
         }
     }
+}
 
-    /// Returns the form of an item that the tier stores, if the tier can hold it: the item is whole and no client has
-    /// to refill it.
-    pub(crate) fn tier_item<'s>(
-        &'s self,
-        key: &Key<'s>,
-        seen: &Seen<'_>,
-        number: &'s mut [u8; 8],
-    ) -> Option<TierItem<'s>> {
-        let (heap, layout, address) = (&self.segments.heap, &seen.layout, seen.address);
-        let leased = self.meta(seen).is_some_and(|meta| meta & (META_STALE | META_WON) != 0);
-        let whole = match layout.kind() {
-            Kind::Plain => true,
-            Kind::Typed => {
-                layout.has(NUM) || crate::layout::parts_head::Head::of(layout.value(heap, address)).is_none()
-            }
-            Kind::Head | Kind::Piece => false,
-        };
-        if leased || !whole || key.piece {
-            return None;
-        }
-        let snap = Snap::of(self, seen);
-        let (kept, value) = if layout.has(NUM) {
-            *number = snap.number().to_le_bytes();
-            (Kept::Number, &number[..])
-        } else {
-            let kept = if layout.is(Kind::Typed) { Kept::Typed } else { Kept::Bytes };
-            (kept, layout.value(heap, address))
-        };
-        let header = self.segments.header_of(address);
-        Some(TierItem {
-            hash: key.hash.0,
-            namespace: key.namespace,
-            key: key.bytes,
-            kept,
-            value,
-            client_flags: layout.client_flags(heap, address),
-            expire_at: match self.expire(seen) {
-                Expire::Never => None,
-                Expire::At(at) => Some(at),
-            },
-            token: self.known_token(layout, &snap),
-            sequence: header.sequence(),
-            class: header.class(),
-            // What is in the main queue got there by a read, or by its ghost.
-            is_read: seen.slot.freq() > 0 || header.queue() == Queue::Main,
-        })
-    }
-
-    /// Moves an item from memory to the second tier.
-    pub(crate) fn demote(&self, counters: &Counters, key: &Key<'_>, seen: &Seen<'_>, now: UnixMillis) -> Demoted {
-        let snap = Snap::of(self, seen);
-        let mut digits = [0; 8];
-        let Some(item) = self.tier_item(key, seen, &mut digits) else { return Demoted::Refused };
-        let Some(at) = self.tier().offer(&item) else { return Demoted::Refused };
-        let Some(locked) = self.index.lock(key.hash) else {
-            self.tier().release(at);
-            return Demoted::Busy;
-        };
-        let there = self.live(self.find_locked(&locked, key), now);
-        match there.filter(|there| there.address == seen.address && Snap::of(self, there).same(&snap)) {
-            // By their slots, two items of one block with one tag would be indistinguishable.
-            Some(there) if locked.find_flash(at).is_none() => {
-                let slot = Slot::flash(key.hash.tag(), 0, at);
-                if self.begin_move(BY_BACKGROUND, there.address, slot) {
-                    self.lives_on_flash(at);
-                    self.dies_first(there.address);
-                    self.end_move(BY_BACKGROUND);
-                } else {
-                    self.dies_first(there.address);
-                    self.lives_on_flash(at);
-                }
-                self.flash_keys.taken(at, key.namespace);
-                locked.replace(there.word, there.slot, slot, false);
-                counters.note_flash_taken(key.namespace, 1);
-                // A head in parts is not taken, so nothing is left of it.
-                let orphan = self.kill(counters, there.address, &there.layout);
-                debug_assert!(orphan.is_none(), "only whole items are taken");
-                Demoted::Gone
-            }
-            Some(_) => {
-                self.tier().release(at);
-                Demoted::Refused
-            }
-            None => {
-                self.tier().release(at);
-                // It changed, ended or went: the walk looks at it once more.
-                let there = self.find_locked(&locked, key).is_some_and(|there| there.address == seen.address);
-                if there { Demoted::Busy } else { Demoted::Gone }
-            }
-        }
-    }
-
-    fn known_token(&self, layout: &Layout, snap: &Snap) -> Option<u64> {
-        layout.has(crate::layout::item::CAS_TAKEN | crate::layout::item::CAS_FIELD).then(|| snap.token())
-    }
+fn known_token(layout: &Layout, snap: &Snap) -> Option<u64> {
+    layout.has(crate::layout::item::CAS_TAKEN | crate::layout::item::CAS_FIELD).then(|| snap.token())
 }
 
 impl<'l> TierReads<'_, 'l> {
@@ -287,7 +219,7 @@ impl<'l> TierReads<'_, 'l> {
             let mut on_flash = None;
             let in_memory = store.index.find_tiered(sought.hash(), |word, slot| {
                 if slot.is_item() {
-                    return sought.seen_at(store, word, slot).map(|seen| store.ended(&seen, self.guard.now).is_none());
+                    return sought.seen_at(store, word, slot).map(|seen| seen.ended(store, self.guard.now).is_none());
                 }
                 if on_flash.is_none() && known(self.guard, sought, slot.flash_address(), back) != Known::Other {
                     on_flash = Some(slot);
@@ -387,7 +319,7 @@ impl<'l> TierReads<'_, 'l> {
     /// Returns true if a slot on flash may be the key's. The caller holds the key's lock, so nothing comes in between.
     #[cold]
     pub(crate) fn may_be_on_flash(self, locked: &Locked<'l>, key: &Key<'_>) -> bool {
-        if key.piece || self.guard.store.find_locked(locked, key).is_some() {
+        if key.piece || find_locked(self.guard.store, locked, key).is_some() {
             return false;
         }
         let unknown = |slot: Slot| known(self.guard, Sought::Key(key), slot.flash_address(), true) != Known::Other;
@@ -414,7 +346,7 @@ impl TierMoves<'_, '_> {
     /// Takes in what the tier has read, and brings back what is wanted in memory.
     #[cold]
     pub(crate) fn settle_reads(self) {
-        let (handle, tier) = (self.guard.own.id, self.guard.store.tier());
+        let (handle, tier) = (self.guard.own.id, tier(self.guard.store));
         self.guard.own.reads.with(|reads| reads.collect(tier, handle));
         let mut from = 0;
         while let Some(place) = self.guard.own.reads.with(|reads| reads.wanted_back(from)) {
@@ -450,7 +382,7 @@ fn look_at(guard: &Guard<'_>, sought: Sought<'_>, slot: Slot, back: bool) -> Opt
         }
         Known::Other => None,
         Known::Nothing => {
-            let (tier, handle) = (guard.store.tier(), guard.own.id);
+            let (tier, handle) = (tier(guard.store), guard.own.id);
             reads.with(|reads| match walk {
                 true => reads.ask_for_walk(tier, handle, hash, at, ReadBy::Key),
                 false => reads.ask(tier, handle, hash, at, back),
@@ -488,7 +420,7 @@ fn look_at(guard: &Guard<'_>, sought: Sought<'_>, slot: Slot, back: bool) -> Opt
 /// Discards a read that is of no use to any request.
 fn drop_read(guard: &Guard<'_>, sought: Sought<'_>, at: FlashAddress) {
     guard.own.reads.with(|reads| reads.forget(sought.hash().0, at));
-    guard.store.clear_flash(guard.counters(), sought.namespace(), sought.hash(), at);
+    clear_flash(guard.store, guard.counters(), sought.namespace(), sought.hash(), at);
 }
 
 /// Makes an item in memory of one that was read, if its slot still names what was read. `Err`: not now, or another
@@ -504,18 +436,18 @@ fn bring_back(guard: &mut Guard<'_>, read: TierRead) -> Result<TierRead, TierRea
         return Err(TierRead { found: Found::Other, ..read });
     }
     if ended {
-        store.clear_flash(guard.counters(), key.namespace, key.hash, read.at);
+        clear_flash(store, guard.counters(), key.namespace, key.hash, read.at);
         return Ok(read);
     }
     let plan = plan_of(&read, parts);
-    let Ok(unpublished) = store.unpublished(&mut guard.own.open, &key, &plan, guard.now) else { return Err(read) };
+    let Ok(unpublished) = unpublished(store, &mut guard.own.open, &key, &plan, guard.now) else { return Err(read) };
     let Some(locked) = store.index.lock(key.hash) else {
         guard.own.open.give_back(store, unpublished.reserved);
         return Err(read);
     };
     match locked.find_flash(read.at).filter(|_| !flushed()) {
         Some((word, slot)) => {
-            store.publish_at(&locked, (guard.counters(), guard.own.id), &key, &unpublished, word, slot);
+            publish_at(store, &locked, (guard.counters(), guard.own.id), &key, &unpublished, word, slot);
             guard.counters().flash_back.add(1);
         }
         None => {
@@ -541,36 +473,32 @@ fn plan_of<'r>(read: &'r TierRead, parts: &Parts) -> Plan<'r> {
     }
 }
 
-impl Store {
-    /// Makes the unpublished item the item of the slot in `word`, which names it on flash.
-    fn publish_at(
-        &self,
-        locked: &Locked<'_>,
-        (counters, handle): (&Counters, usize),
-        key: &Key<'_>,
-        unpublished: &Unpublished,
-        word: &Word64,
-        slot: Slot,
-    ) {
-        let to = self.count_unpublished(counters, key, unpublished);
-        if self.begin_move(handle, unpublished.address(), slot) {
-            self.undead(unpublished);
-            self.dies_on_flash(slot);
-            self.end_move(handle);
-        } else {
-            self.dies_on_flash(slot);
-            // Before its slot: what has one and is dead was being stored over others (`Index::clear_stored_over`).
-            self.undead(unpublished);
-        }
-        locked.replace(word, slot, to, true);
-        self.release(counters, slot, key.namespace, Some(true));
+/// Makes the unpublished item the item of the slot in `word`, which names it on flash.
+fn publish_at(
+    store: &Store,
+    locked: &Locked<'_>,
+    (counters, handle): (&Counters, usize),
+    key: &Key<'_>,
+    unpublished: &Unpublished,
+    word: &Word64,
+    slot: Slot,
+) {
+    let to = count_unpublished(store, counters, key, unpublished);
+    if begin_move(store, handle, unpublished.address(), slot) {
+        undead(store, unpublished);
+        dies_on_flash(store, slot);
+        end_move(store, handle);
+    } else {
+        dies_on_flash(store, slot);
+        // Before its slot: what has one and is dead was being stored over others (`Index::clear_stored_over`).
+        undead(store, unpublished);
     }
+    locked.replace(word, slot, to, true);
+    release(store, counters, slot, key.namespace, Some(true));
 }
 
-impl Store {
-    /// Counts the slots that name items on flash by a walk over all slots, for checks of the running count.
-    pub fn flash_slots(&self) -> u64 {
-        let slots = (0..self.index.groups()).flat_map(|group| self.index.group_words(group));
-        slots.filter(|(_, slot)| slot.is_flash()).count() as u64
-    }
+/// Counts the slots that name items on flash by a walk over all slots, for checks of the running count.
+pub(crate) fn flash_slots(store: &Store) -> u64 {
+    let slots = (0..store.index.groups()).flat_map(|group| store.index.group_words(group));
+    slots.filter(|(_, slot)| slot.is_flash()).count() as u64
 }

@@ -14,13 +14,17 @@
 //! Bounds: see [`crate::values::free_queue::QUEUE_BYTES_MAX`].
 
 use crate::core::counters::Counters;
+use crate::core::facets::Commits;
+use crate::core::lookup::find_locked;
 use crate::core::store::Store;
-use crate::items::unpublished::Orphan;
+use crate::items::unpublished::{Orphan, kill, unname};
 use crate::layout::hidden_key::ANCHOR;
 use crate::layout::key::Key;
 use crate::layout::parts_head::{Head, entries, entry_at};
 use crate::layout::slot::Slot;
 use crate::values::free_queue::{DeferredFree, Left};
+use crate::values::large::{piece_count, remove_piece};
+use crate::values::parts::{part_bytes, remove_part};
 
 /// Pieces and parts that go at once.
 const AT_ONCE: usize = 32;
@@ -31,7 +35,7 @@ impl DeferredFree {
     pub(crate) fn of(store: &Store, orphan: Orphan) -> Self {
         match orphan {
             Orphan::Pieces { namespace, large } => {
-                let left = Left::Pieces { next: 0, end: store.piece_count(large.bytes) };
+                let left = Left::Pieces { next: 0, end: piece_count(store, large.bytes) };
                 Self { namespace, object: large.object, left }
             }
             Orphan::Parts { namespace, address, bytes } => {
@@ -51,25 +55,25 @@ impl DeferredFree {
             match &mut self.left {
                 Left::Pieces { next, end } if next == end => return true,
                 Left::Pieces { next, .. } => {
-                    if store.remove_piece(counters, namespace, object, *next).is_none() {
+                    if remove_piece(store, counters, namespace, object, *next).is_none() {
                         return false;
                     }
                     *next += 1;
                 }
                 Left::Parts { root, next, .. } if *next == root.len() => {
-                    return store.remove_part(counters, namespace, object, ANCHOR).is_some();
+                    return remove_part(store, counters, namespace, object, ANCHOR).is_some();
                 }
                 Left::Parts { paged, root, next, within } => {
-                    let page = if *paged { store.part_bytes(namespace, object, root[*next]) } else { None };
+                    let page = if *paged { part_bytes(store, namespace, object, root[*next]) } else { None };
                     let of_page = page.and_then(|page| entry_at(page, *within));
-                    if store.remove_part(counters, namespace, object, of_page.unwrap_or(root[*next])).is_none() {
+                    if remove_part(store, counters, namespace, object, of_page.unwrap_or(root[*next])).is_none() {
                         return false;
                     }
                     (*next, *within) = if of_page.is_some() { (*next, *within + 1) } else { (*next + 1, 0) };
                 }
                 Left::Loose { parts } => {
                     let Some(part) = parts.last() else { return true };
-                    if store.remove_part(counters, namespace, object, *part).is_none() {
+                    if remove_part(store, counters, namespace, object, *part).is_none() {
                         return false;
                     }
                     parts.pop();
@@ -80,33 +84,31 @@ impl DeferredFree {
     }
 }
 
-impl Store {
-    /// Removes the pieces or parts of a value that has lost its head.
-    pub(crate) fn free_orphan(&self, counters: &Counters, orphan: Orphan) {
-        self.free_deferred(counters, DeferredFree::of(self, orphan));
-    }
+/// Removes the pieces or parts of a value that has lost its head.
+pub(crate) fn free_orphan(store: &Store, counters: &Counters, orphan: Orphan) {
+    free_deferred(store, counters, DeferredFree::of(store, orphan));
+}
 
-    /// Removes the rest of a value, given as a deferred free.
-    pub(crate) fn free_deferred(&self, counters: &Counters, mut deferred: DeferredFree) {
-        if deferred.free_some(self, counters, AT_ONCE) {
-            return;
-        }
-        if let Err(mut deferred) = self.deferred.push(deferred) {
-            // What lies behind a lock that cannot be taken stays until it is evicted: nothing names it.
-            (0..LOCK_TRIES).find(|_| deferred.free_some(self, counters, usize::MAX));
-        }
-        self.call_background();
+/// Removes the rest of a value, given as a deferred free.
+pub(crate) fn free_deferred(store: &Store, counters: &Counters, mut deferred: DeferredFree) {
+    if deferred.free_some(store, counters, AT_ONCE) {
+        return;
     }
+    if let Err(mut deferred) = store.deferred.push(deferred) {
+        // What lies behind a lock that cannot be taken stays until it is evicted: nothing names it.
+        (0..LOCK_TRIES).find(|_| deferred.free_some(store, counters, usize::MAX));
+    }
+    store.call_background();
+}
 
-    /// Removes a piece or a part, if it is there. Returns `None` if its lock could not be taken.
-    pub(crate) fn remove_hidden(&self, counters: &Counters, key: &Key<'_>) -> Option<()> {
-        let locked = self.index.lock(key.hash)?;
-        if let Some(seen) = self.find_locked(&locked, key) {
-            self.unname(&locked, &seen, Slot::EMPTY);
-            self.kill(counters, seen.address, &seen.layout);
-        }
-        Some(())
+/// Removes a piece or a part, if it is there. Returns `None` if its lock could not be taken.
+pub(crate) fn remove_hidden(store: &Store, counters: &Counters, key: &Key<'_>) -> Option<()> {
+    let locked = store.index.lock(key.hash)?;
+    if let Some(seen) = find_locked(store, &locked, key) {
+        unname(store, &locked, &seen, Slot::EMPTY);
+        kill(store, counters, seen.address, &seen.layout);
     }
+    Some(())
 }
 
 impl Orphan {
@@ -117,6 +119,24 @@ impl Orphan {
             Self::Parts { address, bytes, .. } => {
                 Head::of(store.segments.heap.bytes(*address, *bytes)).map(|head| head.object)
             }
+        }
+    }
+}
+
+impl Commits<'_, '_> {
+    /// Removes the pieces or parts of a value that has no head any more; `kept` is the object that still has one. Many
+    /// go later, in the background.
+    pub(crate) fn free_orphan(self, orphan: Option<Orphan>, kept: Option<u64>) {
+        if let Some(orphan) = orphan.filter(|o| kept.is_none() || o.object(self.guard.store) != kept) {
+            let deferred = DeferredFree::of(self.guard.store, orphan);
+            self.guard.commits().free_deferred(deferred);
+        }
+    }
+
+    /// Removes the rest of a value, given as a deferred free.
+    pub(crate) fn free_deferred(self, deferred: DeferredFree) {
+        if let Some(deferred) = self.guard.locks_mut().keep_deferred(deferred) {
+            free_deferred(self.guard.store, self.guard.counters(), deferred);
         }
     }
 }

@@ -11,7 +11,7 @@
 //!   its pieces. Losing a piece (to eviction) loses the value: the next reader deletes the head.
 //! - An object id is never reused, so a piece can never be taken for one of another value.
 //! - What writes a whole large value in one guard (a put of one that is in memory, a join) first sees that there is
-//!   room for it, or parks and calls for that room ([`Store::call_for_room`]). Trying and taking back would free
+//!   room for it, or parks and calls for that room ([`call_for_room`]). Trying and taking back would free
 //!   nothing, and a tight store would park it for ever.
 //! - A reader pins the segments of the pieces: see [`crate::core::pin`].
 
@@ -20,16 +20,19 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::core::counters::Counters;
 use crate::core::facets::{LargeValues, Pieces, Sizes};
 use crate::core::handle::Guard;
+use crate::core::lookup::{Seen, find_locked};
 use crate::core::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome, Value};
-use crate::core::pin::Pinned;
-use crate::core::store::{Seen, Store, large_ref, large_value};
-use crate::items::unpublished::{Content, Orphan, Plan};
+use crate::core::pin::{Pinned, pin_piece};
+use crate::core::room::{call_for_segments, no_segment, segments_for};
+use crate::core::store::{Store, large_ref, large_value};
+use crate::items::unpublished::{Content, Orphan, Plan, kill, unname};
 use crate::items::write::put::{Body, Expect};
-use crate::items::write::touch::Alter;
+use crate::items::write::touch::{Alter, can_touch_in_place};
 use crate::layout::hidden_key::piece_name;
 use crate::layout::item::Kind;
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
+use crate::values::deferred_free::{free_orphan, remove_hidden};
 use crate::values::source::Source;
 use crate::values::unfinished::{JoinOf, SOURCES_MAX, earlier, outlasting, outlasts};
 use crate::values::writer::LargeWriter;
@@ -62,28 +65,20 @@ fn join_of(key: &Key<'_>, expire: Expire, expect: Option<Expect>, sources: &[Sou
 /// Source that zeros are copied from.
 static ZEROS: [u8; 4096] = [0; 4096];
 
-impl Store {
-    /// Returns whether the free segments hold a large value of so many bytes. If not, asks the background once to free
-    /// as many. Requests of two handles at the same time are not added up: the later handle asks again.
-    fn call_for_room(&self, namespace: u8, bytes: u64) -> bool {
-        self.call_for_segments(namespace, self.segments_for(bytes))
-    }
+/// Returns whether the free segments hold a large value of so many bytes. If not, asks the background once to free
+/// as many. Requests of two handles at the same time are not added up: the later handle asks again.
+fn call_for_room(store: &Store, namespace: u8, bytes: u64) -> bool {
+    call_for_segments(store, namespace, segments_for(store, bytes))
+}
 
-    /// Returns the number of segments that a large value of so many bytes takes.
-    pub(crate) fn segments_for(&self, bytes: u64) -> usize {
-        // One more for the open segment that it begins in, one for what does not fit at the ends of the others.
-        (bytes * 8).div_ceil(self.geometry.segment_bytes as u64 * 7) as usize + 2
-    }
+pub(crate) fn piece_count(store: &Store, bytes: u64) -> u32 {
+    bytes.div_ceil(store.geometry.piece_bytes as u64) as u32
+}
 
-    pub(crate) fn piece_count(&self, bytes: u64) -> u32 {
-        bytes.div_ceil(self.geometry.piece_bytes as u64) as u32
-    }
-
-    /// Removes a piece, if it is there. Returns `None` if its lock could not be taken.
-    pub(crate) fn remove_piece(&self, counters: &Counters, namespace: u8, object: u64, number: u32) -> Option<()> {
-        let name = piece_name(object, number);
-        self.remove_hidden(counters, &self.hasher.piece(namespace, &name))
-    }
+/// Removes a piece, if it is there. Returns `None` if its lock could not be taken.
+pub(crate) fn remove_piece(store: &Store, counters: &Counters, namespace: u8, object: u64, number: u32) -> Option<()> {
+    let name = piece_name(object, number);
+    remove_hidden(store, counters, &store.hasher.piece(namespace, &name))
 }
 
 impl Sizes<'_, '_> {
@@ -169,7 +164,7 @@ impl LargeValues<'_, '_> {
     /// Gives up a value that is being written, and removes its pieces.
     pub fn abort(self, writer: LargeWriter) {
         let large = LargeRef { object: writer.object, bytes: writer.written };
-        self.guard.store.free_orphan(self.guard.counters(), Orphan::Pieces { namespace: writer.namespace, large });
+        free_orphan(self.guard.store, self.guard.counters(), Orphan::Pieces { namespace: writer.namespace, large });
     }
 
     /// Stores a large value that is in memory as a whole.
@@ -242,10 +237,10 @@ impl LargeValues<'_, '_> {
 
     /// Checks that there are free segments for a large value of so many bytes.
     pub(crate) fn check_room(self, key: &Key<'_>, bytes: u64) -> Result<(), OpError> {
-        if self.guard.store.call_for_room(key.namespace, bytes) {
+        if call_for_room(self.guard.store, key.namespace, bytes) {
             return Ok(());
         }
-        match self.guard.store.no_segment(key.namespace) {
+        match no_segment(self.guard.store, key.namespace) {
             OpError::Parked => Err(self.guard.parked()),
             full => Err(full),
         }
@@ -283,7 +278,7 @@ impl LargeValues<'_, '_> {
         assert!(range.end <= large.bytes, "{range:?} of {} bytes", large.bytes);
         let bytes = range.end - range.start;
         // A range may begin within a piece, and so lie in one more than it is long.
-        let mut pin = Pinned::of_large(bytes, self.guard.store.piece_count(bytes) + 1);
+        let mut pin = Pinned::of_large(bytes, piece_count(self.guard.store, bytes) + 1);
         self.guard.store.pins.fetch_add(1, Relaxed);
         let mut at = range.start;
         while at < range.end {
@@ -292,7 +287,7 @@ impl LargeValues<'_, '_> {
                 delete_broken(self.guard, key, large)?;
                 return Ok(None);
             };
-            self.guard.store.pin_piece(&mut pin, address, bytes);
+            pin_piece(self.guard.store, &mut pin, address, bytes);
             at += u64::from(bytes);
         }
         Ok(Some(pin))
@@ -302,7 +297,7 @@ impl LargeValues<'_, '_> {
     /// them. With an earlier expiry they stay as they are. Partly done on an error: calling again completes it.
     pub(crate) fn touch_pieces(self, seen: &Seen<'_>, to: Option<Expire>) -> Result<(), OpError> {
         let Some(expire) = to.filter(|_| seen.layout.kind() == Kind::Head) else { return Ok(()) };
-        if self.guard.store.can_touch_in_place(seen, expire, self.guard.now) {
+        if can_touch_in_place(self.guard.store, seen, expire, self.guard.now) {
             return Ok(());
         }
         let large = large_ref(seen.layout.value(&self.guard.store.segments.heap, seen.address));
@@ -312,7 +307,7 @@ impl LargeValues<'_, '_> {
         }
         let namespace = self.guard.store.segments.header_of(seen.address).namespace();
         let mut touched = Ok(());
-        while place.0 < self.guard.store.piece_count(large.bytes) && touched.is_ok() {
+        while place.0 < piece_count(self.guard.store, large.bytes) && touched.is_ok() {
             if self.guard.own.unfinished.is_spent() {
                 self.guard.own.unfinished.pause();
                 touched = Err(self.guard.parked());
@@ -406,7 +401,7 @@ fn try_copy_large(guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) -> Result
     let large = large_ref(seen.layout.value(&store.segments.heap, seen.address));
     let client_flags = seen.layout.client_flags(&store.segments.heap, seen.address);
     guard.sizes().check_size(to, large.bytes)?;
-    let put = Put { client_flags, expire: store.expire(&seen), ..Put::set(&[]) };
+    let put = Put { client_flags, expire: seen.expire(store), ..Put::set(&[]) };
     let plan = Plan::of(&put, Kind::Plain, Content::Bytes(&[], &[]));
     let expect = Some(Expect::there(there.map(|(_, snap)| snap)));
     match guard.large().commit_joined(to, &plan, expect, &[Source::Copied(large)])? {
@@ -418,7 +413,7 @@ fn try_copy_large(guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) -> Result
 
 /// Deletes the item that names a large value, if that has lost a piece.
 fn delete_broken_if_lost(guard: &mut Guard<'_>, key: &Key<'_>, large: LargeRef) -> Result<(), OpError> {
-    let pieces = guard.store.piece_count(large.bytes);
+    let pieces = piece_count(guard.store, large.bytes);
     let is_lost = (0..pieces).any(|number| piece(guard, key.namespace, large.object, number).is_none());
     if is_lost { delete_broken(guard, key, large) } else { Ok(()) }
 }
@@ -467,17 +462,17 @@ fn piece(guard: &Guard<'_>, namespace: u8, object: u64, number: u32) -> Option<(
 fn delete_broken(guard: &mut Guard<'_>, key: &Key<'_>, large: LargeRef) -> Result<(), OpError> {
     let store = guard.store;
     if store.is_rebuilding() {
-        let snap = guard.items().snap(key)?.filter(|(seen, _)| store.object_at(seen) == Some(large.object));
+        let snap = guard.items().snap(key)?.filter(|(seen, _)| seen.object_at(store) == Some(large.object));
         return snap.map_or(Ok(()), |(_, snap)| guard.items_mut().end_for_good(key, Some(snap), None).map(drop));
     }
     let locked = guard.locks().lock(key)?;
-    let Some(there) = store.find_locked(&locked, key) else { return Ok(()) };
+    let Some(there) = find_locked(store, &locked, key) else { return Ok(()) };
     let names = there.layout.kind() == Kind::Head
         && large_ref(there.layout.value(&store.segments.heap, there.address)) == large;
     if names {
         guard.counters().large_broken.add(1);
-        store.unname(&locked, &there, Slot::EMPTY);
-        let orphan = store.kill(guard.counters(), there.address, &there.layout);
+        unname(store, &locked, &there, Slot::EMPTY);
+        let orphan = kill(store, guard.counters(), there.address, &there.layout);
         drop(locked);
         guard.commits().free_orphan(orphan, None);
     }
@@ -498,7 +493,7 @@ fn touch_piece(
     guard.commits().retry(|guard| {
         // One that is lost is found to be when the value is read.
         let Some((seen, snap)) = guard.items().snap_at_once(&key)? else { return Ok(Some(Expire::Never)) };
-        let present = guard.store.expire(&seen);
+        let present = seen.expire(guard.store);
         if outlasts(present, head) {
             return Ok(Some(present));
         }

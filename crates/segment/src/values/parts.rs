@@ -26,156 +26,107 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::core::counters::Counters;
 use crate::core::facets::{PartReads, PartWrites, Sizes};
 use crate::core::handle::Guard;
+use crate::core::lookup::{Seen, find, item_of_hash};
 use crate::core::op::{Item, OpError};
-use crate::core::store::{Seen, Store, large_ref};
+use crate::core::store::Store;
 use crate::index::Hash;
 use crate::items::unpublished::{Content, Plan};
 use crate::items::write::change::{Change, Parts};
-use crate::layout::header::SegmentHeader;
 use crate::layout::hidden_key::{ANCHOR, NAME_BYTES, name, part_of};
 use crate::layout::item::{Kind, Layout, NUM};
-use crate::layout::key::{Key, Namespace};
+use crate::layout::key::Key;
 use crate::layout::parts_head::{Head, entries, entry_at};
 use crate::layout::slot::Slot;
+use crate::values::deferred_free::remove_hidden;
 use crate::values::free_queue::DeferredFree;
 use crate::values::orphans::Named;
 
 /// As [`crate::Decide`]; the parts that it makes it gives beside the scratch, and gets both empty.
 pub type DecideParts<'d, T> = dyn FnMut(&Guard<'_>, Option<&Item<'_>>, &mut Vec<u8>, &mut Parts) -> Change<T> + 'd;
 
-impl Store {
-    fn find_part(&self, namespace: u8, object: u64, part: u64) -> Option<Seen<'_>> {
-        let name = name(part, object);
-        self.find(&self.hasher.piece(namespace, &name))
-    }
+fn find_part<'s>(store: &'s Store, namespace: u8, object: u64, part: u64) -> Option<Seen<'s>> {
+    let name = name(part, object);
+    find(store, &store.hasher.piece(namespace, &name))
+}
 
-    /// Returns the bytes of a part, without counting an access.
-    pub(crate) fn part_bytes(&self, namespace: u8, object: u64, part: u64) -> Option<&[u8]> {
-        self.find_part(namespace, object, part).map(|seen| seen.layout.value(&self.segments.heap, seen.address))
-    }
+/// Returns the bytes of a part, without counting an access.
+pub(crate) fn part_bytes(store: &Store, namespace: u8, object: u64, part: u64) -> Option<&[u8]> {
+    find_part(store, namespace, object, part).map(|seen| seen.layout.value(&store.segments.heap, seen.address))
+}
 
-    /// Removes a part, if it is there. Returns `None` if its lock could not be taken.
-    pub(crate) fn remove_part(&self, counters: &Counters, namespace: u8, object: u64, part: u64) -> Option<()> {
-        let name = name(part, object);
-        self.remove_hidden(counters, &self.hasher.piece(namespace, &name))
-    }
+/// Removes a part, if it is there. Returns `None` if its lock could not be taken.
+pub(crate) fn remove_part(store: &Store, counters: &Counters, namespace: u8, object: u64, part: u64) -> Option<()> {
+    let name = name(part, object);
+    remove_hidden(store, counters, &store.hasher.piece(namespace, &name))
+}
 
-    /// Gives every part that a head names to `each`, a page behind what it names, until `each` wants no more. Returns
-    /// false in that case, or if a page is lost.
-    pub(crate) fn each_part(&self, namespace: u8, head: Head<'_>, each: &mut dyn FnMut(u64) -> bool) -> bool {
-        let mut whole = true;
-        for entry in entries(head.root) {
-            if head.levels > 1 {
-                match self.part_bytes(namespace, head.object, entry) {
-                    Some(page) if !entries(page).all(&mut *each) => return false,
-                    Some(_) => {}
-                    None => whole = false,
-                }
-            }
-            if !each(entry) {
-                return false;
+/// Gives every part that a head names to `each`, a page behind what it names, until `each` wants no more. Returns
+/// false in that case, or if a page is lost.
+pub(crate) fn each_part(store: &Store, namespace: u8, head: Head<'_>, each: &mut dyn FnMut(u64) -> bool) -> bool {
+    let mut whole = true;
+    for entry in entries(head.root) {
+        if head.levels > 1 {
+            match part_bytes(store, namespace, head.object, entry) {
+                Some(page) if !entries(page).all(&mut *each) => return false,
+                Some(_) => {}
+                None => whole = false,
             }
         }
-        whole
-    }
-
-    /// Lets the head of a value in parts mark its object and the parts that it names, for the next entry of the root.
-    /// Returns the entry behind it, if there is one.
-    pub(crate) fn mark_parts(
-        &self,
-        named: &Named,
-        namespace: u8,
-        (address, bytes): (usize, usize),
-        next: usize,
-    ) -> Option<usize> {
-        let head = Head::of(self.segments.heap.bytes(address, bytes))?;
-        named.mark(head.object);
-        if head.levels <= 1 {
-            entries(head.root).for_each(|part| named.mark(part));
-            return None;
-        }
-        let page = entry_at(head.root, next)?;
-        named.mark(page);
-        let of_page = self.part_bytes(namespace, head.object, page).unwrap_or(&[]);
-        entries(of_page).for_each(|part| named.mark(part));
-        entry_at(head.root, next + 1).map(|_| next + 1)
-    }
-
-    /// Returns true if nothing names this hidden key, nor ever will: see [`crate::values::orphans`].
-    pub(crate) fn is_orphan(&self, key: &Key<'_>) -> bool {
-        self.named.as_ref().is_some_and(|named| named.is_orphan(key))
-    }
-
-    /// Returns the hash of the key whose value an object is.
-    pub(crate) fn owner_of(&self, namespace: u8, object: u64) -> Option<Hash> {
-        let seen = self.find_part(namespace, object, ANCHOR).filter(|seen| seen.layout.has(NUM))?;
-        Some(Hash(seen.layout.number(&self.segments.heap, seen.address).load(Acquire)))
-    }
-
-    /// Returns the item at an address in a segment, if there can be one.
-    pub(crate) fn item_in(&self, header: &SegmentHeader, address: usize) -> Option<Layout> {
-        let written = header.written.load(Acquire) as usize;
-        let left = written.saturating_sub(address & (self.segments.segment_bytes() - 1));
-        Layout::read_within(&self.segments.heap, address, left)
-    }
-
-    /// Returns the item that a slot names, if there is one: damage to a memory file can have made anything of a slot.
-    pub(crate) fn item_of(&self, slot: Slot) -> Option<(u8, usize, Layout)> {
-        let (header, address) = (self.segments.named(slot)?, slot.address());
-        let (namespace, layout) = (header.namespace(), self.item_in(header, address)?);
-        let is_its = self.hash_at(namespace, address, &layout).tag() == slot.tag();
-        (is_its && self.is_trusted(header, address, &layout)).then_some((namespace, address, layout))
-    }
-
-    /// Returns the hash of the key of an item that is there.
-    pub(crate) fn hash_at(&self, namespace: u8, address: usize, layout: &Layout) -> Hash {
-        self.key_at(namespace, address, layout).hash
-    }
-
-    /// Returns the key of an item that is there.
-    pub(crate) fn key_at(&self, namespace: u8, address: usize, layout: &Layout) -> Key<'_> {
-        let bytes = layout.key(&self.segments.heap, address);
-        match layout.kind() {
-            Kind::Piece => self.hasher.piece(namespace, bytes),
-            _ => self.hasher.key(Namespace(namespace), bytes),
+        if !each(entry) {
+            return false;
         }
     }
+    whole
+}
 
-    /// Returns the item that a slot names, if its key, which is hidden or is not, has this hash.
-    pub(crate) fn item_of_hash(&self, slot: Slot, namespace: u8, piece: bool, hash: Hash) -> Option<(usize, Layout)> {
-        let address = slot.address();
-        let header = self.segments.named(slot).filter(|header| header.namespace() == namespace)?;
-        let layout = self.item_in(header, address)?;
-        let is_its = layout.is(Kind::Piece) == piece && self.hash_at(namespace, address, &layout) == hash;
-        (is_its && self.is_trusted(header, address, &layout)).then_some((address, layout))
+/// Lets the head of a value in parts mark its object and the parts that it names, for the next entry of the root.
+/// Returns the entry behind it, if there is one.
+pub(crate) fn mark_parts(
+    store: &Store,
+    named: &Named,
+    namespace: u8,
+    (address, bytes): (usize, usize),
+    next: usize,
+) -> Option<usize> {
+    let head = Head::of(store.segments.heap.bytes(address, bytes))?;
+    named.mark(head.object);
+    if head.levels <= 1 {
+        entries(head.root).for_each(|part| named.mark(part));
+        return None;
     }
+    let page = entry_at(head.root, next)?;
+    named.mark(page);
+    let of_page = part_bytes(store, namespace, head.object, page).unwrap_or(&[]);
+    entries(of_page).for_each(|part| named.mark(part));
+    entry_at(head.root, next + 1).map(|_| next + 1)
+}
 
-    /// Returns the item's address and layout if it is the head of this object and its key has this hash.
-    pub(crate) fn is_head(&self, slot: Slot, namespace: u8, object: u64, owner: Hash) -> Option<(usize, Layout)> {
-        let (address, layout) = self.item_of_hash(slot, namespace, false, owner)?;
-        let is_head = layout.is(Kind::Typed)
-            && Head::of(layout.value(&self.segments.heap, address)).is_some_and(|head| head.object == object);
-        is_head.then_some((address, layout))
-    }
+/// Returns true if nothing names this hidden key, nor ever will: see [`crate::values::orphans`].
+pub(crate) fn is_orphan(store: &Store, key: &Key<'_>) -> bool {
+    store.named.as_ref().is_some_and(|named| named.is_orphan(key))
+}
 
-    /// Returns how often a part was read, as its eviction counts it: as often as its head or itself, whichever is more.
-    /// A part whose head is gone counts 0.
-    pub(crate) fn freq_with_head(&self, key: &Key<'_>, seen: &Seen<'_>) -> u64 {
-        let owner = part_of(key).and_then(|(_, object)| Some((object, self.owner_of(key.namespace, object)?)));
-        let Some((object, owner)) = owner else { return seen.slot.freq() };
-        let head = self.index.find(owner, |slot| self.is_head(slot, key.namespace, object, owner));
-        head.map_or(0, |head| head.slot.freq().max(seen.slot.freq()))
-    }
+/// Returns the hash of the key whose value an object is.
+pub(crate) fn owner_of(store: &Store, namespace: u8, object: u64) -> Option<Hash> {
+    let seen = find_part(store, namespace, object, ANCHOR).filter(|seen| seen.layout.has(NUM))?;
+    Some(Hash(seen.layout.number(&store.segments.heap, seen.address).load(Acquire)))
+}
 
-    /// Returns the object of which an item is the head: a large value, or one in parts.
-    pub(crate) fn object_at(&self, seen: &Seen<'_>) -> Option<u64> {
-        let value = || seen.layout.value(&self.segments.heap, seen.address);
-        match seen.layout.kind() {
-            Kind::Head => Some(large_ref(value()).object),
-            Kind::Typed => Head::of(value()).map(|head| head.object),
-            Kind::Plain | Kind::Piece => None,
-        }
-    }
+/// Returns the item's address and layout if it is the head of this object and its key has this hash.
+pub(crate) fn is_head(store: &Store, slot: Slot, namespace: u8, object: u64, owner: Hash) -> Option<(usize, Layout)> {
+    let (address, layout) = item_of_hash(store, slot, namespace, false, owner)?;
+    let is_head = layout.is(Kind::Typed)
+        && Head::of(layout.value(&store.segments.heap, address)).is_some_and(|head| head.object == object);
+    is_head.then_some((address, layout))
+}
+
+/// Returns how often a part was read, as its eviction counts it: as often as its head or itself, whichever is more.
+/// A part whose head is gone counts 0.
+pub(crate) fn freq_with_head(store: &Store, key: &Key<'_>, seen: &Seen<'_>) -> u64 {
+    let owner = part_of(key).and_then(|(_, object)| Some((object, owner_of(store, key.namespace, object)?)));
+    let Some((object, owner)) = owner else { return seen.slot.freq() };
+    let head = store.index.find(owner, |slot| is_head(store, slot, key.namespace, object, owner));
+    head.map_or(0, |head| head.slot.freq().max(seen.slot.freq()))
 }
 
 impl<'g> PartReads<'g, '_> {
@@ -211,11 +162,11 @@ impl<'g> PartReads<'g, '_> {
         let value = [&[kind][..], bytes].concat();
         let Some(head) = Head::of(&value) else { return (0, None) };
         let bytes_of = |part: u64| {
-            self.guard.store.find_part(key.namespace, head.object, part).map_or(0, |seen| seen.layout.size as u64)
+            find_part(self.guard.store, key.namespace, head.object, part).map_or(0, |seen| seen.layout.size as u64)
         };
         let mut sum = if from == 0 { bytes_of(ANCHOR) } else { 0 };
         let (mut number, to) = (0, from.saturating_add(parts_max));
-        self.guard.store.each_part(key.namespace, head, &mut |part| {
+        each_part(self.guard.store, key.namespace, head, &mut |part| {
             if (from..to).contains(&number) {
                 sum += bytes_of(part);
             }
@@ -314,10 +265,10 @@ impl PartWrites<'_, '_> {
             };
             let Some(head) = head else { return Ok(Some(false)) };
             let is_there = |part: u64| {
-                let seen = store.find_part(key.namespace, head.object, part);
-                seen.is_some_and(|seen| store.ended(&seen, guard.now).is_none())
+                let seen = find_part(store, key.namespace, head.object, part);
+                seen.is_some_and(|seen| seen.ended(store, guard.now).is_none())
             };
-            if store.each_part(key.namespace, head, &mut |part| is_there(part)) {
+            if each_part(store, key.namespace, head, &mut |part| is_there(part)) {
                 return Ok(Some(false));
             }
             let removed = guard.items_mut().remove_same(key, snap)?;
@@ -353,5 +304,5 @@ fn not_removed(
     parts: impl Iterator<Item = u64>,
 ) -> impl Iterator<Item = u64> {
     let (store, counters, namespace) = (guard.store, guard.counters(), key.namespace);
-    parts.filter(move |part| store.remove_part(counters, namespace, object, *part).is_none())
+    parts.filter(move |part| remove_part(store, counters, namespace, object, *part).is_none())
 }

@@ -12,16 +12,18 @@
 
 use crate::core::facets::{PartReads, Renames};
 use crate::core::handle::Guard;
+use crate::core::lookup::{Seen, find_locked};
 use crate::core::op::OpError;
-use crate::core::store::Seen;
-use crate::items::unpublished::{Content, Plan};
+use crate::items::unpublished::{Content, Plan, kill, unname};
 use crate::items::write::put::Expect;
-use crate::items::write::rewrite::{Rewrite, TokenRule};
+use crate::items::write::rewrite::{Rewrite, TokenRule, copy_plan};
 use crate::layout::item::Kind;
 use crate::layout::key::Key;
 use crate::layout::parts_head::{ENTRY_BYTES, Head, entries};
 use crate::layout::slot::Slot;
+use crate::values::deferred_free::free_deferred;
 use crate::values::free_queue::DeferredFree;
+use crate::values::parts::part_bytes;
 
 /// A copy of a value in parts that is under way. Give it to [`Renames::finish_copy`], or to [`Renames::abort_copy`] if
 /// that refuses it.
@@ -69,7 +71,7 @@ impl<'l> Renames<'_, 'l> {
     /// [`OpError::Parked`]: again in a later iteration.
     pub fn unshare(self, from: &Key<'_>, to: &Key<'_>) -> Result<bool, OpError> {
         let object_at =
-            |key: &Key<'_>| self.guard.items().find_live(key).and_then(|seen| self.guard.store.object_at(&seen));
+            |key: &Key<'_>| self.guard.items().find_live(key).and_then(|seen| seen.object_at(self.guard.store));
         let (of_from, of_to) = (object_at(from), object_at(to));
         let both = of_from.is_some() && of_from == of_to;
         if let Some(object) = of_from {
@@ -90,7 +92,7 @@ impl<'l> Renames<'_, 'l> {
         let entry_of = |bytes: &'l [u8], number: usize| bytes.chunks_exact(ENTRY_BYTES).nth(number);
         let page = if head.levels > 1 {
             let Some(entry) = entry_of(head.root, copy.page) else { return Ok(CopyStep::All) };
-            let Some(page) = store.part_bytes(namespace, head.object, part_in(entry)) else {
+            let Some(page) = part_bytes(store, namespace, head.object, part_in(entry)) else {
                 return Ok(CopyStep::Lost);
             };
             page
@@ -109,7 +111,7 @@ impl<'l> Renames<'_, 'l> {
             }
             return Ok(CopyStep::All);
         };
-        let Some(bytes) = store.part_bytes(namespace, head.object, part_in(entry)) else { return Ok(CopyStep::Lost) };
+        let Some(bytes) = part_bytes(store, namespace, head.object, part_in(entry)) else { return Ok(CopyStep::Lost) };
         let number = self.guard.parts().part_number();
         self.guard.parts_mut().write_part(to, copy.object, number, bytes)?;
         push_entry(entry, number, &mut copy.entries);
@@ -130,14 +132,18 @@ impl<'l> Renames<'_, 'l> {
     pub fn abort_copy(self, to: &Key<'_>, copy: &PartsCopy) {
         // What a page holds that was written is named by no head: it is looked for in the page.
         let parts: Vec<u64> = entries(&copy.entries).collect();
-        self.guard
-            .store
-            .free_deferred(self.guard.counters(), DeferredFree::of_parts(to.namespace, copy.object, false, parts));
+        free_deferred(
+            self.guard.store,
+            self.guard.counters(),
+            DeferredFree::of_parts(to.namespace, copy.object, false, parts),
+        );
         if !copy.root.is_empty() {
             let pages = entries(&copy.root).collect();
-            self.guard
-                .store
-                .free_deferred(self.guard.counters(), DeferredFree::of_parts(to.namespace, copy.object, true, pages));
+            free_deferred(
+                self.guard.store,
+                self.guard.counters(),
+                DeferredFree::of_parts(to.namespace, copy.object, true, pages),
+            );
         }
     }
 }
@@ -145,10 +151,10 @@ impl<'l> Renames<'_, 'l> {
 fn try_adopt(guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) -> Result<Option<bool>, OpError> {
     let flushed_before = guard.store.flushed_before(to.namespace);
     let Some((seen, snap)) = guard.items().snap(from)? else { return Ok(Some(false)) };
-    let Some(object) = guard.store.object_at(&seen) else { return Ok(Some(false)) };
+    let Some(object) = seen.object_at(guard.store) else { return Ok(Some(false)) };
     check_head(guard, to, &seen)?;
     let there = guard.items().snap(to)?.map(|(_, snap)| snap);
-    let plan = guard.store.copy_plan(&seen, &snap, Rewrite { token: TokenRule::New, ..Rewrite::SAME });
+    let plan = copy_plan(guard.store, &seen, &snap, Rewrite { token: TokenRule::New, ..Rewrite::SAME });
     let plan = Plan { meta: None, token: None, ..plan };
     let expect = Expect::there(there).unflushed_since(flushed_before);
     if guard.commits().commit(to, &plan, Some(expect))?.is_none() {
@@ -172,16 +178,16 @@ fn remove_head(guard: &mut Guard<'_>, key: &Key<'_>, object: u64, kept: Option<u
     let (store, counters) = (guard.store, guard.counters());
     if store.is_rebuilding() {
         return guard.commits().retry(|guard| {
-            let there = guard.items().snap(key)?.filter(|(seen, _)| guard.store.object_at(seen) == Some(object));
+            let there = guard.items().snap(key)?.filter(|(seen, _)| seen.object_at(guard.store) == Some(object));
             let Some((_, snap)) = there else { return Ok(Some(())) };
             Ok(guard.items_mut().end_for_good(key, Some(snap), kept)?.then_some(()))
         });
     }
     let locked = guard.locks().lock(key)?;
-    let there = store.find_locked(&locked, key).filter(|there| store.object_at(there) == Some(object));
+    let there = find_locked(store, &locked, key).filter(|there| there.object_at(store) == Some(object));
     let Some(there) = there else { return Ok(()) };
-    store.unname(&locked, &there, Slot::EMPTY);
-    let orphan = store.kill(counters, there.address, &there.layout);
+    unname(store, &locked, &there, Slot::EMPTY);
+    let orphan = kill(store, counters, there.address, &there.layout);
     drop(locked);
     guard.commits().free_orphan(orphan, kept);
     Ok(())
@@ -214,7 +220,7 @@ fn try_finish_copy(
     let rest = bytes.split_off(1);
     let plan = Plan {
         client_flags: seen.layout.client_flags(&guard.store.segments.heap, seen.address),
-        expire: guard.store.expire(&seen),
+        expire: seen.expire(guard.store),
         ..Plan::bare(Kind::Typed, Content::Bytes(&bytes, &rest))
     };
     guard.parts_mut().set_owner(to, copy.object)?;
@@ -238,7 +244,7 @@ impl PartReads<'_, '_> {
     /// Returns true if both keys have the same pieces or parts: one is being renamed to the other.
     pub fn shares(self, from: &Key<'_>, to: &Key<'_>) -> bool {
         let object_of =
-            |key: &Key<'_>| self.guard.items().find_live(key).and_then(|seen| self.guard.store.object_at(&seen));
+            |key: &Key<'_>| self.guard.items().find_live(key).and_then(|seen| seen.object_at(self.guard.store));
         object_of(from).is_some_and(|object| object_of(to) == Some(object))
     }
 
@@ -246,7 +252,7 @@ impl PartReads<'_, '_> {
     pub fn begin_copy(self, from: &Key<'_>) -> Option<PartsCopy> {
         let flushed_before = self.guard.store.flushed_before(from.namespace);
         let seen = self.guard.items().find_live(from).filter(|seen| seen.layout.is(Kind::Typed))?;
-        let from = self.guard.store.object_at(&seen)?;
+        let from = seen.object_at(self.guard.store)?;
         Some(PartsCopy {
             from,
             object: self.guard.parts().part_number(),

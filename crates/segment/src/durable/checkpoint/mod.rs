@@ -16,8 +16,8 @@
 //!   written again, except for single words (DEAD, numbers, ends, tokens). If its header is old and its bytes are of a
 //!   later life, the sums of items show that: they are seeded with the sequence.
 //! - DEAD, which is never taken back in a life. Every path that takes an item's slot has marked the item first, with
-//!   the index in the file too ([`Store::dies_first`]). So what was replaced or removed before the checkpoint is dead
-//!   on the disk. No opening brings it back when the newer version is lost.
+//!   the index in the file too ([`crate::items::unpublished::dies_first`]). So what was replaced or removed before the
+//!   checkpoint is dead on the disk. No opening brings it back when the newer version is lost.
 //! - Neither slots nor locks nor counts nor what was stored in segments since. The index is rebuilt
 //!   ([`crate::durable::rebuild`]).
 //!
@@ -67,24 +67,22 @@ use crate::layout::header::State;
 use crate::locks::undo_log::RECORDS_MAX;
 use record::Record;
 
-impl Store {
-    /// Returns the handle that makes checkpoints, or `None` if the store is in no file, or was opened without
-    /// checkpoints.
-    pub fn checkpointer(self: &Arc<Self>) -> Option<Checkpointer> {
-        self.checkpoints.records.as_ref()?;
-        Some(Checkpointer { store: Arc::clone(self), begun: None })
-    }
+/// Returns the handle that makes checkpoints, or `None` if the store is in no file, or was opened without
+/// checkpoints.
+pub(crate) fn checkpointer(store: &Arc<Store>) -> Option<Checkpointer> {
+    store.checkpoints.records.as_ref()?;
+    Some(Checkpointer { store: Arc::clone(store), begun: None })
+}
 
-    /// Returns the results of checkpoints, or `None` if there are none.
-    pub fn checkpoint_stats(&self) -> Option<CheckpointStats> {
-        let Checkpoints { made, failed, at_ms, segments, records, .. } = &self.checkpoints;
-        records.as_ref().map(|_| CheckpointStats {
-            made: made.load(Relaxed),
-            failed: failed.load(Relaxed),
-            last: UnixMillis(at_ms.load(Relaxed)),
-            segments: segments.load(Relaxed),
-        })
-    }
+/// Returns the results of checkpoints, or `None` if there are none.
+pub(crate) fn checkpoint_stats(store: &Store) -> Option<CheckpointStats> {
+    let Checkpoints { made, failed, at_ms, segments, records, .. } = &store.checkpoints;
+    records.as_ref().map(|_| CheckpointStats {
+        made: made.load(Relaxed),
+        failed: failed.load(Relaxed),
+        last: UnixMillis(at_ms.load(Relaxed)),
+        segments: segments.load(Relaxed),
+    })
 }
 
 /// Makes checkpoints, for a thread of its own that may wait for the disk.
@@ -151,7 +149,7 @@ impl Checkpointer {
     pub fn finish(&mut self) -> io::Result<Finished> {
         let begun = self.begun.take().expect("it was begun");
         let (store, made) = (&self.store, &self.store.checkpoints);
-        let done = store.make_checkpoint(begun);
+        let done = make_checkpoint(store, begun);
         match &done {
             Ok(Finished::Made) => made.made.fetch_add(1, Relaxed),
             Ok(Finished::Crowded) => 0,
@@ -164,39 +162,37 @@ impl Checkpointer {
     }
 }
 
-impl Store {
-    fn make_checkpoint(&self, Begun { before, at }: Begun) -> io::Result<Finished> {
-        let parts = (&self.held, &self.notes, &self.undo, &self.checkpoints.records);
-        let (Some(held), Some(notes), Some(undo), Some(records)) = parts else {
-            unreachable!("a store in a file has all of them")
-        };
-        let kept = notes.name_with(|| self.kept.words());
-        let sequences = (0..self.geometry.segments_max as u32).map(|id| self.sealed_sequence(SegmentId(id), before));
-        let sequences: Vec<u64> = sequences.collect();
-        let mut keys = Vec::new();
-        undo.each_open(&mut |record, _| keys.push(record.key()));
-        // Behind that: what was closed meanwhile is among these.
-        keys.append(&mut self.checkpoints.spanning());
-        if keys.len() > RECORDS_MAX {
-            return Ok(Finished::Crowded);
-        }
-        held.sync()?;
-        let record = Record { at_ms: at.0, before, kept, keys, sequences };
-        records.write(&record);
-        held.sync()?;
-        notes.name_only(record.notes());
-        self.checkpoints.segments.store(record.segments(), Relaxed);
-        self.checkpoints.at_ms.store(record.at_ms, Relaxed);
-        Ok(Finished::Made)
+fn make_checkpoint(store: &Store, Begun { before, at }: Begun) -> io::Result<Finished> {
+    let parts = (&store.held, &store.notes, &store.undo, &store.checkpoints.records);
+    let (Some(held), Some(notes), Some(undo), Some(records)) = parts else {
+        unreachable!("a store in a file has all of them")
+    };
+    let kept = notes.name_with(|| store.kept.words());
+    let sequences = (0..store.geometry.segments_max as u32).map(|id| sealed_sequence(store, SegmentId(id), before));
+    let sequences: Vec<u64> = sequences.collect();
+    let mut keys = Vec::new();
+    undo.each_open(&mut |record, _| keys.push(record.key()));
+    // Behind that: what was closed meanwhile is among these.
+    keys.append(&mut store.checkpoints.spanning());
+    if keys.len() > RECORDS_MAX {
+        return Ok(Finished::Crowded);
     }
+    held.sync()?;
+    let record = Record { at_ms: at.0, before, kept, keys, sequences };
+    records.write(&record);
+    held.sync()?;
+    notes.name_only(record.notes());
+    store.checkpoints.segments.store(record.segments(), Relaxed);
+    store.checkpoints.at_ms.store(record.at_ms, Relaxed);
+    Ok(Finished::Made)
+}
 
-    /// Returns the sequence of a segment that a checkpoint has; 0: it has not.
-    fn sealed_sequence(&self, id: SegmentId, before: u64) -> u64 {
-        let header = self.segments.header(id);
-        // The state first: what was sealed is whole. One that was opened again meanwhile has a later sequence.
-        let is_sealed = matches!(header.state(), State::Sealed | State::Draining);
-        let sequence = header.sequence();
-        let since = self.kept.unsynced_before.load(Acquire);
-        if is_sealed && (since..before).contains(&sequence) { sequence } else { 0 }
-    }
+/// Returns the sequence of a segment that a checkpoint has; 0: it has not.
+fn sealed_sequence(store: &Store, id: SegmentId, before: u64) -> u64 {
+    let header = store.segments.header(id);
+    // The state first: what was sealed is whole. One that was opened again meanwhile has a later sequence.
+    let is_sealed = matches!(header.state(), State::Sealed | State::Draining);
+    let sequence = header.sequence();
+    let since = store.kept.unsynced_before.load(Acquire);
+    if is_sealed && (since..before).contains(&sequence) { sequence } else { 0 }
 }

@@ -22,6 +22,7 @@ use crate::items::walk::Stride;
 use crate::items::write::change::{Change, Parts};
 use crate::layout::key::{Key, Namespace};
 use crate::layout::parts_head::{Head, KIND_IN_PARTS};
+use crate::values::parts::{each_part, part_bytes};
 
 /// The result of a copy, by item counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -170,12 +171,12 @@ fn whole(guard: &Guard<'_>, key: &Key<'_>, item: &Item<'_>) -> Option<Whole> {
         let value = [&[kind][..], bytes].concat();
         let head = Head::of(&value)?;
         let mut numbers = Vec::new();
-        let all = guard.store.each_part(key.namespace, head, &mut |number| {
+        let all = each_part(guard.store, key.namespace, head, &mut |number| {
             numbers.push(number);
             true
         });
         for number in numbers.iter().filter(|_| all) {
-            let bytes = guard.store.part_bytes(key.namespace, head.object, *number)?;
+            let bytes = part_bytes(guard.store, key.namespace, head.object, *number)?;
             let from = whole.parts.len();
             whole.parts.extend(bytes);
             whole.places.push((*number, from..whole.parts.len()));

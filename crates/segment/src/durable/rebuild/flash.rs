@@ -17,72 +17,72 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use super::{ROUND_FLASH, RebuildStep, WHOLE};
 use crate::core::counters::Counters;
+use crate::core::lookup::{hash_at, item_of};
 use crate::core::store::Store;
 use crate::index::Hash;
 use crate::layout::item::Kind;
 use crate::layout::slot::Slot;
+use crate::tier::flash_slots::{dies_on_flash, flash_found, tier};
 use crate::tier::{FlashAddress, Shown, TierFind};
 
 /// Items between two looks at the time.
 pub(crate) const ITEMS_PER_LOOK: usize = 32;
 
-impl Store {
-    /// Enters what is at hand of items on flash, until `over`.
-    pub(crate) fn find_on_flash(&self, counters: &Counters, over: &mut dyn FnMut() -> bool) -> RebuildStep {
-        let Some(rebuild) = self.rebuild.as_ref().filter(|rebuild| rebuild.round.load(Acquire) == ROUND_FLASH) else {
-            return if self.is_finding() { RebuildStep::Waits } else { RebuildStep::Whole };
-        };
-        let (mut items, mut entered) = (0, 0);
-        let found = self.tier().find(&mut |hash, at| {
-            items += 1;
-            if items % ITEMS_PER_LOOK == 0 && over() {
-                return Shown::Later;
-            }
-            let shown = self.enter_on_flash(counters, Hash(hash), at);
-            entered += u64::from(shown == Shown::Entered);
-            shown
-        });
-        rebuild.on_flash.fetch_add(entered, Relaxed);
-        match found {
-            TierFind::More => RebuildStep::More,
-            TierFind::Waits => RebuildStep::Waits,
-            TierFind::Whole => {
-                let _ = rebuild.round.compare_exchange(ROUND_FLASH, WHOLE, AcqRel);
-                self.call_background();
-                RebuildStep::Whole
-            }
+/// Enters what is at hand of items on flash, until `over`.
+pub(crate) fn find_on_flash(store: &Store, counters: &Counters, over: &mut dyn FnMut() -> bool) -> RebuildStep {
+    let Some(rebuild) = store.rebuild.as_ref().filter(|rebuild| rebuild.round.load(Acquire) == ROUND_FLASH) else {
+        return if store.is_finding() { RebuildStep::Waits } else { RebuildStep::Whole };
+    };
+    let (mut items, mut entered) = (0, 0);
+    let found = tier(store).find(&mut |hash, at| {
+        items += 1;
+        if items % ITEMS_PER_LOOK == 0 && over() {
+            return Shown::Later;
+        }
+        let shown = enter_on_flash(store, counters, Hash(hash), at);
+        entered += u64::from(shown == Shown::Entered);
+        shown
+    });
+    rebuild.on_flash.fetch_add(entered, Relaxed);
+    match found {
+        TierFind::More => RebuildStep::More,
+        TierFind::Waits => RebuildStep::Waits,
+        TierFind::Whole => {
+            let _ = rebuild.round.compare_exchange(ROUND_FLASH, WHOLE, AcqRel);
+            store.call_background();
+            RebuildStep::Whole
         }
     }
+}
 
-    /// Gives an item a slot, or marks it dead for good. To a thread that changes its key from here on, an item without
-    /// a slot is the same as none.
-    fn enter_on_flash(&self, counters: &Counters, hash: Hash, at: FlashAddress) -> Shown {
-        let Some(locked) = self.index.lock(hash) else { return Shown::Later };
-        let slot = Slot::flash(hash.tag(), 0, at);
-        if self.tier().is_gone(hash.0, at, hash.tag())
-            || locked.find(|slot| self.is_of_hash(slot, hash)).is_some()
-            // Two items of one block with one tag would be indistinguishable.
-            || locked.find_flash(at).is_some()
-        {
-            self.dies_on_flash(slot);
-            return Shown::Gone;
-        }
-        let room = locked.room();
-        if room.holds.is_taken() {
-            // What is there is in use, or was found before it.
-            self.dies_on_flash(slot);
-            counters.flash_evicted.add(1);
-            return Shown::Gone;
-        }
-        locked.replace(room.word, room.holds, slot, false);
-        locked.note_birth();
-        self.flash_found(counters, crate::Namespace::DEFAULT.0, 1);
-        Shown::Entered
+/// Gives an item a slot, or marks it dead for good. To a thread that changes its key from here on, an item without
+/// a slot is the same as none.
+fn enter_on_flash(store: &Store, counters: &Counters, hash: Hash, at: FlashAddress) -> Shown {
+    let Some(locked) = store.index.lock(hash) else { return Shown::Later };
+    let slot = Slot::flash(hash.tag(), 0, at);
+    if tier(store).is_gone(hash.0, at, hash.tag())
+        || locked.find(|slot| is_of_hash(store, slot, hash)).is_some()
+        // Two items of one block with one tag would be indistinguishable.
+        || locked.find_flash(at).is_some()
+    {
+        dies_on_flash(store, slot);
+        return Shown::Gone;
     }
+    let room = locked.room();
+    if room.holds.is_taken() {
+        // What is there is in use, or was found before it.
+        dies_on_flash(store, slot);
+        counters.flash_evicted.add(1);
+        return Shown::Gone;
+    }
+    locked.replace(room.word, room.holds, slot, false);
+    locked.note_birth();
+    flash_found(store, counters, crate::Namespace::DEFAULT.0, 1);
+    Shown::Entered
+}
 
-    /// Returns `Some` if the item in memory that a slot names has a key with this hash.
-    fn is_of_hash(&self, slot: Slot, hash: Hash) -> Option<()> {
-        let (namespace, address, layout) = self.item_of(slot)?;
-        (!layout.is(Kind::Piece) && self.hash_at(namespace, address, &layout) == hash).then_some(())
-    }
+/// Returns `Some` if the item in memory that a slot names has a key with this hash.
+fn is_of_hash(store: &Store, slot: Slot, hash: Hash) -> Option<()> {
+    let (namespace, address, layout) = item_of(store, slot)?;
+    (!layout.is(Kind::Piece) && hash_at(store, namespace, address, &layout) == hash).then_some(())
 }

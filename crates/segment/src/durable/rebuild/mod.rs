@@ -23,15 +23,15 @@
 //!   yet.
 //! - If the previous process ended before its index was whole, what it stored may hide something older that was not
 //!   found then and is live still. So the segments since that rebuild began are walked before any request is served
-//!   ([`Store::find_latest`]): they are as many as were written meanwhile.
+//!   ([`crate::durable::rebuild::latest::find_latest`]): they are as many as were written meanwhile.
 //! - DEAD in the file is the truth. Every path that takes an item's slot has marked the item first. A new item is
 //!   marked live before it has a slot ([`crate::items::unpublished`]).
 //! - A rebuild that is cut at any instant is begun again and comes to the same result.
 //!
 //! Bounds: 24 bytes a segment; [`BATCH`] items a thread; [`REBUILDERS_MAX`] threads beside the background.
 
-mod flash;
-mod latest;
+pub(crate) mod flash;
+pub(crate) mod latest;
 pub(crate) mod state;
 
 pub(crate) use flash::ITEMS_PER_LOOK;
@@ -46,13 +46,25 @@ use base::clock::UnixMillis;
 
 use crate::core::counters::Counters;
 use crate::core::handle::Tokens;
-use crate::core::store::{Seen, Store};
+use crate::core::lookup::find_locked;
+use crate::core::lookup::hash_at;
+use crate::core::lookup::item_in;
+use crate::core::lookup::key_at;
+use crate::core::store::Store;
+use crate::core::store::is_sound;
+use crate::durable::rebuild::flash::find_on_flash;
 use crate::heap::segments::SegmentId;
 use crate::index::{Hash, Locked};
 use crate::items::unpublished::Orphan;
+use crate::items::unpublished::dies_first;
+use crate::items::unpublished::kill;
+use crate::items::unpublished::mark_dead;
+use crate::items::unpublished::orphan_at;
 use crate::layout::header::SegmentHeader;
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, DEAD, EXPIRY, Kind, Layout, META};
 use crate::layout::slot::Slot;
+use crate::tier::flash_slots::tier;
+use crate::values::deferred_free::free_deferred;
 use crate::values::free_queue::DeferredFree;
 
 /// Items whose index buckets are asked for before the first of them is entered.
@@ -151,7 +163,7 @@ impl Hand {
         while self.batch.len() < BATCH && walk.at < end {
             let address = start + walk.at;
             store.segments.heap.prefetch(address + AHEAD_BYTES);
-            let Some(layout) = store.item_in(header, address) else {
+            let Some(layout) = item_in(store, header, address) else {
                 // What would follow is not found any more, because its beginning is unknown.
                 rebuild.torn.fetch_add(1, Relaxed);
                 walk.at = end;
@@ -161,26 +173,26 @@ impl Hand {
             if layout.has(DEAD) {
                 continue;
             }
-            if walk.round == ROUND_ITEMS && !store.is_sound(address, &layout) {
+            if walk.round == ROUND_ITEMS && !is_sound(store, address, &layout) {
                 rebuild.torn.fetch_add(1, Relaxed);
-                store.mark_dead(address);
+                mark_dead(store, address);
                 continue;
             }
-            let is_head = store.orphan_at(address, &layout).is_some();
+            let is_head = orphan_at(store, address, &layout).is_some();
             if is_head != (walk.round == ROUND_HEADS) {
                 walk.has_heads |= is_head;
                 continue;
             }
-            let hash = store.hash_at(header.namespace(), address, &layout);
+            let hash = hash_at(store, header.namespace(), address, &layout);
             let may_hide = is_head || header.sequence() >= rebuild.since;
-            let ended = !may_hide && store.has_ended(address, &layout, now);
+            let ended = !may_hide && has_ended(store, address, &layout, now);
             if ended || rebuild.is_undone(hash, address, layout.is(Kind::Piece), header) {
-                store.mark_dead(address);
+                mark_dead(store, address);
                 continue;
             }
             if let Some(later) = rebuild.later_than(hash, address, layout.is(Kind::Piece), header) {
-                store.mark_dead(address);
-                store.free_unless(counters, store.orphan_at(address, &layout), later.object);
+                mark_dead(store, address);
+                free_unless(store, counters, orphan_at(store, address, &layout), later.object);
                 continue;
             }
             if rebuild.lost {
@@ -197,7 +209,7 @@ impl Hand {
         let id = self.walk.as_ref().expect("a batch is of a walk").id;
         let mut entered = Entered::default();
         while let Some(candidate) = self.batch.get(self.next) {
-            match store.enter_found(counters, candidate, !self.never_waits) {
+            match enter_found(store, counters, candidate, !self.never_waits) {
                 Some(true) => {
                     entered.items += 1;
                     entered.hidden += u32::from(candidate.layout.is(Kind::Piece));
@@ -245,7 +257,7 @@ impl Rebuild {
             log.close_held();
         }
         store.kept.rebuilding.store(0, Release);
-        self.end_rounds(store.finds && !store.tier().is_found());
+        self.end_rounds(store.finds && !tier(store).is_found());
         store.call_background();
     }
 
@@ -259,129 +271,109 @@ impl Rebuild {
     }
 }
 
-impl Store {
-    /// Returns true if not all that an earlier process left is found, in memory or on flash: a key that is not there
-    /// may be later.
-    #[inline(always)]
-    pub fn is_finding(&self) -> bool {
-        self.rebuild.as_ref().is_some_and(|rebuild| rebuild.round.load(Acquire) != WHOLE)
-    }
+/// Returns the progress of the rebuild, or `None` if the index is in the file or the store in no file.
+pub(crate) fn rebuild_progress(store: &Store) -> Option<RebuildProgress> {
+    store.rebuild.as_ref().map(Rebuild::progress)
+}
 
-    /// Returns true while the index is being rebuilt, as far as it covers items in memory: see
-    /// [`crate::durable::rebuild`].
-    #[inline(always)]
-    pub fn is_rebuilding(&self) -> bool {
-        self.rebuild.as_ref().is_some_and(|rebuild| !rebuild.is_whole())
-    }
+/// Returns a helper of the background, for a thread of its own, or `None` if nothing is to be rebuilt, or too many
+/// help.
+pub(crate) fn rebuilder(store: &Arc<Store>) -> Option<Rebuilder> {
+    let rebuild = store.rebuild.as_ref().filter(|_| store.is_finding())?;
+    let number = rebuild.helpers.fetch_add(1, Relaxed);
+    let (store, counters) = (Arc::clone(store), store.geometry.handles_max + number);
+    (number < REBUILDERS_MAX).then(|| Rebuilder { store, counters, hand: Hand::default() })
+}
 
-    /// Returns the progress of the rebuild, or `None` if the index is in the file or the store in no file.
-    pub fn rebuild_progress(&self) -> Option<RebuildProgress> {
-        self.rebuild.as_ref().map(Rebuild::progress)
-    }
+/// Returns true if the item at an address has ended by its own time.
+fn has_ended(store: &Store, address: usize, layout: &Layout, now: UnixMillis) -> bool {
+    let relative = || layout.expiry(&store.segments.heap, address).load(Acquire);
+    layout.has(EXPIRY) && store.segments.expire_at(address, relative()) <= now
+}
 
-    /// Returns a helper of the background, for a thread of its own, or `None` if nothing is to be rebuilt, or too many
-    /// help.
-    pub fn rebuilder(self: &Arc<Self>) -> Option<Rebuilder> {
-        let rebuild = self.rebuild.as_ref().filter(|_| self.is_finding())?;
-        let number = rebuild.helpers.fetch_add(1, Relaxed);
-        let (store, counters) = (Arc::clone(self), self.geometry.handles_max + number);
-        (number < REBUILDERS_MAX).then(|| Rebuilder { store, counters, hand: Hand::default() })
-    }
+/// Returns the position of an address in the order of all versions.
+pub(crate) fn version_at(store: &Store, address: usize) -> (u64, usize) {
+    (store.segments.header_of(address).sequence(), address)
+}
 
-    /// Returns true if the item at an address has ended by its own time.
-    fn has_ended(&self, address: usize, layout: &Layout, now: UnixMillis) -> bool {
-        let relative = || layout.expiry(&self.segments.heap, address).load(Acquire);
-        layout.has(EXPIRY) && self.segments.expire_at(address, relative()) <= now
+/// Gives a slot to an item that was found, if it is the latest of its key; says whether it did. `None`: not now.
+fn enter_found(store: &Store, counters: &Counters, candidate: &Candidate, may_wait: bool) -> Option<bool> {
+    let Candidate { address, layout, hash } = candidate;
+    let header = store.segments.header_of(*address);
+    let key = key_at(store, header.namespace(), *address, layout);
+    let locked = store.index.lock(*hash)?;
+    let slot = Slot::item(hash.tag(), 0, header.slot_generation(), *address);
+    let Some(there) = find_locked(store, &locked, &key) else {
+        return enter_new(store, &locked, counters, *address, slot, may_wait);
+    };
+    if there.address == *address {
+        return Some(false);
     }
+    let wins = version_at(store, *address) > version_at(store, there.address);
+    let orphan = if wins {
+        dies_first(store, there.address);
+        locked.replace(there.word, there.slot, slot, true);
+        kill(store, counters, there.address, &there.layout)
+    } else {
+        mark_dead(store, *address);
+        orphan_at(store, *address, layout)
+    };
+    drop(locked);
+    let stays = if wins { object_of(store, *address, layout) } else { there.object_at(store) };
+    free_unless(store, counters, orphan, stays);
+    Some(wins)
+}
 
-    fn mark_dead(&self, address: usize) {
-        let _ = self.segments.heap.word32(address).fetch_or(DEAD, AcqRel);
+/// Gives a slot to an item whose key has none. If there is no place, the item waits for the index to grow. If the
+/// index cannot grow, the item goes: to remove another item instead could bring back what that one hides.
+fn enter_new(
+    store: &Store,
+    locked: &Locked<'_>,
+    counters: &Counters,
+    address: usize,
+    slot: Slot,
+    may_wait: bool,
+) -> Option<bool> {
+    let room = locked.room();
+    if !room.holds.is_item() {
+        locked.replace(room.word, room.holds, slot, false);
+        locked.note_birth();
+        return Some(true);
     }
-
-    /// Returns the position of an address in the order of all versions.
-    pub(super) fn version_at(&self, address: usize) -> (u64, usize) {
-        (self.segments.header_of(address).sequence(), address)
+    if may_wait && index_will_grow(store) {
+        return None;
     }
+    mark_dead(store, address);
+    counters.evicted.add(1);
+    counters.evicted_by_index.add(1);
+    Some(false)
+}
 
-    /// Gives a slot to an item that was found, if it is the latest of its key; says whether it did. `None`: not now.
-    fn enter_found(&self, counters: &Counters, candidate: &Candidate, may_wait: bool) -> Option<bool> {
-        let Candidate { address, layout, hash } = candidate;
-        let header = self.segments.header_of(*address);
-        let key = self.key_at(header.namespace(), *address, layout);
-        let locked = self.index.lock(*hash)?;
-        let slot = Slot::item(hash.tag(), 0, header.slot_generation(), *address);
-        let Some(there) = self.find_locked(&locked, &key) else {
-            return self.enter_new(&locked, counters, *address, slot, may_wait);
-        };
-        if there.address == *address {
-            return Some(false);
-        }
-        let wins = self.version_at(*address) > self.version_at(there.address);
-        let orphan = if wins {
-            self.dies_first(there.address);
-            locked.replace(there.word, there.slot, slot, true);
-            self.kill(counters, there.address, &there.layout)
-        } else {
-            self.mark_dead(*address);
-            self.orphan_at(*address, layout)
-        };
-        drop(locked);
-        let stays = if wins { self.object_of(*address, layout) } else { self.object_at(&there) };
-        self.free_unless(counters, orphan, stays);
-        Some(wins)
+/// Requests growth of the index, and returns whether there are segments for it, or will be.
+fn index_will_grow(store: &Store) -> bool {
+    let keep = store.memory.free_reserve() + store.spaces.reserved();
+    let may_go = |entry: &Entry| {
+        let namespace = store.segments.header(entry.id).namespace();
+        entry.state.load(Relaxed) == WAITING && !store.spaces.keeps(namespace)
+    };
+    let spare = || store.rebuild.as_ref().is_some_and(|rebuild| rebuild.entries.iter().any(may_go));
+    let grows = store.index.groups() < store.memory.groups_max()
+        && (store.index.is_growing() || store.segments.free_count() > keep || spare());
+    if grows {
+        store.index_crowded.store(true, Relaxed);
+        store.call_background();
     }
+    grows
+}
 
-    /// Gives a slot to an item whose key has none. If there is no place, the item waits for the index to grow. If the
-    /// index cannot grow, the item goes: to remove another item instead could bring back what that one hides.
-    fn enter_new(
-        &self,
-        locked: &Locked<'_>,
-        counters: &Counters,
-        address: usize,
-        slot: Slot,
-        may_wait: bool,
-    ) -> Option<bool> {
-        let room = locked.room();
-        if !room.holds.is_item() {
-            locked.replace(room.word, room.holds, slot, false);
-            locked.note_birth();
-            return Some(true);
-        }
-        if may_wait && self.index_will_grow() {
-            return None;
-        }
-        self.mark_dead(address);
-        counters.evicted.add(1);
-        counters.evicted_by_index.add(1);
-        Some(false)
-    }
+pub(crate) fn object_of(store: &Store, address: usize, layout: &Layout) -> Option<u64> {
+    orphan_at(store, address, layout).and_then(|orphan| orphan.object(store))
+}
 
-    /// Requests growth of the index, and returns whether there are segments for it, or will be.
-    fn index_will_grow(&self) -> bool {
-        let keep = self.memory.free_reserve() + self.spaces.reserved();
-        let may_go = |entry: &Entry| {
-            let namespace = self.segments.header(entry.id).namespace();
-            entry.state.load(Relaxed) == WAITING && !self.spaces.keeps(namespace)
-        };
-        let spare = || self.rebuild.as_ref().is_some_and(|rebuild| rebuild.entries.iter().any(may_go));
-        let grows = self.index.groups() < self.memory.groups_max()
-            && (self.index.is_growing() || self.segments.free_count() > keep || spare());
-        if grows {
-            self.index_crowded.store(true, Relaxed);
-            self.call_background();
-        }
-        grows
-    }
-
-    pub(super) fn object_of(&self, address: usize, layout: &Layout) -> Option<u64> {
-        self.orphan_at(address, layout).and_then(|orphan| orphan.object(self))
-    }
-
-    /// Removes what an older version named, unless the version that stays names it too.
-    pub(super) fn free_unless(&self, counters: &Counters, orphan: Option<Orphan>, stays: Option<u64>) {
-        if let Some(orphan) = orphan.filter(|orphan| stays.is_none() || orphan.object(self) != stays) {
-            self.free_deferred(counters, DeferredFree::of(self, orphan));
-        }
+/// Removes what an older version named, unless the version that stays names it too.
+pub(crate) fn free_unless(store: &Store, counters: &Counters, orphan: Option<Orphan>, stays: Option<u64>) {
+    if let Some(orphan) = orphan.filter(|orphan| stays.is_none() || orphan.object(store) != stays) {
+        free_deferred(store, counters, DeferredFree::of(store, orphan));
     }
 }
 
@@ -399,7 +391,7 @@ impl Rebuilder {
     pub fn step(&mut self, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> RebuildStep {
         let counters = &self.store.counters[self.counters];
         match self.hand.step(&self.store, counters, now, over) {
-            RebuildStep::Whole => self.store.find_on_flash(counters, over),
+            RebuildStep::Whole => find_on_flash(&self.store, counters, over),
             other => other,
         }
     }
@@ -410,22 +402,5 @@ impl Drop for Rebuilder {
         if let Some(rebuild) = &self.store.rebuild {
             self.hand.leave(rebuild);
         }
-    }
-}
-
-impl Store {
-    /// Marks an item dead before its slot goes, where DEAD in the file is what an opening goes by.
-    #[inline(always)]
-    pub(crate) fn dies_first(&self, address: usize) {
-        if self.marks_first {
-            self.mark_dead(address);
-        }
-    }
-
-    /// Takes the slot of an item, whose lock is held.
-    #[inline(always)]
-    pub(crate) fn unname(&self, locked: &Locked<'_>, seen: &Seen<'_>, to: Slot) {
-        self.dies_first(seen.address);
-        locked.replace(seen.word, seen.slot, to, false);
     }
 }

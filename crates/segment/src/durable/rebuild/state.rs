@@ -151,6 +151,12 @@ impl Rebuild {
         self.round.load(Acquire) >= ROUND_FLASH
     }
 
+    /// Returns true if all that an earlier process left is found, in memory and on flash.
+    #[inline(always)]
+    pub(crate) fn has_found_all(&self) -> bool {
+        self.round.load(Acquire) == WHOLE
+    }
+
     /// Returns the number of segments of this round that are walked or given up.
     pub(crate) fn walked(&self) -> usize {
         self.entries.len().saturating_sub(self.left.load(Relaxed))

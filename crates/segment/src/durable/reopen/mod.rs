@@ -22,7 +22,7 @@
 mod index;
 mod lost;
 pub(crate) mod report;
-mod scattered;
+pub(crate) mod scattered;
 mod segments;
 mod undo;
 
@@ -32,44 +32,44 @@ use base::clock::UnixMillis;
 
 use crate::core::store::Store;
 use crate::durable::file::FileFault;
+use crate::durable::reopen::index::{repair_growth, repair_stripes, take_tier};
+use crate::durable::reopen::lost::look_at_all_once;
+use crate::durable::reopen::segments::{check_headers, count_anew, repair_segments};
+use crate::durable::reopen::undo::{forget_undone, undo_open};
 pub use report::Reopened;
 
 /// A clock that is further behind or ahead than ten years is none that a process has kept: the wall clock counts.
 const CLOCK_TRUST_MS: u64 = 10 * 365 * 24 * 3_600_000;
 
-impl Store {
-    /// Returns the time at which the store's clock goes on, given the wall clock now, and how far the wall clock is
-    /// behind. Times to live run on while no process has the file, and never back.
-    pub(crate) fn resume_clock(&self, wall: UnixMillis) -> (UnixMillis, u64) {
-        let ahead_ms = self.kept.wall_ahead_ms.load(Relaxed) as i64;
-        let ahead_ms = if ahead_ms.unsigned_abs() <= CLOCK_TRUST_MS { ahead_ms } else { 0 };
-        let resumed = UnixMillis(wall.0.saturating_add_signed(-ahead_ms));
-        let last = UnixMillis(self.kept.clock_ms.load(Relaxed));
-        let behind_ms = last.ms_since(resumed);
-        if behind_ms <= CLOCK_TRUST_MS { (resumed.max(last), behind_ms) } else { (wall, behind_ms) }
-    }
-
-    /// Notes for the next process by how many ms the wall clock is ahead of the store's.
-    pub fn keep_wall_ahead(&self, ahead_ms: i64) {
-        self.kept.wall_ahead_ms.store(ahead_ms as u64, Relaxed);
-    }
+/// Returns the time at which the store's clock goes on, given the wall clock now, and how far the wall clock is
+/// behind. Times to live run on while no process has the file, and never back.
+pub(crate) fn resume_clock(store: &Store, wall: UnixMillis) -> (UnixMillis, u64) {
+    let ahead_ms = store.kept.wall_ahead_ms.load(Relaxed) as i64;
+    let ahead_ms = if ahead_ms.unsigned_abs() <= CLOCK_TRUST_MS { ahead_ms } else { 0 };
+    let resumed = UnixMillis(wall.0.saturating_add_signed(-ahead_ms));
+    let last = UnixMillis(store.kept.clock_ms.load(Relaxed));
+    let behind_ms = last.ms_since(resumed);
+    if behind_ms <= CLOCK_TRUST_MS { (resumed.max(last), behind_ms) } else { (wall, behind_ms) }
 }
 
-impl Store {
-    /// Makes whole what is there.
-    pub(crate) fn reopen(&self) -> Result<Reopened, FileFault> {
-        let mut report = Reopened { found: true, ..Reopened::default() };
-        // Before anything follows a slot into a segment.
-        self.check_headers()?;
-        self.repair_stripes(&mut report);
-        self.repair_growth(&mut report);
-        self.undo_open(&mut report);
-        self.look_at_all_once();
-        self.repair_segments(&mut report)?;
-        self.forget_undone();
-        self.segments.list_anew();
-        self.count_anew(&mut report);
-        self.take_tier(&mut report);
-        Ok(report)
-    }
+/// Notes for the next process by how many ms the wall clock is ahead of the store's.
+pub(crate) fn keep_wall_ahead(store: &Store, ahead_ms: i64) {
+    store.kept.wall_ahead_ms.store(ahead_ms as u64, Relaxed);
+}
+
+/// Makes whole what is there.
+pub(crate) fn reopen(store: &Store) -> Result<Reopened, FileFault> {
+    let mut report = Reopened { found: true, ..Reopened::default() };
+    // Before anything follows a slot into a segment.
+    check_headers(store)?;
+    repair_stripes(store, &mut report);
+    repair_growth(store, &mut report);
+    undo_open(store, &mut report);
+    look_at_all_once(store);
+    repair_segments(store, &mut report)?;
+    forget_undone(store);
+    store.segments.list_anew();
+    count_anew(store, &mut report);
+    take_tier(store, &mut report);
+    Ok(report)
 }

@@ -12,114 +12,117 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::Reopened;
+use crate::core::lookup::{hash_at, item_in};
 use crate::core::store::Store;
 use crate::durable::file::FileFault;
+use crate::durable::moving::end_moves_of_before;
 use crate::durable::rebuild::{Rebuild, Undone};
+use crate::durable::reopen::lost::believe_checkpoint;
+use crate::durable::reopen::segments::check_headers;
+use crate::durable::reopen::undo::{is_kept, walk_again, write_back};
 use crate::heap::segments::SegmentId;
 use crate::layout::header::State;
 use crate::layout::item::{DEAD, Kind};
 use crate::layout::key::Namespace;
 use crate::locks::undo_log::{Record, slot_of};
 
-impl Store {
-    /// Makes the segments whole, and gives what is to be found in them.
-    pub(crate) fn reopen_without_index(&self) -> Result<(Reopened, Rebuild), FileFault> {
-        let mut report = Reopened { found: true, index_anew: true, ..Reopened::default() };
-        self.believe_checkpoint(&mut report)?;
-        self.check_headers()?;
-        let undone = self.undo_scattered(&mut report);
-        let live = self.live_bytes_of_before();
-        for id in (0..self.geometry.segments_max as u32).map(SegmentId) {
-            self.reopen_scattered(id, &mut report);
-        }
-        self.end_moves_of_before();
-        self.segments.list_anew();
-        let mut ids = Vec::new();
-        for id in (0..self.segments.high_water() as u32).map(SegmentId) {
-            let header = self.segments.header(id);
-            if header.state() == State::Sealed {
-                self.spaces.takes(header.namespace());
-                ids.push((id, live.get(id.0 as usize).copied().unwrap_or(0)));
-            }
-        }
-        // Until all is found, what is stored from here on may be all that hides something older.
-        let since = match self.kept.rebuilding.load(Acquire) {
-            0 => u64::MAX,
-            since => since,
-        };
-        if since == u64::MAX {
-            self.kept.rebuilding.store(self.kept.sequence.load(Acquire), Release);
-        }
-        let lost = self.held.as_ref().is_some_and(|held| held.lost.is_some());
-        Ok((report, Rebuild::new(&self.segments, lost, ids, since, undone)))
+/// Makes the segments whole, and gives what is to be found in them.
+pub(crate) fn reopen_without_index(store: &Store) -> Result<(Reopened, Rebuild), FileFault> {
+    let mut report = Reopened { found: true, index_anew: true, ..Reopened::default() };
+    believe_checkpoint(store, &mut report)?;
+    check_headers(store)?;
+    let undone = undo_scattered(store, &mut report);
+    let live = live_bytes_of_before(store);
+    for id in (0..store.geometry.segments_max as u32).map(SegmentId) {
+        reopen_scattered(store, id, &mut report);
     }
+    end_moves_of_before(store);
+    store.segments.list_anew();
+    let mut ids = Vec::new();
+    for id in (0..store.segments.high_water() as u32).map(SegmentId) {
+        let header = store.segments.header(id);
+        if header.state() == State::Sealed {
+            store.spaces.takes(header.namespace());
+            ids.push((id, live.get(id.0 as usize).copied().unwrap_or(0)));
+        }
+    }
+    // Until all is found, what is stored from here on may be all that hides something older.
+    let since = match store.kept.rebuilding.load(Acquire) {
+        0 => u64::MAX,
+        since => since,
+    };
+    if since == u64::MAX {
+        store.kept.rebuilding.store(store.kept.sequence.load(Acquire), Release);
+    }
+    let lost = store.held.as_ref().is_some_and(|held| held.lost.is_some());
+    Ok((report, Rebuild::new(&store.segments, lost, ids, since, undone)))
+}
 
-    /// Returns the bytes of live items of each segment, as the previous process counted them. If it had not found all
-    /// of its items, there are no counts.
-    fn live_bytes_of_before(&self) -> Vec<u32> {
-        if self.kept.rebuilding.load(Acquire) != 0 {
-            return Vec::new();
-        }
-        let segment_bytes = self.segments.segment_bytes() as u32;
-        let all = (0..self.geometry.segments_max as u32).map(|id| self.segments.header(SegmentId(id)));
-        // What is free in an open segment counts as live: it is young.
-        all.map(|header| segment_bytes.saturating_sub(header.dead_bytes())).collect()
+/// Returns the bytes of live items of each segment, as the previous process counted them. If it had not found all
+/// of its items, there are no counts.
+fn live_bytes_of_before(store: &Store) -> Vec<u32> {
+    if store.kept.rebuilding.load(Acquire) != 0 {
+        return Vec::new();
     }
+    let segment_bytes = store.segments.segment_bytes() as u32;
+    let all = (0..store.geometry.segments_max as u32).map(|id| store.segments.header(SegmentId(id)));
+    // What is free in an open segment counts as live: it is young.
+    all.map(|header| segment_bytes.saturating_sub(header.dead_bytes())).collect()
+}
 
-    fn reopen_scattered(&self, id: SegmentId, report: &mut Reopened) {
-        let header = self.segments.header(id);
-        report.segments_open += u64::from(header.was_written_to());
-        if matches!(header.state(), State::Open | State::Sealed | State::Draining) {
-            report.items += u64::from(header.live_items());
-            header.reopen_unknown(self.segments.segment_bytes());
-        }
-        header.reopen();
-        if header.state() == State::Sealed && header.sequence() < self.flushed_before(header.namespace()) {
-            header.go(State::Draining);
-            header.go(State::Quarantine);
-            header.free();
-        }
+fn reopen_scattered(store: &Store, id: SegmentId, report: &mut Reopened) {
+    let header = store.segments.header(id);
+    report.segments_open += u64::from(header.was_written_to());
+    if matches!(header.state(), State::Open | State::Sealed | State::Draining) {
+        report.items += u64::from(header.live_items());
+        header.reopen_unknown(store.segments.segment_bytes());
     }
+    header.reopen();
+    if header.state() == State::Sealed && header.sequence() < store.flushed_before(header.namespace()) {
+        header.go(State::Draining);
+        header.go(State::Quarantine);
+        header.free();
+    }
+}
 
-    /// Makes what open groups have changed what it was, as far as it is known where that is; what they put in its place
-    /// is given.
-    fn undo_scattered(&self, report: &mut Reopened) -> HashMap<u64, Vec<Undone>> {
-        let mut all: HashMap<u64, Vec<Undone>> = HashMap::new();
-        let Some(log) = &self.undo else { return all };
-        let next = self.kept.sequence.load(Acquire);
-        report.groups_undone = log.each_open(&mut |record, undone| {
-            let before = if undone == 0 { next } else { undone };
-            if let Some(address) = self.undo_at(record, undone == 0) {
-                let (namespace, piece) = (record.namespace, record.piece);
-                all.entry(record.hash).or_default().push(Undone { namespace, piece, address, before });
-            }
-        });
-        log.hold_open(next);
-        all
-    }
+/// Makes what open groups have changed what it was, as far as it is known where that is; what they put in its place
+/// is given.
+fn undo_scattered(store: &Store, report: &mut Reopened) -> HashMap<u64, Vec<Undone>> {
+    let mut all: HashMap<u64, Vec<Undone>> = HashMap::new();
+    let Some(log) = &store.undo else { return all };
+    let next = store.kept.sequence.load(Acquire);
+    report.groups_undone = log.each_open(&mut |record, undone| {
+        let before = if undone == 0 { next } else { undone };
+        if let Some(address) = undo_at(store, record, undone == 0) {
+            let (namespace, piece) = (record.namespace, record.piece);
+            all.entry(record.hash).or_default().push(Undone { namespace, piece, address, before });
+        }
+    });
+    log.hold_open(next);
+    all
+}
 
-    /// Returns the address of what was under a record's key, live again if `restore`; the inner `None`: there was
-    /// nothing. Returns `None` if the file was damaged: then what is there now is as good as anything.
-    fn undo_at(&self, record: &Record, restore: bool) -> Option<Option<usize>> {
-        if usize::from(record.namespace) >= Namespace::MAX {
-            return None;
-        }
-        let Some(before) = slot_of(record) else { return Some(None) };
-        let address = before.address();
-        if !restore {
-            return Some(Some(address));
-        }
-        let header = self.segments.named(before).filter(|_| self.is_kept(before))?;
-        let layout = self.item_in(header, address)?;
-        let is_its = header.namespace() == record.namespace
-            && layout.is(Kind::Piece) == record.piece
-            && self.hash_at(record.namespace, address, &layout).0 == record.hash;
-        if !is_its {
-            return None;
-        }
-        let _ = self.segments.heap.word32(address).fetch_and(!DEAD, Release);
-        self.walk_again(address);
-        self.write_back(address, record);
-        Some(Some(address))
+/// Returns the address of what was under a record's key, live again if `restore`; the inner `None`: there was
+/// nothing. Returns `None` if the file was damaged: then what is there now is as good as anything.
+fn undo_at(store: &Store, record: &Record, restore: bool) -> Option<Option<usize>> {
+    if usize::from(record.namespace) >= Namespace::MAX {
+        return None;
     }
+    let Some(before) = slot_of(record) else { return Some(None) };
+    let address = before.address();
+    if !restore {
+        return Some(Some(address));
+    }
+    let header = store.segments.named(before).filter(|_| is_kept(store, before))?;
+    let layout = item_in(store, header, address)?;
+    let is_its = header.namespace() == record.namespace
+        && layout.is(Kind::Piece) == record.piece
+        && hash_at(store, record.namespace, address, &layout).0 == record.hash;
+    if !is_its {
+        return None;
+    }
+    let _ = store.segments.heap.word32(address).fetch_and(!DEAD, Release);
+    walk_again(store, address);
+    write_back(store, address, record);
+    Some(Some(address))
 }

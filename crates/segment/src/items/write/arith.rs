@@ -2,13 +2,14 @@
 
 use crate::core::facets::Numbers;
 use crate::core::handle::Guard;
+use crate::core::lookup::{Seen, find_locked, live};
 use crate::core::op::{Arith, ArithOutcome, Expire, OpError};
 use crate::core::snap::Snap;
-use crate::core::store::Seen;
 use crate::items::unpublished::{Content, Plan};
 use crate::items::write::change::AddOutcome;
 use crate::items::write::put::{Expect, decimal};
 use crate::items::write::rewrite::{Rewrite, TokenRule, written_expire};
+use crate::items::write::store_number;
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, Kind, NUM};
 use crate::layout::key::Key;
 
@@ -90,7 +91,7 @@ fn add_in_place(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<O
     let store = guard.store;
     let tokens = guard.commits().tokens_of_change();
     let locked = guard.locks().lock(key)?;
-    let Some(there) = store.live(store.find_locked(&locked, key), guard.now) else { return Ok(None) };
+    let Some(there) = live(store, find_locked(store, &locked, key), guard.now) else { return Ok(None) };
     if !can_add_in_place(guard, &there, arith) {
         return Ok(None);
     }
@@ -99,9 +100,9 @@ fn add_in_place(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<O
         return Ok(Some(ArithOutcome::Exists));
     }
     let value = apply(arith, snap.number);
-    store.store_number(&there, value, tokens);
+    store_number(store, &there, value, tokens);
     crate::index::bump(there.word, there.slot);
-    Ok(Some(outcome(arith, value, tokens.after, store.expire(&there))))
+    Ok(Some(outcome(arith, value, tokens.after, there.expire(store))))
 }
 
 fn vivify_number(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<Option<ArithOutcome>, OpError> {
@@ -166,7 +167,7 @@ fn count_in_place(guard: &mut Guard<'_>, key: &Key<'_>, delta: i64) -> Result<Op
     let store = guard.store;
     let tokens = guard.commits().tokens_of_change();
     let locked = guard.locks().lock(key)?;
-    let Some(there) = store.live(store.find_locked(&locked, key), guard.now) else { return Ok(None) };
+    let Some(there) = live(store, find_locked(store, &locked, key), guard.now) else { return Ok(None) };
     if !can_count_in_place(guard, &there) {
         return Ok(None);
     }
@@ -174,7 +175,7 @@ fn count_in_place(guard: &mut Guard<'_>, key: &Key<'_>, delta: i64) -> Result<Op
     let Some(sum) = number.and_then(|number| number.checked_add(delta)).filter(|sum| *sum >= 0) else {
         return Ok(None);
     };
-    store.store_number(&there, sum as u64, tokens);
+    store_number(store, &there, sum as u64, tokens);
     crate::index::bump(there.word, there.slot);
     Ok(Some(AddOutcome::Number(sum)))
 }

@@ -15,10 +15,11 @@ use std::ops::Range;
 
 use crate::core::facets::ItemsMut;
 use crate::core::handle::Guard;
+use crate::core::lookup::{find_locked, live};
 use crate::core::op::{Expire, Item, OpError, Put};
 use crate::core::snap::Snap;
 use crate::core::store::large_value;
-use crate::items::unpublished::{Content, Plan};
+use crate::items::unpublished::{Content, Plan, kill, unname};
 use crate::items::write::put::Expect;
 use crate::layout::item::Kind;
 use crate::layout::key::Key;
@@ -168,10 +169,10 @@ impl ItemsMut<'_, '_> {
             return self.guard.items_mut().end_for_good(key, Some(snap), None);
         }
         let locked = self.guard.locks().lock(key)?;
-        let there = store.live(store.find_locked(&locked, key), self.guard.now);
+        let there = live(store, find_locked(store, &locked, key), self.guard.now);
         let Some(there) = there.filter(|there| Snap::of(store, there).same(&snap)) else { return Ok(false) };
-        store.unname(&locked, &there, Slot::EMPTY);
-        let orphan = store.kill(counters, there.address, &there.layout);
+        unname(store, &locked, &there, Slot::EMPTY);
+        let orphan = kill(store, counters, there.address, &there.layout);
         drop(locked);
         self.guard.commits().free_orphan(orphan, None);
         Ok(true)
@@ -189,9 +190,9 @@ fn try_change<T>(
 ) -> Result<Option<(T, bool)>, OpError> {
     let there = guard.items().snap_at_once(key)?;
     scratch.clear();
-    let item = there.as_ref().map(|(seen, snap)| guard.store.item_as(seen, snap));
+    let item = there.as_ref().map(|(seen, snap)| seen.item_as(guard.store, snap));
     if let Some((seen, _)) = &there {
-        guard.store.note_access(seen, guard.now);
+        seen.note_access(guard.store, guard.now);
     }
     match (decide(guard, item.as_ref(), scratch), there) {
         (Change::Remove(answer), None) if guard.store.is_finding() => {
@@ -223,7 +224,7 @@ fn try_change<T>(
             let (Some(parts), Some(object)) = (parts.map(RefCell::borrow), plan.object()) else {
                 return Ok(guard.commits().commit(key, &plan, Some(expect))?.map(|_| (answer, true)));
             };
-            let is_new = there.and_then(|(seen, _)| guard.store.object_at(&seen)) != Some(object);
+            let is_new = there.and_then(|(seen, _)| seen.object_at(guard.store)) != Some(object);
             // Parts that a flush has ended would leave the head that it has not.
             let expect = expect.unflushed_since(guard.store.flushed_before(key.namespace));
             guard.parts_mut().write_parts(key, object, is_new, &parts)?;

@@ -1,20 +1,25 @@
 //! delete, mark stale, drop the value.
 
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use base::clock::UnixMillis;
 
 use crate::core::facets::ItemsMut;
 use crate::core::handle::Guard;
+use crate::core::lookup::{Seen, find_locked, live};
 use crate::core::op::{Delete, DeleteOutcome, Expire, OpError};
+use crate::core::room::pool;
 use crate::core::snap::Snap;
-use crate::core::store::{Seen, Store};
-use crate::items::unpublished::{Content, Plan};
+use crate::core::store::Store;
+use crate::items::unpublished::{Content, Plan, kill, note_ended, unname};
 use crate::items::write::put::Expect;
-use crate::items::write::rewrite::{Rewrite, TokenRule};
+use crate::items::write::rewrite::{Rewrite, TokenRule, copy_plan};
+use crate::items::write::{begin_in_place, end_in_place};
 use crate::layout::item::{CAS_FIELD, CAS_TAKEN, Kind, META, META_STALE, META_WON};
 use crate::layout::key::{Key, Namespace};
 use crate::layout::slot::Slot;
+use crate::tier::flash_slots::note_flash_flushed;
 
 /// The end of an item that never lives.
 const ENDED: Expire = Expire::At(UnixMillis(0));
@@ -33,17 +38,17 @@ impl ItemsMut<'_, '_> {
         }
         let (store, counters) = (self.guard.store, self.guard.counters());
         let locked = self.guard.locks().lock(key)?;
-        let Some(there) = store.find_locked(&locked, key) else { return Ok(DeleteOutcome::NotFound) };
-        let live = store.live(Some(there), self.guard.now);
+        let Some(there) = find_locked(store, &locked, key) else { return Ok(DeleteOutcome::NotFound) };
+        let live = live(store, Some(there), self.guard.now);
         if let (Some(seen), Some(compare)) = (live, delete.compare)
-            && store.token(&seen) != compare
+            && seen.token(store) != compare
         {
             return Ok(DeleteOutcome::Exists);
         }
         // An item that has ended is removed all the same: its slot is free from now on.
-        store.note_ended(counters, Some(&there), self.guard.now);
-        store.unname(&locked, &there, Slot::EMPTY);
-        let orphan = store.kill(counters, there.address, &there.layout);
+        note_ended(store, counters, Some(&there), self.guard.now);
+        unname(store, &locked, &there, Slot::EMPTY);
+        let orphan = kill(store, counters, there.address, &there.layout);
         drop(locked);
         self.guard.commits().free_orphan(orphan, None);
         Ok(if live.is_some() { DeleteOutcome::Deleted } else { DeleteOutcome::NotFound })
@@ -104,7 +109,7 @@ fn try_mark(guard: &mut Guard<'_>, key: &Key<'_>, delete: &Delete) -> Result<Opt
         meta: (delete.mark_stale || seen.layout.has(META)).then_some(meta),
         taken: false,
     };
-    let mut plan = store.copy_plan(&seen, &snap, rewrite);
+    let mut plan = copy_plan(store, &seen, &snap, rewrite);
     if delete.drop_value {
         plan.kind = Kind::Plain;
     }
@@ -117,7 +122,7 @@ fn can_mark_in_place(guard: &Guard<'_>, seen: &Seen<'_>, delete: &Delete) -> boo
     !delete.drop_value
         && !guard.copies_all()
         && delete.token.is_none()
-        && delete.expire.is_none_or(|to| to == Expire::Never && guard.store.expire(seen) == Expire::Never)
+        && delete.expire.is_none_or(|to| to == Expire::Never && seen.expire(guard.store) == Expire::Never)
         && seen.layout.has(META)
         && (seen.layout.has(CAS_FIELD) || !seen.layout.has(CAS_TAKEN))
 }
@@ -126,22 +131,20 @@ fn mark_in_place(guard: &mut Guard<'_>, key: &Key<'_>, snap: Snap) -> Result<Opt
     let store = guard.store;
     let tokens = guard.commits().tokens_of_change();
     let locked = guard.locks().lock(key)?;
-    let there = store.live(store.find_locked(&locked, key), guard.now);
+    let there = live(store, find_locked(store, &locked, key), guard.now);
     let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
-    store.begin_in_place(&there, tokens);
-    store.set_meta(&there, META_STALE, META_WON);
-    store.end_in_place(&there, tokens);
+    begin_in_place(store, &there, tokens);
+    set_meta(store, &there, META_STALE, META_WON);
+    end_in_place(store, &there, tokens);
     Ok(Some(DeleteOutcome::Deleted))
 }
 
-impl Store {
-    /// Sets and clears bits of the META word while readers may note their accesses in it. The lock is held.
-    pub(crate) fn set_meta(&self, seen: &Seen<'_>, set: u32, clear: u32) {
-        let word = seen.layout.meta(&self.segments.heap, seen.address);
-        let mut meta = word.load(Acquire);
-        while let Err(now) = word.compare_exchange(meta, (meta | set) & !clear, AcqRel) {
-            meta = now;
-        }
+/// Sets and clears bits of the META word while readers may note their accesses in it. The lock is held.
+pub(crate) fn set_meta(store: &Store, seen: &Seen<'_>, set: u32, clear: u32) {
+    let word = seen.layout.meta(&store.segments.heap, seen.address);
+    let mut meta = word.load(Acquire);
+    while let Err(now) = word.compare_exchange(meta, (meta | set) & !clear, AcqRel) {
+        meta = now;
     }
 }
 
@@ -153,9 +156,23 @@ impl ItemsMut<'_, '_> {
     pub fn flush(self, namespace: Namespace) -> Result<(), OpError> {
         {
             let Ok(_gate) = self.guard.store.slice_gate.try_lock() else { return Err(self.guard.parked()) };
-            self.guard.store.raise_flushed(namespace.0);
+            raise_flushed(self.guard.store, namespace.0);
         }
         self.guard.own.open.seal_ended(self.guard.store, self.guard.now);
         Ok(())
     }
+}
+
+/// Ends every item of the namespace that was stored before. The caller holds the slice gate.
+///
+/// A relocation or a copying change may have opened a segment after the first sequence was taken and before it
+/// was stored; its segment lies below the second one.
+pub(crate) fn raise_flushed(store: &Store, namespace: u8) {
+    for _ in 0..2 {
+        let sequence = store.segments.next_sequence();
+        store.kept.flushed[namespace as usize].fetch_max(sequence, SeqCst);
+        store.flushed[namespace as usize].fetch_max(sequence, SeqCst);
+    }
+    note_flash_flushed(store, namespace);
+    store.shortages.flushed(pool(store, namespace));
 }

@@ -10,9 +10,9 @@ use base::clock::UnixMillis;
 
 use crate::core::facets::ItemsMut;
 use crate::core::handle::Guard;
+use crate::core::lookup::{Seen, access};
 use crate::core::op::{Expire, Fetch, Fetched, Item, Lease, OpError, Value};
 use crate::core::snap::Snap;
-use crate::core::store::Seen;
 use crate::heap::samples::Asked;
 use crate::items::unpublished::{Content, Plan};
 use crate::items::write::put::Expect;
@@ -61,7 +61,7 @@ where
             None => Ok(Some(None)),
         };
     };
-    let mut item = guard.store.item_as(&seen, &snap);
+    let mut item = seen.item_as(guard.store, &snap);
     match *before {
         Some(Before { address, fetched, last_access }) if address == seen.address => {
             (item.fetched, item.last_access) = (fetched, last_access);
@@ -73,7 +73,7 @@ where
     }
     if !fetch.no_bump {
         // Before the item is copied, so that the copy has it.
-        guard.store.note_access(&seen, guard.now);
+        seen.note_access(guard.store, guard.now);
     }
     let (lease, expire) = wanted(guard, &seen, &snap, fetch);
     let alter = Alter {
@@ -126,7 +126,7 @@ fn vivify<'t>(
     let done = guard.commits().commit(key, &plan, Some(Expect::there(None)))?;
     Ok(done.map(|token| {
         let expire = written_expire(guard, key, expire);
-        let (fetched, last_access) = store.access(Slot::EMPTY, 0, Some(meta));
+        let (fetched, last_access) = access(store, Slot::EMPTY, 0, Some(meta));
         let item = Item {
             key: key.bytes,
             value: Value::Bytes(&[]),

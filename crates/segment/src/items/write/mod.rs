@@ -24,7 +24,7 @@
 
 mod arith;
 pub(crate) mod change;
-mod delete;
+pub(crate) mod delete;
 mod fetch;
 pub(crate) mod put;
 pub(crate) mod rewrite;
@@ -35,13 +35,12 @@ use std::sync::atomic::fence;
 
 use crate::core::facets::{Commits, Items};
 use crate::core::handle::Guard;
+use crate::core::lookup::{Seen, find_locked, live};
 use crate::core::op::OpError;
 use crate::core::snap::Snap;
-use crate::core::store::{Seen, Store};
-use crate::items::unpublished::Orphan;
+use crate::core::store::Store;
 use crate::layout::item::{CAS_FIELD, META_FETCHED, META_STALE, META_WON};
 use crate::layout::key::Key;
-use crate::values::free_queue::DeferredFree;
 
 /// Number of times that an operation starts over when the item changes under it, before it parks.
 pub(crate) const RETRIES: usize = 4;
@@ -56,26 +55,24 @@ pub(crate) struct Tokens {
     pub(crate) after: u64,
 }
 
-impl Store {
-    /// Begins a change of a value in place. The item's lock is held, as for the next ones.
-    fn begin_in_place(&self, seen: &Seen<'_>, tokens: Tokens) {
-        if let Some(before) = tokens.before.filter(|_| seen.layout.has(CAS_FIELD)) {
-            seen.layout.cas_field(&self.segments.heap, seen.address).store(before, Release);
-        }
+/// Begins a change of a value in place. The item's lock is held, as for the next ones.
+fn begin_in_place(store: &Store, seen: &Seen<'_>, tokens: Tokens) {
+    if let Some(before) = tokens.before.filter(|_| seen.layout.has(CAS_FIELD)) {
+        seen.layout.cas_field(&store.segments.heap, seen.address).store(before, Release);
     }
+}
 
-    fn end_in_place(&self, seen: &Seen<'_>, tokens: Tokens) {
-        if seen.layout.has(CAS_FIELD) {
-            seen.layout.cas_field(&self.segments.heap, seen.address).store(tokens.after, Release);
-        }
+fn end_in_place(store: &Store, seen: &Seen<'_>, tokens: Tokens) {
+    if seen.layout.has(CAS_FIELD) {
+        seen.layout.cas_field(&store.segments.heap, seen.address).store(tokens.after, Release);
     }
+}
 
-    /// Puts another number where one stands: the value first, the token second, as the module's text says.
-    pub(crate) fn store_number(&self, seen: &Seen<'_>, number: u64, tokens: Tokens) {
-        self.begin_in_place(seen, tokens);
-        seen.layout.number(&self.segments.heap, seen.address).store(number, Release);
-        self.end_in_place(seen, tokens);
-    }
+/// Puts another number where one stands: the value first, the token second, as the module's text says.
+pub(crate) fn store_number(store: &Store, seen: &Seen<'_>, number: u64, tokens: Tokens) {
+    begin_in_place(store, seen, tokens);
+    seen.layout.number(&store.segments.heap, seen.address).store(number, Release);
+    end_in_place(store, seen, tokens);
 }
 
 impl<'l> Commits<'_, 'l> {
@@ -97,22 +94,6 @@ impl<'l> Commits<'_, 'l> {
             }
         }
         Err(self.guard.parked())
-    }
-
-    /// Removes the pieces or parts of a value that has no head any more; `kept` is the object that still has one. Many
-    /// go later, in the background.
-    pub(crate) fn free_orphan(self, orphan: Option<Orphan>, kept: Option<u64>) {
-        if let Some(orphan) = orphan.filter(|o| kept.is_none() || o.object(self.guard.store) != kept) {
-            let deferred = DeferredFree::of(self.guard.store, orphan);
-            self.guard.commits().free_deferred(deferred);
-        }
-    }
-
-    /// Removes the rest of a value, given as a deferred free.
-    pub(crate) fn free_deferred(self, deferred: DeferredFree) {
-        if let Some(deferred) = self.guard.locks_mut().keep_deferred(deferred) {
-            self.guard.store.free_deferred(self.guard.counters(), deferred);
-        }
     }
 }
 
@@ -145,7 +126,7 @@ fn snap_words<'l>(guard: &Guard<'l>, key: &Key<'_>) -> Result<Option<(Seen<'l>, 
         return Ok(Some((seen, snap)));
     }
     let locked = index.lock(key.hash).ok_or_else(|| guard.parked())?;
-    match store.live(store.find_locked(&locked, key), guard.now) {
+    match live(store, find_locked(store, &locked, key), guard.now) {
         Some(there) => Ok(Some((there, Snap::of(store, &there)))),
         // It may have gone to flash.
         None if guard.tiered => Err(guard.parked()),

@@ -13,22 +13,24 @@
 
 use crate::core::facets::{Commits, ItemsMut, Sizes};
 use crate::core::handle::Guard;
+use crate::core::lookup::{Seen, find_locked, live};
 use crate::core::op::{Expire, OpError, Put, PutMode, PutOutcome};
+use crate::core::room::exceeds_quota;
 use crate::core::snap::Snap;
-use crate::core::store::{Seen, Store, large_ref};
+use crate::core::store::{Store, large_ref};
 use crate::heap::samples::Asked;
-use crate::items::unpublished::{Content, Plan};
+use crate::items::unpublished::{Content, Plan, no_place, note_ended, publish, unpublished};
 use crate::layout::item::{KEY_BYTES_MAX, Kind, META_STALE, NUM, meta_word};
 use crate::layout::key::Key;
 use crate::values::source::Source;
 use crate::values::writer::LargeWriter;
 
-/// The decision on a put, given what is there.
+/// The decision on a put, given the present item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// Store; `stale`: as a stale item, since the token was too old.
     Store { stale: bool },
-    /// Append or prepend, to what is there.
+    /// Append or prepend, to the present item.
     Join,
     /// Change nothing.
     End(PutOutcome),
@@ -58,19 +60,17 @@ fn judge(put: &Put<'_>, there: Option<&(Seen<'_>, Snap)>) -> Verdict {
     }
 }
 
-impl Store {
-    /// Returns the value of an item, as what another one is made of. `digits` is room for those of a number.
-    pub(crate) fn source_of<'s>(&'s self, seen: &Seen<'_>, snap: &Snap, digits: &'s mut [u8; 20]) -> Source<'s> {
-        if seen.layout.has(NUM) {
-            return Source::Bytes(decimal(snap.number, digits));
-        }
-        let value = seen.layout.value(&self.segments.heap, seen.address);
-        if seen.layout.kind() == Kind::Head {
-            let large = large_ref(value);
-            return Source::Item { large, from: 0, to: large.bytes };
-        }
-        Source::Bytes(value)
+/// Returns the value of an item, as what another one is made of. `digits` is room for those of a number.
+pub(crate) fn source_of<'s>(store: &'s Store, seen: &Seen<'_>, snap: &Snap, digits: &'s mut [u8; 20]) -> Source<'s> {
+    if seen.layout.has(NUM) {
+        return Source::Bytes(decimal(snap.number, digits));
     }
+    let value = seen.layout.value(&store.segments.heap, seen.address);
+    if seen.layout.kind() == Kind::Head {
+        let large = large_ref(value);
+        return Source::Item { large, from: 0, to: large.bytes };
+    }
+    Source::Bytes(value)
 }
 
 /// The body of the item that a put makes: an ordinary one, or the head of a large value that is already there in
@@ -129,8 +129,8 @@ impl Sizes<'_, '_> {
         let most = self.guard.store.geometry.item_bytes_max;
         let key_max = KEY_BYTES_MAX.min(self.guard.store.geometry.item_whole_max / 2);
         let fits = key.bytes.len() as u64 + value_bytes <= most && key.bytes.len() <= key_max;
-        let fits =
-            fits && (value_bytes <= self.whole_max(key) || !self.guard.store.exceeds_quota(key.namespace, value_bytes));
+        let fits = fits
+            && (value_bytes <= self.whole_max(key) || !exceeds_quota(self.guard.store, key.namespace, value_bytes));
         if fits { Ok(()) } else { Err(OpError::TooLarge) }
     }
 }
@@ -146,8 +146,7 @@ impl Commits<'_, '_> {
             ruled = Some(Plan { expire: store.spaces.expire(key.namespace, plan.expire, self.guard.now), ..*plan });
         }
         let plan = ruled.as_ref().unwrap_or(plan);
-        let unpublished = store
-            .unpublished(&mut self.guard.own.open, key, plan, self.guard.now)
+        let unpublished = unpublished(store, &mut self.guard.own.open, key, plan, self.guard.now)
             .inspect_err(|_| counters.parked.add(1))?;
         let token = plan.token.unwrap_or_else(|| store.place_token(unpublished.address()));
         let locked = if expect.is_none() { self.guard.locks().lock_over(key) } else { self.guard.locks().lock(key) };
@@ -155,9 +154,9 @@ impl Commits<'_, '_> {
             self.guard.own.open.give_back(store, unpublished.reserved);
             return Err(OpError::Parked);
         };
-        let old = store.find_locked(&locked, key);
+        let old = find_locked(store, &locked, key);
         if let Some(Expect { there: expected, flushed_before, .. }) = expect {
-            let there = store.live(old, self.guard.now).map(|seen| Snap::of(store, &seen));
+            let there = live(store, old, self.guard.now).map(|seen| Snap::of(store, &seen));
             let same = match (&expected, &there) {
                 (None, None) => true,
                 (Some(a), Some(b)) => a.same(b),
@@ -171,8 +170,8 @@ impl Commits<'_, '_> {
                 return Ok(None);
             }
         }
-        let revived = store.note_ended(counters, old.as_ref(), self.guard.now);
-        let published = store.publish(&locked, counters, key, unpublished, old.as_ref(), None);
+        let revived = note_ended(store, counters, old.as_ref(), self.guard.now);
+        let published = publish(store, &locked, counters, key, unpublished, old.as_ref(), None);
         if revived && published.is_ok() {
             locked.note_birth();
         }
@@ -181,7 +180,7 @@ impl Commits<'_, '_> {
             Ok(orphan) => orphan,
             Err(unpublished) => {
                 self.guard.own.open.give_back(store, unpublished.reserved);
-                return Err(if store.no_place(key.namespace) { OpError::OutOfMemory } else { self.guard.parked() });
+                return Err(if no_place(store, key.namespace) { OpError::OutOfMemory } else { self.guard.parked() });
             }
         };
         if orphan.is_some() {
@@ -241,9 +240,9 @@ fn join(
     snap: Snap,
 ) -> Result<Option<PutOutcome>, OpError> {
     let store = guard.store;
-    let old_len = store.item_as(&seen, &snap).value_len();
+    let old_len = seen.item_as(store, &snap).value_len();
     let mut digits = [0; 20];
-    let old = store.source_of(&seen, &snap, &mut digits);
+    let old = source_of(store, &seen, &snap, &mut digits);
     let part = match body {
         Body::Whole(bytes) => Source::Bytes(bytes),
         Body::Head(value) => Source::Part(large_ref(value)),
@@ -368,9 +367,9 @@ fn try_splice(
         None => (Source::Bytes(&[]), 0, Expire::Never),
         Some((seen, _)) if seen.layout.is(Kind::Typed) => return Ok(Some(None)),
         Some((seen, snap)) => {
-            store.note_access(seen, guard.now);
+            seen.note_access(store, guard.now);
             let client_flags = seen.layout.client_flags(&store.segments.heap, seen.address);
-            (store.source_of(seen, snap, &mut digits), client_flags, snap.expire(store, seen))
+            (source_of(store, seen, snap, &mut digits), client_flags, snap.expire(store, seen))
         }
     };
     let (old_len, end) = (old.len(), offset.saturating_add(part.len()));

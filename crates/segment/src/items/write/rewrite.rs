@@ -2,9 +2,10 @@
 
 use crate::core::facets::Commits;
 use crate::core::handle::Guard;
+use crate::core::lookup::Seen;
 use crate::core::op::{Expire, OpError};
 use crate::core::snap::Snap;
-use crate::core::store::{Seen, Store};
+use crate::core::store::Store;
 use crate::items::unpublished::{Content, Plan};
 use crate::items::write::put::Expect;
 use crate::layout::header::Queue;
@@ -48,32 +49,30 @@ impl Rewrite<'_> {
         Self { expire: None, content: None, client_flags: None, token: TokenRule::Keep, taken: false, meta: None };
 }
 
-impl Store {
-    /// Returns the plan of a copy of `seen`.
-    pub(crate) fn copy_plan<'v>(&'v self, seen: &Seen<'_>, snap: &Snap, rewrite: Rewrite<'v>) -> Plan<'v> {
-        let (heap, layout) = (&self.segments.heap, &seen.layout);
-        let token = match rewrite.token {
-            TokenRule::Keep => layout.has(CAS_TAKEN | CAS_FIELD).then_some(snap.token),
-            TokenRule::New => None,
-            TokenRule::Give(token) => Some(token),
-        };
-        let same_content = || {
-            if layout.has(NUM) {
-                Content::Number(snap.number)
-            } else {
-                Content::Bytes(layout.value(heap, seen.address), &[])
-            }
-        };
-        Plan {
-            kind: layout.kind(),
-            content: rewrite.content.unwrap_or_else(same_content),
-            client_flags: rewrite.client_flags.unwrap_or_else(|| layout.client_flags(heap, seen.address)),
-            expire: rewrite.expire.unwrap_or_else(|| snap.expire(self, seen)),
-            token,
-            taken: rewrite.taken,
-            meta: rewrite.meta.or_else(|| snap.meta(self, seen)),
-            queue: Queue::Small,
+/// Returns the plan of a copy of `seen`.
+pub(crate) fn copy_plan<'v>(store: &'v Store, seen: &Seen<'_>, snap: &Snap, rewrite: Rewrite<'v>) -> Plan<'v> {
+    let (heap, layout) = (&store.segments.heap, &seen.layout);
+    let token = match rewrite.token {
+        TokenRule::Keep => layout.has(CAS_TAKEN | CAS_FIELD).then_some(snap.token),
+        TokenRule::New => None,
+        TokenRule::Give(token) => Some(token),
+    };
+    let same_content = || {
+        if layout.has(NUM) {
+            Content::Number(snap.number)
+        } else {
+            Content::Bytes(layout.value(heap, seen.address), &[])
         }
+    };
+    Plan {
+        kind: layout.kind(),
+        content: rewrite.content.unwrap_or_else(same_content),
+        client_flags: rewrite.client_flags.unwrap_or_else(|| layout.client_flags(heap, seen.address)),
+        expire: rewrite.expire.unwrap_or_else(|| snap.expire(store, seen)),
+        token,
+        taken: rewrite.taken,
+        meta: rewrite.meta.or_else(|| snap.meta(store, seen)),
+        queue: Queue::Small,
     }
 }
 
@@ -86,7 +85,7 @@ impl Commits<'_, '_> {
         snap: Snap,
         rewrite: Rewrite<'_>,
     ) -> Result<Option<Copied>, OpError> {
-        let plan = self.guard.store.copy_plan(seen, &snap, rewrite);
+        let plan = copy_plan(self.guard.store, seen, &snap, rewrite);
         let done = self.guard.commits().commit(key, &plan, Some(Expect::there(Some(snap))))?;
         Ok(done.map(|token| Copied { token, expire: written_expire(self.guard, key, plan.expire) }))
     }

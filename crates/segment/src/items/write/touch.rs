@@ -6,38 +6,38 @@ use base::clock::UnixMillis;
 
 use crate::core::facets::ItemsMut;
 use crate::core::handle::Guard;
+use crate::core::lookup::{Seen, find_locked, live};
 use crate::core::op::{Expire, Item, OpError};
 use crate::core::snap::Snap;
-use crate::core::store::{Seen, Store};
+use crate::core::store::Store;
 use crate::items::versions::takes_by_copy;
 use crate::items::write::RETRIES;
+use crate::items::write::delete::set_meta;
 use crate::items::write::rewrite::Rewrite;
 use crate::layout::item::{CAS_TAKEN, Kind, META, META_FETCHED, META_WON, meta_word};
 use crate::layout::key::Key;
 use crate::layout::ttl;
 
-impl Store {
-    /// Returns true if the item's expiry word can take the new time: not past the present one, since a segment's latest
-    /// expiry must never be passed in place, and exactly, which a segment that counts seconds may not be able to say.
-    pub(crate) fn can_touch_in_place(&self, seen: &Seen<'_>, to: Expire, now: UnixMillis) -> bool {
-        match (to, self.expire(seen)) {
-            (Expire::Never, present) => present == Expire::Never,
-            (Expire::At(to), Expire::At(present)) if to <= present => {
-                let header = self.segments.header_of(seen.address);
-                let relative = ttl::relative(header.class(), header.created(), to, now);
-                to <= now || ttl::absolute(header.class(), header.created(), relative) == to
-            }
-            _ => false,
-        }
-    }
-
-    /// Writes the expiry word. The lock is held, and [`Store::can_touch_in_place`] holds.
-    pub(crate) fn touch_in_place(&self, seen: &Seen<'_>, to: Expire, now: UnixMillis) {
-        if let Expire::At(to) = to {
-            let header = self.segments.header_of(seen.address);
+/// Returns true if the item's expiry word can take the new time: not past the present one, since a segment's latest
+/// expiry must never be passed in place, and exactly, which a segment that counts seconds may not be able to say.
+pub(crate) fn can_touch_in_place(store: &Store, seen: &Seen<'_>, to: Expire, now: UnixMillis) -> bool {
+    match (to, seen.expire(store)) {
+        (Expire::Never, present) => present == Expire::Never,
+        (Expire::At(to), Expire::At(present)) if to <= present => {
+            let header = store.segments.header_of(seen.address);
             let relative = ttl::relative(header.class(), header.created(), to, now);
-            seen.layout.expiry(&self.segments.heap, seen.address).store(relative, Release);
+            to <= now || ttl::absolute(header.class(), header.created(), relative) == to
         }
+        _ => false,
+    }
+}
+
+/// Writes the expiry word. The lock is held, and [`can_touch_in_place`] holds.
+pub(crate) fn touch_in_place(store: &Store, seen: &Seen<'_>, to: Expire, now: UnixMillis) {
+    if let Expire::At(to) = to {
+        let header = store.segments.header_of(seen.address);
+        let relative = ttl::relative(header.class(), header.created(), to, now);
+        seen.layout.expiry(&store.segments.heap, seen.address).store(relative, Release);
     }
 }
 
@@ -122,7 +122,7 @@ impl<'g> ItemsMut<'g, '_> {
         let copies = begins
             || (self.guard.copies_all() && (alter.wins || touch.is_some()))
             || (takes && takes_by_copy(self.guard, seen))
-            || touch.is_some_and(|to| !store.can_touch_in_place(seen, to, self.guard.now));
+            || touch.is_some_and(|to| !can_touch_in_place(store, seen, to, self.guard.now));
         if copies {
             let meta = altered_meta(self.guard, seen, &snap, alter);
             let rewrite = Rewrite { expire: touch, meta, taken: alter.takes, ..Rewrite::SAME };
@@ -130,16 +130,16 @@ impl<'g> ItemsMut<'g, '_> {
             return Ok(done.map(|copy| Altered { token: copy.token, expire: copy.expire }));
         }
         let locked = self.guard.locks().lock(key)?;
-        let there = store.live(store.find_locked(&locked, key), self.guard.now);
+        let there = live(store, find_locked(store, &locked, key), self.guard.now);
         let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
         if alter.wins {
-            store.set_meta(&there, META_WON, 0);
+            set_meta(store, &there, META_WON, 0);
         }
         if let Some(to) = touch {
-            store.touch_in_place(&there, to, self.guard.now);
+            touch_in_place(store, &there, to, self.guard.now);
         }
         if takes {
-            store.mark_taken(&there);
+            there.mark_taken(store);
         }
         Ok(Some(Altered { token: snap.token(), expire: touch.unwrap_or(present) }))
     }
@@ -155,11 +155,11 @@ fn touch_with<'l>(
 ) -> Result<Option<Item<'l>>, OpError> {
     let Some((seen, snap)) = guard.items().snap_at_once(key)? else { return Ok(None) };
     // Before the item is copied, so that the copy has it.
-    guard.store.note_access(&seen, guard.now);
+    seen.note_access(guard.store, guard.now);
     let expire = guard.store.spaces.expire(key.namespace, expire, guard.now);
     if !takes && snap.expire(guard.store, &seen) == expire {
         // What is touched repeatedly ends then already, mostly: nothing is moved on the stack for it.
-        return Ok(Some(guard.store.item_as(&seen, &snap)));
+        return Ok(Some(seen.item_as(guard.store, &snap)));
     }
     touch_found(guard, key, (seen, snap), Alter { expire: Some(expire), takes, ..Alter::default() })
 }
@@ -174,12 +174,12 @@ fn touch_found<'l>(
 ) -> Result<Option<Item<'l>>, OpError> {
     for _ in 0..RETRIES {
         if let Some(altered) = guard.items_mut().alter(key, &seen, snap, alter)? {
-            let item = guard.store.item_as(&seen, &snap);
+            let item = seen.item_as(guard.store, &snap);
             return Ok(Some(Item { token: altered.token, expire: altered.expire, ..item }));
         }
         let Some(again) = guard.items().snap_at_once(key)? else { return Ok(None) };
         (seen, snap) = again;
-        guard.store.note_access(&seen, guard.now);
+        seen.note_access(guard.store, guard.now);
     }
     Err(guard.parked())
 }

@@ -1,0 +1,305 @@
+//! The lookup of items, and what is read of one that was found.
+
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use std::sync::atomic::fence;
+
+use base::clock::UnixMillis;
+
+use crate::core::op::{Expire, Item, Value};
+use crate::core::snap::Snap;
+use crate::core::store::{Store, is_sound, large_ref};
+use crate::heap::segments::SegmentId;
+use crate::index::{Found, Hash};
+use crate::layout::header::{Queue, SegmentHeader};
+use crate::layout::item::{CAS_FIELD, EXPIRY, Kind, Layout, META, META_FETCHED, META_STALE, NUM, meta_secs};
+use crate::layout::key::{Key, Namespace};
+use crate::layout::parts_head::Head;
+use crate::layout::raw::Word64;
+use crate::layout::slot::Slot;
+
+/// An item that was found: its slot, its address and its layout.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'s> {
+    pub(crate) word: &'s Word64,
+    pub(crate) slot: Slot,
+    pub(crate) address: usize,
+    pub(crate) layout: Layout,
+}
+
+/// Why an item that still has its slot is not to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Its time has come.
+    Expired,
+    /// Its namespace was flushed.
+    Flushed,
+}
+
+impl<'s> Seen<'s> {
+    #[inline(always)]
+    pub(crate) fn of(found: Found<'s, (usize, Layout)>) -> Self {
+        let (address, layout) = found.what;
+        Self { word: found.word, slot: found.slot, address, layout }
+    }
+}
+
+/// Returns the item's address and layout if the slot names this very key.
+#[inline(always)]
+fn matches(store: &Store, key: &Key<'_>, slot: Slot) -> Option<(usize, Layout)> {
+    let address = slot.address();
+    let header = store.segments.named(slot)?;
+    if header.namespace_if_verified() != key.namespace {
+        return matches_unverified(store, key, slot, header);
+    }
+    let layout = Layout::read(&store.segments.heap, address);
+    let same = layout.key_len == key.bytes.len()
+        && layout.is(Kind::Piece) == key.piece
+        && layout.key(&store.segments.heap, address) == key.bytes;
+    same.then_some((address, layout))
+}
+
+/// Returns the item that a slot in memory names, if it is of this key.
+pub(crate) fn seen_at<'s>(store: &Store, key: &Key<'_>, word: &'s Word64, slot: Slot) -> Option<Seen<'s>> {
+    let (address, layout) = matches(store, key, slot)?;
+    Some(Seen { word, slot, address, layout })
+}
+
+/// Finds the key's slot without a lock, whether its item has ended or not.
+#[inline(always)]
+pub(crate) fn find<'s>(store: &'s Store, key: &Key<'_>) -> Option<Seen<'s>> {
+    store.index.find(key.hash, |slot| matches(store, key, slot)).map(Seen::of)
+}
+
+/// Finds the key's slot under its lock.
+#[inline(always)]
+pub(crate) fn find_locked<'s>(store: &'s Store, locked: &crate::index::Locked<'s>, key: &Key<'_>) -> Option<Seen<'s>> {
+    locked.find(|slot| matches(store, key, slot)).map(Seen::of)
+}
+
+/// Returns the item, unless it has ended.
+#[inline(always)]
+pub(crate) fn live<'s>(store: &Store, seen: Option<Seen<'s>>, now: UnixMillis) -> Option<Seen<'s>> {
+    seen.filter(|s| s.ended(store, now).is_none())
+}
+
+impl Seen<'_> {
+    /// Returns the reason why an item that is there is not to be read, if there is one.
+    #[inline(always)]
+    pub(crate) fn ended(&self, store: &Store, now: UnixMillis) -> Option<Ended> {
+        if self.layout.has(EXPIRY) {
+            let relative = self.layout.expiry(&store.segments.heap, self.address).load(Acquire);
+            if store.segments.expire_at(self.address, relative) <= now {
+                return Some(Ended::Expired);
+            }
+        }
+        let header = store.segments.header_of(self.address);
+        (header.sequence() < store.flushed_before(header.namespace())).then_some(Ended::Flushed)
+    }
+
+    /// Returns the expiry of the item.
+    #[inline(always)]
+    pub(crate) fn expire(&self, store: &Store) -> Expire {
+        if self.layout.has(EXPIRY) {
+            let relative = self.layout.expiry(&store.segments.heap, self.address).load(Acquire);
+            Expire::At(store.segments.expire_at(self.address, relative))
+        } else {
+            Expire::Never
+        }
+    }
+
+    /// Returns the item's CAS token. Read before the value: see [`crate::items::write`] on in-place changes.
+    #[inline(always)]
+    pub(crate) fn token(&self, store: &Store) -> u64 {
+        if self.layout.has(CAS_FIELD) {
+            self.layout.cas_field(&store.segments.heap, self.address).load(Acquire)
+        } else {
+            store.place_token(self.address)
+        }
+    }
+
+    /// Returns the META word, if the item has one.
+    #[inline(always)]
+    pub(crate) fn meta(&self, store: &Store) -> Option<u32> {
+        self.layout.has(META).then(|| self.layout.meta(&store.segments.heap, self.address).load(Acquire))
+    }
+
+    /// Returns the item's value.
+    #[inline(always)]
+    pub(crate) fn value<'s>(&self, store: &'s Store) -> Value<'s> {
+        let (heap, layout, address) = (&store.segments.heap, &self.layout, self.address);
+        if layout.has(NUM) {
+            Value::Integer(layout.number(heap, address).load(Acquire))
+        } else if layout.is(Kind::Plain) {
+            Value::Bytes(layout.value(heap, address))
+        } else if layout.is(Kind::Head) {
+            Value::Large(large_ref(layout.value(heap, address)))
+        } else {
+            typed(layout.value(heap, address))
+        }
+    }
+
+    /// Returns the item as a caller sees it.
+    #[inline(always)]
+    pub(crate) fn item<'s>(&self, store: &'s Store) -> Item<'s> {
+        // The token first, the value second: an in-place change writes them the other way round, so a token is never
+        // newer than the value it is given out with.
+        let token = self.token(store);
+        let value = self.value(store);
+        let meta = self.meta(store);
+        self.item_from(store, token, value, self.expire(store), meta, meta)
+    }
+
+    /// Returns the item as `snap` has it, of which every word was proved to belong to one instant. What changes in
+    /// place is taken from the snapshot alone: the words in the heap may be those of a later change.
+    #[inline(always)]
+    pub(crate) fn item_as<'s>(&self, store: &'s Store, snap: &Snap) -> Item<'s> {
+        let value = if self.layout.has(NUM) { Value::Integer(snap.number()) } else { self.value(store) };
+        self.item_from(store, snap.token(), value, snap.expire(store, self), self.meta(store), Some(snap.lease()))
+    }
+
+    /// `access_word` is the META word for the facts of access, `lease` the one for the lease.
+    #[inline(always)]
+    fn item_from<'s>(
+        &self,
+        store: &'s Store,
+        token: u64,
+        value: Value<'s>,
+        expire: Expire,
+        access_word: Option<u32>,
+        lease: Option<u32>,
+    ) -> Item<'s> {
+        let (heap, layout, address) = (&store.segments.heap, &self.layout, self.address);
+        let (fetched, last_access) = access(store, self.slot, address, access_word);
+        Item {
+            key: layout.key(heap, address),
+            value,
+            client_flags: layout.client_flags(heap, address),
+            expire,
+            token,
+            fetched,
+            last_access,
+            stale: lease.is_some_and(|lease| lease & META_STALE != 0),
+            stored_bytes: layout.size as u64,
+            ttl_class: store.segments.header_of(address).class(),
+        }
+    }
+
+    /// Returns the object of which an item is the head: a large value, or one in parts.
+    pub(crate) fn object_at(&self, store: &Store) -> Option<u64> {
+        let value = || self.layout.value(&store.segments.heap, self.address);
+        match self.layout.kind() {
+            Kind::Head => Some(large_ref(value()).object),
+            Kind::Typed => Head::of(value()).map(|head| head.object),
+            Kind::Plain | Kind::Piece => None,
+        }
+    }
+}
+
+/// Returns whether the item was read, and its last access. Without a META word, the creation of the item's segment
+/// stands for the last access.
+#[inline(always)]
+pub(crate) fn access(store: &Store, slot: Slot, address: usize, meta: Option<u32>) -> (bool, UnixMillis) {
+    match meta {
+        Some(meta) => {
+            let secs = u64::from(meta_secs(meta));
+            (meta & META_FETCHED != 0, store.started.plus_ms(secs * 1000))
+        }
+        None => {
+            let header = store.segments.header_of(address);
+            (slot.freq() > 0 || header.queue() == Queue::Main, header.created())
+        }
+    }
+}
+
+/// Returns true if slots of the index may name what is not there, or what is not what was written.
+#[inline]
+pub(crate) fn is_unverified(store: &Store) -> bool {
+    store.unverified.load(SeqCst)
+}
+
+/// Clears the mark of a segment that was opened with it, and is still empty, if the pass has come to its end
+/// meanwhile.
+#[cold]
+pub(crate) fn check_mark(store: &Store, id: SegmentId) {
+    fence(SeqCst);
+    if !store.unverified.load(SeqCst) {
+        store.segments.header(id).set_unverified(false);
+    }
+}
+
+/// As [`matches`], in a segment that may be marked: the item is there, its key is this one and its sum is
+/// right.
+#[cold]
+#[inline(never)]
+pub(crate) fn matches_unverified(
+    store: &Store,
+    key: &Key<'_>,
+    slot: Slot,
+    header: &SegmentHeader,
+) -> Option<(usize, Layout)> {
+    if !header.is_unverified() || header.namespace() != key.namespace {
+        return None;
+    }
+    let address = slot.address();
+    let layout = item_in(store, header, address)?;
+    let same = layout.key_len == key.bytes.len()
+        && layout.is(Kind::Piece) == key.piece
+        && layout.key(&store.segments.heap, address) == key.bytes;
+    (same && is_sound(store, address, &layout)).then_some((address, layout))
+}
+
+/// Returns true if an item that lies in a segment may be used: the segment is not marked, or the item's sum is
+/// right.
+#[inline]
+pub(crate) fn is_trusted(store: &Store, header: &SegmentHeader, address: usize, layout: &Layout) -> bool {
+    !header.is_unverified() || is_sound(store, address, layout)
+}
+
+/// Returns the item at an address in a segment, if there can be one.
+pub(crate) fn item_in(store: &Store, header: &SegmentHeader, address: usize) -> Option<Layout> {
+    let written = header.written.load(Acquire) as usize;
+    let left = written.saturating_sub(address & (store.segments.segment_bytes() - 1));
+    Layout::read_within(&store.segments.heap, address, left)
+}
+
+/// Returns the item that a slot names, if there is one: damage to a memory file can have made anything of a slot.
+pub(crate) fn item_of(store: &Store, slot: Slot) -> Option<(u8, usize, Layout)> {
+    let (header, address) = (store.segments.named(slot)?, slot.address());
+    let (namespace, layout) = (header.namespace(), item_in(store, header, address)?);
+    let is_its = hash_at(store, namespace, address, &layout).tag() == slot.tag();
+    (is_its && is_trusted(store, header, address, &layout)).then_some((namespace, address, layout))
+}
+
+/// Returns the hash of the key of an item that is there.
+pub(crate) fn hash_at(store: &Store, namespace: u8, address: usize, layout: &Layout) -> Hash {
+    key_at(store, namespace, address, layout).hash
+}
+
+/// Returns the key of an item that is there.
+pub(crate) fn key_at<'s>(store: &'s Store, namespace: u8, address: usize, layout: &Layout) -> Key<'s> {
+    let bytes = layout.key(&store.segments.heap, address);
+    match layout.kind() {
+        Kind::Piece => store.hasher.piece(namespace, bytes),
+        _ => store.hasher.key(Namespace(namespace), bytes),
+    }
+}
+
+/// Returns the item that a slot names, if its key, which is hidden or is not, has this hash.
+pub(crate) fn item_of_hash(
+    store: &Store,
+    slot: Slot,
+    namespace: u8,
+    piece: bool,
+    hash: Hash,
+) -> Option<(usize, Layout)> {
+    let address = slot.address();
+    let header = store.segments.named(slot).filter(|header| header.namespace() == namespace)?;
+    let layout = item_in(store, header, address)?;
+    let is_its = layout.is(Kind::Piece) == piece && hash_at(store, namespace, address, &layout) == hash;
+    (is_its && is_trusted(store, header, address, &layout)).then_some((address, layout))
+}
+
+/// Returns a value behind the byte that says of what type it is.
+fn typed(bytes: &[u8]) -> Value<'_> {
+    bytes.split_first().map_or(Value::Bytes(bytes), |(kind, bytes)| Value::Typed { kind: *kind, bytes })
+}
