@@ -270,7 +270,7 @@ fn tell_file(path: &std::path::Path, reopened: &segment::Reopened, took: std::ti
     let took_ms = took.as_millis();
     let (items, open, held, undone) =
         (reopened.items, reopened.segments_open, reopened.stripes_held, reopened.groups_undone);
-    if reopened.index_anew {
+    if reopened.rebuilds_index {
         tracing::info!(
             "the memory lies in {path}, which {left}: the index is made anew for about {items} items, and those that \
              are not found yet are misses; {open} segments were open; {undone} transactions were cut and are undone; \

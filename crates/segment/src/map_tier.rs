@@ -63,7 +63,7 @@ struct State {
 
 impl MapTier {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics")
+        self.state.lock().expect("no thread panics")
     }
 
     /// Goes on with what is in the room of another store.
@@ -85,7 +85,7 @@ impl MapTier {
             (GRAVES_AT..BLOCKS_AT).for_each(|word| room.store(word, 0));
             room.store(0, 1);
         }
-        *self.room.lock().expect("nobody panics") = Some(Arc::new(room));
+        *self.room.lock().expect("no thread panics") = Some(Arc::new(room));
     }
 
     /// Returns a tier with the same items, for the store of an image.
@@ -110,7 +110,7 @@ impl MapTier {
     }
 
     fn room(&self) -> Arc<TierRoom> {
-        Arc::clone(self.room.lock().expect("nobody panics").as_ref().expect("it finds its items again"))
+        Arc::clone(self.room.lock().expect("no thread panics").as_ref().expect("it finds its items again"))
     }
 }
 

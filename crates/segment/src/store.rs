@@ -85,9 +85,9 @@ impl Store {
         let regions = tier.as_ref().map_or(0, |(_, regions)| *regions);
         let Ground { kept, stripes, headers, buckets, heap, notes, undo, records } = ground;
         let segments = Segments::on(&geometry, heap, headers, kept.clone());
-        let index_anew = held.as_ref().is_some_and(|held| held.index_anew);
+        let rebuilds_index = held.as_ref().is_some_and(|held| held.rebuilds_index);
         let index_in_dram = held.as_ref().is_some_and(|held| held.index() == IndexPlace::Dram);
-        let rebuilders = if index_anew { REBUILDERS_MAX } else { 0 };
+        let rebuilders = if rebuilds_index { REBUILDERS_MAX } else { 0 };
         let records = records.filter(|_| held.as_ref().is_some_and(Held::has_checkpoints));
         let mut store = Self {
             memory: Memory::new(&geometry, config.memory_bytes),
@@ -121,7 +121,7 @@ impl Store {
             notes,
             reopened: None,
             rebuild: None,
-            marks_first: index_in_dram || index_anew || records.is_some(),
+            marks_first: index_in_dram || rebuilds_index || records.is_some(),
             checkpoints: Checkpoints::new(records),
             unverified: AtomicBool::new(false),
             named: None,
@@ -142,11 +142,11 @@ impl Store {
         let Some(held) = &self.held else { return Ok(()) };
         let (mut reopened, mut rebuild) = (Reopened::default(), None);
         let fault = |fault| StartError::File { path: held.file.path().to_owned(), fault };
-        let (opened, index_anew) = (held.block.opened, held.index_anew);
+        let (opened, rebuilds_index) = (held.block.opened, held.rebuilds_index);
         (reopened.lost, reopened.lost_all) = (held.lost.is_some(), held.lost_all);
         let (now, behind_ms) = if held.left.is_some() { resume_clock(self, now) } else { (now, 0) };
         if let Some(left) = held.left {
-            reopened = if index_anew {
+            reopened = if rebuilds_index {
                 let (reopened, begun) = reopen_without_index(self).map_err(fault)?;
                 rebuild = Some(begun);
                 reopened
@@ -155,7 +155,7 @@ impl Store {
             };
             (reopened.clean, reopened.unsynced) = (left.clean, left.unsynced);
             reopened.flash_emptied = self.tier.is_some() && held.lost.is_some();
-        } else if index_anew {
+        } else if rebuilds_index {
             rebuild = Some(Rebuild::new(&self.segments, held.lost.is_some(), Vec::new(), u64::MAX, HashMap::new()));
         }
         (reopened.opened, reopened.at, reopened.clock_behind_ms) = (opened, now, behind_ms);
@@ -171,7 +171,7 @@ impl Store {
             let heap_bytes = self.segments.high_water() * self.segments.segment_bytes();
             self.named = Some(Named::new(heap_bytes, self.kept.objects.load(Relaxed)));
         }
-        if reopened.found && !index_anew {
+        if reopened.found && !rebuilds_index {
             begin_verification(self);
         }
         self.reopened = Some(reopened);

@@ -33,7 +33,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
     let mut evictions = Evictions::new(&shared.watch, clock);
     background.observe(Box::new(evictions.clone()));
     // Other threads may have rebuilt the index before the first slice.
-    let mut rebuilds = shared.store.reopened().is_some_and(|reopened| reopened.index_anew);
+    let mut rebuilds = shared.store.reopened().is_some_and(|reopened| reopened.rebuilds_index);
     let mut finds = false;
     while !shared.threads.stop.workers_gone() {
         let (begun, cpu_begun) = (clock.ticks(), cpu_ns());

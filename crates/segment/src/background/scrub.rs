@@ -65,7 +65,7 @@ struct Walk {
     marked: usize,
     found: Counts,
     /// Counts of the header when the walk began.
-    told: Counts,
+    counts: Counts,
     sequence: u64,
 }
 
@@ -129,7 +129,7 @@ impl Background {
     }
 }
 
-fn told(store: &Store, id: SegmentId) -> Counts {
+fn counts_of(store: &Store, id: SegmentId) -> Counts {
     let header = store.segments.header(id);
     Counts { items: header.live_items(), bytes: store.segments.segment_bytes() as u32 - header.dead_bytes() }
 }
@@ -141,7 +141,7 @@ impl Scrub {
         let header = store.segments.header(id);
         if self.walk.at == 0 {
             self.walk = Walk {
-                told: told(store, id),
+                counts: counts_of(store, id),
                 sequence: header.sequence(),
                 marked: self.walk.marked,
                 ..Walk::default()
@@ -231,8 +231,8 @@ impl Scrub {
 
     /// Compares the findings of a walk with the counts of the header.
     fn compare(&mut self, store: &Store, id: SegmentId) {
-        let Walk { found, told: before, .. } = self.walk;
-        let now = told(store, id);
+        let Walk { found, counts: before, .. } = self.walk;
+        let now = counts_of(store, id);
         if now != before || found == now {
             // It is right, or it is being changed: then the next request gets a figure that is right except for a few.
             self.suspect = None;

@@ -37,7 +37,7 @@ impl Search {
     /// Records that something was found for a pool: what was known of the pool is no longer true.
     pub(super) fn found(&mut self, store: &Store, pool: u8) {
         self.rounds[usize::from(pool)] = Round::default();
-        store.shortages.told(pool, None);
+        store.shortages.report(pool, None);
     }
 }
 
@@ -61,7 +61,7 @@ impl Background {
             match round.began {
                 Some(began) if *passed - began < store.segments.high_water() as u64 => {}
                 Some(_) => {
-                    store.shortages.told(pool, Some(round.alive_or_free));
+                    store.shortages.report(pool, Some(round.alive_or_free));
                     *round = Round::default();
                 }
                 None => *round = Round { began: Some(*passed), alive_or_free: alive_or_free(store, pool) },

@@ -104,7 +104,7 @@ impl Ahead {
     pub(crate) fn begin_in_file(&self, segments: &Segments, index: &Index, has_index: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (map, heap) = (index.map(), segments.heap.map());
-        // Until the background says more, what is there is what is wanted.
+        // Until the background says more, the present number is the wanted one.
         state.index_wanted = index.groups().max(index.groups_next()) * GROUP_BYTES;
         state.segments_wanted = segments.count();
         // An index that is not in the file has no memory yet.

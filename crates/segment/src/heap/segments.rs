@@ -10,7 +10,7 @@
 //! never taken are in no list: a range names them, and their headers are untouched.
 //!
 //! Beyond the process, only the headers' states, the end and the next sequence are retained. The lists are rebuilt from
-//! those ([`Segments::list_anew`]).
+//! those ([`Segments::relist`]).
 //!
 //! Bounds: a segment is in at most one list, so all together are no longer than the segments are many.
 
@@ -80,7 +80,7 @@ impl Segments {
 
     /// Rebuilds the lists from the headers' states, all of which are Free, Sealed or Decommitted; no other thread is
     /// there yet. The segments behind the last one that was taken count as never taken.
-    pub(crate) fn list_anew(&self) {
+    pub(crate) fn relist(&self) {
         let end = self.fresh().end;
         let used = |id: &u32| !self.header(SegmentId(*id)).is_pristine();
         let next = (0..self.headers.len() as u32).rev().find(used).map_or(0, |last| last + 1);

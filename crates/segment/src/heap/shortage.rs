@@ -45,7 +45,7 @@ pub(crate) const FLUSHED: u64 = u64::MAX;
 impl Shortages {
     /// Records the result of a background round for a pool. It found nothing while so many bytes were alive or free, or
     /// it found something (`None`).
-    pub(crate) fn told(&self, pool: u8, barren: Option<u64>) {
+    pub(crate) fn report(&self, pool: u8, barren: Option<u64>) {
         let known = &self.known[usize::from(pool)];
         let before = known.load(Relaxed);
         let after = barren.filter(|_| before != FLUSHED).unwrap_or(UNKNOWN);

@@ -191,7 +191,7 @@ impl Index {
     }
 
     /// Resets the kept words to those of an index that has no slot yet, and room for all that the previous one had.
-    pub(crate) fn begin_anew(kept: &KeptPage) {
+    pub(crate) fn begin_empty(kept: &KeptPage) {
         let groups = Self::groups_kept(kept);
         kept.growth.store(Self::growth_of(groups), Release);
         kept.groups_next.store(groups as u64, Release);

@@ -97,21 +97,21 @@ impl Kept {
     /// Makes it what a checkpoint says, after a loss of power that left it as it was then or at any time since. Numbers
     /// that are given once go on behind all that can have been given. What was flushed since may stay flushed.
     pub(crate) fn restore(&self, words: &[u64; CHECKPOINT_WORDS]) {
-        let later = |word: &Word64, told: u64| word.load(Acquire).max(told);
+        let later = |word: &Word64, saved: u64| word.load(Acquire).max(saved);
         let ([single @ .., _], spaces) = (self.single(), &words[7..]);
-        for (word, told) in single.into_iter().zip(words).skip(2).take(3) {
-            word.store(*told, Relaxed);
+        for (word, saved) in single.into_iter().zip(words).skip(2).take(3) {
+            word.store(*saved, Relaxed);
         }
-        for (word, told) in [(&self.sequence, words[0]), (&self.objects, words[1])] {
-            word.store(later(word, told).saturating_add(AHEAD), Relaxed);
+        for (word, saved) in [(&self.sequence, words[0]), (&self.objects, words[1])] {
+            word.store(later(word, saved).saturating_add(AHEAD), Relaxed);
         }
         self.clock_ms.store(later(&self.clock_ms, words[5]), Relaxed);
         self.notes.store(words[6], Relaxed);
         for number in 0..Namespace::MAX {
-            let told = |part: usize| spaces[part * Namespace::MAX + number];
-            self.flushed[number].store(later(&self.flushed[number], told(0)), Relaxed);
-            self.flush_at_ms[number].store(told(1), Relaxed);
-            self.flush_behind[number].store(told(2), Relaxed);
+            let saved = |part: usize| spaces[part * Namespace::MAX + number];
+            self.flushed[number].store(later(&self.flushed[number], saved(0)), Relaxed);
+            self.flush_at_ms[number].store(saved(1), Relaxed);
+            self.flush_behind[number].store(saved(2), Relaxed);
         }
         self.unsynced_before.store(0, Relaxed);
         self.rebuilding.store(0, Release);

@@ -68,7 +68,7 @@ pub struct KeyLocks {
     /// Changes that were made for it.
     changes: Group,
     #[cfg(all(test, shuttle))]
-    waits_for_nobody: bool,
+    skips_waiting: bool,
 }
 
 impl KeyLocks {
@@ -104,8 +104,8 @@ impl KeyLocks {
     }
 
     #[cfg(all(test, shuttle))]
-    pub(crate) fn wait_for_nobody(&mut self) {
-        self.waits_for_nobody = true;
+    pub(crate) fn skip_waiting(&mut self) {
+        self.skips_waiting = true;
     }
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn key_locks(store: &Store) -> KeyLocks {
         guards: vec![Met { handle: 0, guards: 0 }; store.epochs.handles()].into_boxed_slice(),
         changes: Group::default(),
         #[cfg(all(test, shuttle))]
-        waits_for_nobody: false,
+        skips_waiting: false,
     }
 }
 
@@ -188,7 +188,7 @@ impl<'l> LockChecks<'_, 'l> {
         self.guard.store.index.lock(key.hash).ok_or_else(|| self.guard.parked())
     }
 
-    /// Takes the lock for a change that does not depend on what is there, on flash or in memory.
+    /// Takes the lock for a change that does not depend on the present item, on flash or in memory.
     #[inline(always)]
     pub(crate) fn lock_over(self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
         if self.guard.is_guarded() {
@@ -232,7 +232,7 @@ impl LockHolds<'_, '_> {
     pub fn attach(self, key_locks: &mut KeyLocks) {
         assert!(
             key_locks.number != 0 && key_locks.met == Some(0) || cfg!(all(test, shuttle)),
-            "all of it has to be had"
+            "all words of the set have to be locked"
         );
         assert!(self.guard.acting == 0, "a turn acts for one claim at a time");
         self.guard.acting = key_locks.number;
@@ -284,7 +284,7 @@ fn lock_guarded<'l>(guard: &Guard<'l>, key: &Key<'_>, over: bool) -> Result<Lock
 
 fn wait_for_guards(guard: &Guard<'_>, key_locks: &mut KeyLocks) -> Result<(), OpError> {
     #[cfg(all(test, shuttle))]
-    if key_locks.waits_for_nobody {
+    if key_locks.skips_waiting {
         return Ok(());
     }
     let epochs = &guard.store.epochs;

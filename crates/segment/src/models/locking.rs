@@ -99,7 +99,7 @@ fn half_a_transaction_is_seen_by_no_reader() {
 #[test]
 #[should_panic(expected = "half a transaction was seen")]
 fn without_the_wait_half_a_transaction_is_seen() {
-    half_seen(KeyLocks::wait_for_nobody);
+    half_seen(KeyLocks::skip_waiting);
 }
 
 fn number(handle: &mut ThreadHandle, key: &[u8]) -> u64 {

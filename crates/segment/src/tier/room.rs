@@ -74,7 +74,7 @@ impl TierRoom {
     /// each of its pages is of another instant. Nor where the slots are gone that said what was named, and nothing else
     /// does.
     pub(crate) fn in_file(plan: &TierPlan, held: &Held, at: u64) -> io::Result<Self> {
-        let is_of_use = held.lost.is_none() && (plan.finds || !held.index_anew);
+        let is_of_use = held.lost.is_none() && (plan.finds || !held.rebuilds_index);
         if !is_of_use && held.file.is_view() {
             return Self::private(plan);
         }

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! - The slot decides: what was read is the key's item if, when it is used, a slot of the key still names its address.
-//! - A change that depends on what is there looks under the lock whether a slot on flash may be the key's; if so, and
-//!   it is not known to be another's, it parks and the item is brought back. A `set` needs not know: it takes the
+//! - A change that depends on the present item looks under the lock whether a slot on flash may be the key's; if so,
+//!   and it is not known to be another's, it parks and the item is brought back. A `set` needs not know: it takes the
 //!   place of every slot on flash with the key's tag, which now and then is another key's.
 //! - An item keeps on flash the sequence of the segment that it left, with which flushes are compared, its end and its
 //!   CAS token if a client knows it.

@@ -13,8 +13,8 @@
 //! ([`outlasting`]), so that a request whose time to live is counted from a later iteration finds those that are done
 //! to be done.
 //!
-//! Bounds: [`WORKS_MAX`] for each per-thread handle. Who comes when there are so many waits until one is done; one
-//! whose requester has not come back for two calls of [`crate::ThreadHandle::tidy`] goes.
+//! Bounds: [`WORKS_MAX`] for each per-thread handle. A request that comes when there are so many waits until one is
+//! done; one whose requester has not come back for two calls of [`crate::ThreadHandle::tidy`] goes.
 
 use base::clock::UnixMillis;
 

@@ -119,13 +119,13 @@ impl Records {
     /// Returns the words of a copy, and its number, if it is whole.
     fn whole(&self, copy: usize) -> Option<(u64, Vec<u64>)> {
         let head: [u64; HEAD_WORDS] = std::array::from_fn(|at| self.word(copy, at).load(Acquire));
-        let [magic, number, _, _, segments, keys, told, ..] = head;
+        let [magic, number, _, _, segments, keys, recorded, ..] = head;
         if magic != MAGIC || segments != self.segments as u64 || keys > RECORDS_MAX as u64 {
             return None;
         }
         let count = HEAD_WORDS + CHECKPOINT_WORDS + self.segments + 2 * keys as usize;
         let words: Vec<u64> = (0..count).map(|at| self.word(copy, at).load(Acquire)).collect();
-        (sum(&words) == told).then_some((number, words))
+        (sum(&words) == recorded).then_some((number, words))
     }
 
     fn latest_words(&self) -> Option<(u64, Vec<u64>)> {

@@ -61,47 +61,47 @@ pub enum FileFault {
 
 impl fmt::Display for FileFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const ANEW: &str = "--file-reset throws its contents away and makes it anew";
+        const RESET: &str = "--file-reset discards its contents";
         match self {
             Self::Io(error) => write!(f, "{error}"),
             Self::Space { bytes, error } => write!(
                 f,
-                "{bytes} bytes are not to be had there ({error}); make room, enlarge the file system, or give less \
+                "cannot reserve {bytes} bytes there ({error}); make room, enlarge the file system, or give less \
                  --memory"
             ),
             Self::Foreign => {
-                write!(f, "it holds something that is no memory of gannet; name another path; {ANEW}")
+                write!(f, "it holds something that is no memory of gannet; name another path; {RESET}")
             }
-            Self::Damaged(what) => write!(f, "it is damaged: {what}; {ANEW}"),
+            Self::Damaged(what) => write!(f, "it is damaged: {what}; {RESET}"),
             Self::Version { found, known } => write!(
                 f,
                 "it is of version {found} and this build reads version {known}; start it with the build that made it; \
-                 {ANEW}"
+                 {RESET}"
             ),
             Self::Layout => {
-                write!(f, "a build made it that lays memory out otherwise; start it with that build; {ANEW}")
+                write!(f, "a build made it that lays memory out otherwise; start it with that build; {RESET}")
             }
             Self::Memory { found, asked } => {
-                write!(f, "it was made for a memory of {found} bytes, not of {asked}; give that --memory; {ANEW}")
+                write!(f, "it was made for a memory of {found} bytes, not of {asked}; give that --memory; {RESET}")
             }
             Self::Segment { found, asked } => {
-                write!(f, "its segments have {found} bytes, not {asked}; give that --segment; {ANEW}")
+                write!(f, "its segments have {found} bytes, not {asked}; give that --segment; {RESET}")
             }
             Self::Index { found: IndexPlace::File } => {
-                write!(f, "it was made with its index in the file; give --file-index file; {ANEW}")
+                write!(f, "it was made with its index in the file; give --file-index file; {RESET}")
             }
             Self::Index { found: IndexPlace::Dram } => {
-                write!(f, "it was made without its index; give --file-index dram; {ANEW}")
+                write!(f, "it was made without its index; give --file-index dram; {RESET}")
             }
-            Self::Flash { found: 0, .. } => write!(f, "it was made without --flash; start it without; {ANEW}"),
+            Self::Flash { found: 0, .. } => write!(f, "it was made without --flash; start it without; {RESET}"),
             Self::Flash { found, asked: 0 } => write!(
                 f,
                 "a part of its items is on flash of {found} bytes; give a server the --flash that it was made with, or \
-                 `gannet file dump` or `migrate`; {ANEW}"
+                 `gannet file dump` or `migrate`; {RESET}"
             ),
             Self::Flash { found, asked } => write!(
                 f,
-                "a part of its items is on flash of {found} bytes in all, not {asked}; give that --flash; {ANEW}"
+                "a part of its items is on flash of {found} bytes in all, not {asked}; give that --flash; {RESET}"
             ),
         }
     }

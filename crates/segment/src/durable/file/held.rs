@@ -20,7 +20,7 @@ pub(crate) struct Held {
     /// State in which the file was left; `None` if it was created now.
     pub(crate) left: Option<Left>,
     /// True if the index is rebuilt from the segments.
-    pub(crate) index_anew: bool,
+    pub(crate) rebuilds_index: bool,
     /// Record of the last checkpoint, if the machine has lost its power since.
     pub(crate) lost: Option<Box<Record>>,
     /// True if the machine lost its power before the first checkpoint: the file was created again, empty.
@@ -46,7 +46,7 @@ impl Held {
             superblocks,
             block,
             left,
-            index_anew: false,
+            rebuilds_index: false,
             lost: None,
             lost_all: false,
             believed: None,

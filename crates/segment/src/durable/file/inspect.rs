@@ -219,8 +219,8 @@ impl Inspected {
     fn ids(&self) -> Vec<SegmentId> {
         let is_believed = |id: &SegmentId| {
             let Some(sequences) = &self.believed else { return true };
-            let told = sequences.get(id.0 as usize).copied().unwrap_or(0);
-            self.segments.header(*id).is_sealed_as(told)
+            let recorded = sequences.get(id.0 as usize).copied().unwrap_or(0);
+            self.segments.header(*id).is_sealed_as(recorded)
         };
         (0..self.block.segments_max as u32).map(SegmentId).filter(is_believed).collect()
     }

@@ -177,7 +177,7 @@ pub(crate) fn lay(
         if let Some(records) = ground.records.as_ref().filter(|_| held.has_checkpoints()) {
             records.allocate().map_err(|error| fault(FileFault::Io(error)))?;
         }
-        held.index_anew = held.index() == IndexPlace::Dram;
+        held.rebuilds_index = held.index() == IndexPlace::Dram;
         // Both copies: were one damaged, the other must not say that the file was never made.
         held.superblocks.write(&held.block);
         held.superblocks.write(&held.block);
@@ -218,11 +218,11 @@ fn begin(held: &mut Held, ground: &Ground, index_left: Option<&Arc<MapFile>>) ->
     {
         return Ok(());
     }
-    held.index_anew = in_dram || held.lost.is_some() || ground.kept.rebuilding.load(Acquire) != 0;
-    if !held.index_anew {
+    held.rebuilds_index = in_dram || held.lost.is_some() || ground.kept.rebuilding.load(Acquire) != 0;
+    if !held.rebuilds_index {
         return Ok(());
     }
-    Index::begin_anew(&ground.kept);
+    Index::begin_empty(&ground.kept);
     if !in_dram {
         let groups_bytes = ground.kept.groups_next.load(Acquire) as usize * GROUP_BYTES;
         // Holes read as zero.

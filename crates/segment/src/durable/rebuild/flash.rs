@@ -70,7 +70,7 @@ fn enter_on_flash(store: &Store, counters: &Counters, hash: Hash, at: FlashAddre
     }
     let room = locked.room();
     if room.holds.is_taken() {
-        // What is there is in use, or was found before it.
+        // A present item is in use, or was found before it.
         dies_on_flash(store, slot);
         counters.flash_evicted.add(1);
         return Shown::Gone;

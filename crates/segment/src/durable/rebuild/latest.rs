@@ -45,7 +45,7 @@ pub(crate) fn find_latest(store: &Store, now: UnixMillis) -> HashMap<u64, Vec<La
 
 /// Takes the slot of what is older than a head of this version; false if something later is there.
 fn hides_older(store: &Store, counters: &Counters, key: &Key<'_>, version: (u64, usize), object: u64) -> bool {
-    let locked = store.index.lock(key.hash).expect("nobody else has a lock");
+    let locked = store.index.lock(key.hash).expect("no other thread has a lock");
     let Some(there) = find_locked(store, &locked, key) else { return true };
     if version_at(store, there.address) > version {
         return false;

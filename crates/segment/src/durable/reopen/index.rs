@@ -92,6 +92,6 @@ pub(crate) fn repair_growth(store: &Store, report: &mut Reopened) {
         true => store.index.split_next(&mut scratch, store),
         false => store.index.merge_next(&mut scratch, store),
     };
-    assert!(done.is_some(), "nobody else has a lock");
+    assert!(done.is_some(), "no other thread has a lock");
     // An item that had to make room has no slot any more: the walk or the drain of its segment finds that.
 }

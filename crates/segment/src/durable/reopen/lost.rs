@@ -1,4 +1,4 @@
-//! Opening after a loss of power: of what is there, only what the last checkpoint has is believed. See
+//! Opening after a loss of power: only what the last checkpoint has is used. See
 //! [`crate::durable::checkpoint`].
 //!
 //! ```text
@@ -26,12 +26,12 @@ pub(crate) fn believe_checkpoint(store: &Store, report: &mut Reopened) -> Result
         log.hold_keys(&record.keys, record.before)?;
     }
     let (end, each) = (store.kept.end.load(Acquire) as usize, store.segments.segment_bytes());
-    for (at, told) in record.sequences.iter().enumerate() {
+    for (at, recorded) in record.sequences.iter().enumerate() {
         let id = SegmentId(at as u32);
         let header = store.segments.header(id);
-        let is_decommitted = header.has_state() && header.state() == State::Decommitted && *told == 0;
-        if !is_of_checkpoint(store, header, *told) && !is_decommitted && !is_untouched(header) {
-            report.segments_emptied += u64::from(*told != 0);
+        let is_decommitted = header.has_state() && header.state() == State::Decommitted && *recorded == 0;
+        if !is_of_checkpoint(store, header, *recorded) && !is_decommitted && !is_untouched(header) {
+            report.segments_emptied += u64::from(*recorded != 0);
             header.empty();
         }
         if at < end && !is_decommitted {

@@ -34,7 +34,7 @@ use crate::core::store::Store;
 use crate::durable::file::FileFault;
 use crate::durable::reopen::index::{repair_growth, repair_stripes, take_tier};
 use crate::durable::reopen::lost::look_at_all_once;
-use crate::durable::reopen::segments::{check_headers, count_anew, repair_segments};
+use crate::durable::reopen::segments::{check_headers, recount, repair_segments};
 use crate::durable::reopen::undo::{forget_undone, undo_open};
 pub use report::Reopened;
 
@@ -57,7 +57,7 @@ pub(crate) fn keep_wall_ahead(store: &Store, ahead_ms: i64) {
     store.kept.wall_ahead_ms.store(ahead_ms as u64, Relaxed);
 }
 
-/// Makes whole what is there.
+/// Repairs the state that the file holds.
 pub(crate) fn reopen(store: &Store) -> Result<Reopened, FileFault> {
     let mut report = Reopened { found: true, ..Reopened::default() };
     // Before anything follows a slot into a segment.
@@ -68,8 +68,8 @@ pub(crate) fn reopen(store: &Store) -> Result<Reopened, FileFault> {
     look_at_all_once(store);
     repair_segments(store, &mut report)?;
     forget_undone(store);
-    store.segments.list_anew();
-    count_anew(store, &mut report);
+    store.segments.relist();
+    recount(store, &mut report);
     take_tier(store, &mut report);
     Ok(report)
 }

@@ -12,7 +12,7 @@ pub struct Reopened {
     /// Number of times that the file was opened since it was made, this time included.
     pub opened: u64,
     /// The index is not in the file, and is rebuilt from now on.
-    pub index_anew: bool,
+    pub rebuilds_index: bool,
     /// The machine lost its power: only what the last checkpoint has is believed.
     pub lost: bool,
     /// The machine lost its power before the first checkpoint: nothing is believed, and the file was created again.

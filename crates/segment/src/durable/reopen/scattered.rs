@@ -28,7 +28,7 @@ use crate::locks::undo_log::{Record, slot_of};
 
 /// Makes the segments whole, and gives what is to be found in them.
 pub(crate) fn reopen_without_index(store: &Store) -> Result<(Reopened, Rebuild), FileFault> {
-    let mut report = Reopened { found: true, index_anew: true, ..Reopened::default() };
+    let mut report = Reopened { found: true, rebuilds_index: true, ..Reopened::default() };
     believe_checkpoint(store, &mut report)?;
     check_headers(store)?;
     let undone = undo_scattered(store, &mut report);
@@ -37,7 +37,7 @@ pub(crate) fn reopen_without_index(store: &Store) -> Result<(Reopened, Rebuild),
         reopen_scattered(store, id, &mut report);
     }
     end_moves_of_before(store);
-    store.segments.list_anew();
+    store.segments.relist();
     let mut ids = Vec::new();
     for id in (0..store.segments.high_water() as u32).map(SegmentId) {
         let header = store.segments.header(id);
@@ -103,7 +103,7 @@ fn undo_scattered(store: &Store, report: &mut Reopened) -> HashMap<u64, Vec<Undo
 }
 
 /// Returns the address of what was under a record's key, live again if `restore`; the inner `None`: there was
-/// nothing. Returns `None` if the file was damaged: then what is there now is as good as anything.
+/// nothing. Returns `None` if the file was damaged: then any item may stay.
 fn undo_at(store: &Store, record: &Record, restore: bool) -> Option<Option<usize>> {
     if usize::from(record.namespace) >= Namespace::MAX {
         return None;

@@ -70,7 +70,7 @@ fn is_named(store: &Store, address: usize, layout: &Layout, namespace: u8) -> bo
 }
 
 /// Counts what each namespace has, and how much there is of everything, by the headers.
-pub(crate) fn count_anew(store: &Store, report: &mut Reopened) {
+pub(crate) fn recount(store: &Store, report: &mut Reopened) {
     let counters = background_counters(store);
     for id in (0..store.segments.high_water() as u32).map(SegmentId) {
         let header = store.segments.header(id);

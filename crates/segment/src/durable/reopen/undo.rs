@@ -33,11 +33,11 @@ fn undo_one(store: &Store, record: &Record) {
         return;
     }
     let hash = Hash(record.hash);
-    let locked = store.index.lock(hash).expect("nobody else has a lock");
+    let locked = store.index.lock(hash).expect("no other thread has a lock");
     let there = locked.find(|slot| item_of_hash(store, slot, record.namespace, record.piece, hash));
     let before = slot_of(record);
     if before.is_some_and(|slot| !is_kept(store, slot)) {
-        // No crash leaves that: the file was damaged, and what is there is as good as anything.
+        // No crash leaves that: the file was damaged, and any item may stay.
         return;
     }
     match (before, &there) {

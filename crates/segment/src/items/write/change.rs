@@ -1,5 +1,5 @@
-//! Changes that depend on what is there: a caller decides from the item, and what it decided is done only if the item
-//! is still the same.
+//! Changes that depend on the present item: a caller decides from the item, and what it decided is done only if the
+//! item is still the same.
 //!
 //! ```text
 //!   look ──item──> decide ──> Keep                            nothing is done
@@ -238,7 +238,7 @@ fn try_change<T>(
     }
 }
 
-/// Stores the value if what is there is the same still.
+/// Stores the value if the present item is still the same.
 fn store_same(
     guard: &mut Guard<'_>,
     key: &Key<'_>,

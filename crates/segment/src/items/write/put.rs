@@ -136,7 +136,7 @@ impl Sizes<'_, '_> {
 }
 
 impl Commits<'_, '_> {
-    /// Drafts and publishes, and returns the new token. `None`: what is there is not what was expected; nothing was
+    /// Drafts and publishes, and returns the new token. `None`: the present item is not the expected one; nothing was
     /// changed.
     pub(crate) fn commit(self, key: &Key<'_>, plan: &Plan<'_>, expect: Option<Expect>) -> Result<Option<u64>, OpError> {
         let (store, counters) = (self.guard.store, self.guard.counters());
@@ -207,7 +207,7 @@ fn try_put(guard: &mut Guard<'_>, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) 
     }
 }
 
-/// Writes the item, takes the lock and publishes it if what is there is still what is expected.
+/// Writes the item, takes the lock and publishes it if the present item is still the expected one.
 fn store_plan(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
