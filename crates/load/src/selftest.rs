@@ -165,7 +165,7 @@ impl fmt::Display for Outcome {
 /// Tries this host.
 ///
 /// # Errors
-/// When there is no port for the null server, or the engine can not run.
+/// When there is no port for the null server, or the engine cannot run.
 pub fn try_host(trial: &Trial) -> Result<Outcome, Error> {
     let deep = part(trial, Load::Closed, trial.depth, 0.0)?;
     let shallow = part(trial, Load::Closed, 1, 0.0)?;

@@ -61,7 +61,7 @@ pub enum Progress {
         /// Which one.
         target: usize,
     },
-    /// These bytes are no answer to this request; the connection can not be used further.
+    /// These bytes are no answer to this request; the connection cannot be used further.
     Garbage(&'static str),
 }
 

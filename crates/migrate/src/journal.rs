@@ -79,8 +79,8 @@ impl Journal {
         ];
         pairs
             .into_iter()
-            .find(|(_, told, own)| told != own)
-            .map(|(what, told, own)| format!("it {what} {told}, not {own}"))
+            .find(|(_, written, own)| written != own)
+            .map(|(what, written, own)| format!("it {what} {written}, not {own}"))
     }
 }
 
@@ -113,7 +113,7 @@ impl JournalFile {
         let Some(path) = &self.path else { return Ok(()) };
         let text = serde_json::to_vec_pretty(&self.journal).expect("a journal is plain data");
         replace(path, &text)
-            .map_err(|error| MigrateError::Refused(format!("{}: it can not be written ({error})", path.display())))
+            .map_err(|error| MigrateError::Refused(format!("{}: it cannot be written ({error})", path.display())))
     }
 }
 

@@ -124,7 +124,7 @@ impl fmt::Display for MigrateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(what) | Self::Lost(what) | Self::Damaged(what) => f.write_str(what),
-            Self::Stopped => f.write_str("it was told to end"),
+            Self::Stopped => f.write_str("the copy was stopped"),
         }
     }
 }

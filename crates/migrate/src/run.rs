@@ -52,7 +52,7 @@ pub fn run(job: &Job, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) -> Res
         rates: Rates::new(kept.journal.counts.done()),
     };
     let result = if kept.journal.is_complete {
-        keep("the journal tells of a copy that is complete: nothing was copied again".to_owned());
+        keep("the journal is of a complete copy: nothing was copied again".to_owned());
         Ok(())
     } else {
         copy.all(&mut source, &mut target, &mut kept, &view)

@@ -45,11 +45,11 @@ const MODES: [&str; 4] = ["slo", "rate", "closed", "rates"];
 /// The subcommand.
 pub fn command() -> Command {
     Command::new("rerun")
-        .about("Run again what a result keeps: its workload, seed and flags")
+        .about("Repeat the run of a result, with its workload, seed and flags")
         .arg(Arg::new("RESULT").value_name("RESULT.json").required(true).help("A file that --json wrote"))
         .arg(
             Arg::new("FLAGS")
-                .help("Flags of `gannet load` that win over the kept ones")
+                .help("Flags of `gannet load` that override those of the result")
                 .num_args(0..)
                 .allow_hyphen_values(true)
                 .trailing_var_arg(true),
@@ -70,7 +70,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     session::run(&matches)
 }
 
-/// A result is told from a workload file by its name.
+/// A result is distinguished from a workload file by its name.
 fn as_json(path: &str) -> Result<&str, Failure> {
     if path.ends_with(".json") {
         return Ok(path);
@@ -78,7 +78,7 @@ fn as_json(path: &str) -> Result<&str, Failure> {
     Err(Failure::Usage(vec![format!("{path}: a result's name ends with .json; rename the file")]))
 }
 
-/// What is given takes the place of the kept `flag`.
+/// Replaces the kept `flag` by the given one.
 fn is_replaced(flag: &str, given: &[String]) -> bool {
     let name = |word: &str| word.trim_start_matches('-').split('=').next().unwrap_or_default().to_owned();
     let kept = name(flag);

@@ -20,16 +20,19 @@ const MAKE_ONE: &str = "make one: head -c 32 /dev/urandom | base64 > token";
 pub fn command() -> Command {
     let value = |name: &'static str, placeholder: &'static str| Arg::new(name).long(name).value_name(placeholder);
     Command::new("agent")
-        .about("Carry out a share of the load that a coordinator on another host asks for with --agents")
-        .arg(value("listen", "HOST:PORT").required(true).help("Where coordinators reach it"))
-        .arg(value("token", "FILE").help("What coordinators prove that they have; needed where other hosts reach it"))
+        .about("Send a share of the load of a coordinator on another host, which names this agent with --agents")
+        .arg(value("listen", "HOST:PORT").required(true).help("Address to listen at for coordinators"))
+        .arg(
+            value("token", "FILE")
+                .help("File with a secret that coordinators must know; required unless only this host can connect"),
+        )
         .after_help(
             "Example, on each of two hosts and then on a third:\n  head -c 32 /dev/urandom | base64 > token\n  \
              gannet load agent --listen 10.0.0.1:9099 --token token\n  \
              gannet load --agents 10.0.0.1:9099,10.0.0.2:9099 --agents-token token \\\n    \
              --target 10.0.0.9:11211 --slo p999=2ms --report out.html\n\n\
-             It serves one coordinator at a time, until Ctrl-C. Nothing that is said is encrypted, and whoever has\n\
-             the token can make it load any server: keep both in a network of your own.",
+             It serves one coordinator at a time, until Ctrl-C. The connection is not encrypted, and anyone with the\n\
+             token can load any server from this host: run agents in a private network.",
         )
 }
 
@@ -37,7 +40,7 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let listen = matches.get_one::<String>("listen").map_or("", String::as_str);
     let token = token(matches, "token")?;
-    let system = |error: std::io::Error| Failure::Failed(vec![format!("signals can not be watched: {error}")]);
+    let system = |error: std::io::Error| Failure::Failed(vec![format!("signals cannot be watched: {error}")]);
     let mut signals = io::signal::Signals::take_over().map_err(system)?;
     let tell = |line: &str| eprintln!("{line}");
     let agent = Agent::start(listen, token, HostClock::default(), tell)

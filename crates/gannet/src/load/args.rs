@@ -23,8 +23,8 @@ Examples:
   A workload file, with the server's own account beside it:
     gannet load --workload shop.toml --target 127.0.0.1:11211 --server-admin 127.0.0.1:9090 --slo p999=5ms
 
-Exit codes: 0 done and kept; 1 it could not be run; 2 wrong arguments; 3 the generator was the limit, so the figures say
-nothing about the server; 4 an assertion or objective was broken; 5 it ended early, and what was measured is kept.";
+Exit codes: 0 done, objectives kept; 1 the run failed; 2 wrong arguments; 3 the generator was the limit, so the figures
+do not describe the server; 4 an assertion or objective was violated; 5 the run ended early, with partial results.";
 
 /// Adds the arguments of a run to `command`.
 pub fn add(command: Command) -> Command {
@@ -32,37 +32,37 @@ pub fn add(command: Command) -> Command {
     files(view(agent::add(sampler(watching(requests(search(pace(target(command)))))))))
 }
 
-/// Adds what a run of another tool's command line takes beside that: what is watched, what comes out.
+/// Adds the arguments of a run of another tool's command line: metrics and output.
 pub fn add_outcome(command: Command) -> Command {
-    files(view(agent::add(watching(tls(command.next_help_heading("Whom to ask"))))))
+    files(view(agent::add(watching(tls(command.next_help_heading("Target and connections"))))))
 }
 
 /// Adds the arguments of a replay to `command`.
 pub fn add_replay(command: Command) -> Command {
     let target =
         value("target", "HOST:PORT|unix:PATH", "A server; may be repeated").action(ArgAction::Append).required(true);
-    let command = connections(command.next_help_heading("Whom to ask").arg(target))
-        .next_help_heading("How requests come")
+    let command = connections(command.next_help_heading("Target and connections").arg(target))
+        .next_help_heading("Schedule")
         .arg(speed())
-        .arg(value("rate", "RATE", "This rate instead of the trace's instants; the order stays"))
-        .arg(flag("closed", "A closed loop instead of the trace's instants; hides what stalls hold back"))
+        .arg(value("rate", "RATE", "Send at this rate instead of at the trace's instants, in the trace's order"))
+        .arg(flag("closed", "Run a closed loop instead of the trace's instants; hides the delay that stalls cause"))
         .group(ArgGroup::new("mode").args(["speed", "rate", "closed"]))
-        .arg(value("depth", "N", "Requests in flight on a connection at most [default: 1 closed, 64 else]"))
-        .arg(value("limit", "N", "Requests of the trace at most"))
-        .arg(flag("loop", "At its end the trace begins again; give --duration or --limit"))
-        .arg(value("duration", "DURATION", "How long at most [default: to the end of the trace, 24h]"))
-        .arg(value("warm-up", "DURATION", "Before anything is measured [default: 0s]"))
-        .next_help_heading("What is asked")
-        .arg(value("format", "NAME", "recorded, twitter or oracle-general [default: as the file begins]"))
-        .arg(flag("prefill", "Store what the trace reads and found before the run"))
+        .arg(value("depth", "N", "Maximum of requests in flight on a connection [default: 64; 1 with --closed]"))
+        .arg(value("limit", "N", "Maximum of requests from the trace"))
+        .arg(flag("loop", "Repeat the trace; needs --duration or --limit"))
+        .arg(value("duration", "DURATION", "Maximum length of the run [default: to the end of the trace, 24h]"))
+        .arg(value("warm-up", "DURATION", "Time before the measurement begins [default: 0s]"))
+        .next_help_heading("Workload")
+        .arg(value("format", "NAME", "Format: recorded, twitter or oracle-general [default: detected from the file]"))
+        .arg(flag("prefill", "Store before the run the keys that the trace reads with a hit"))
         .arg(flag(
             "fill-on-miss",
-            "A read that misses is followed by a store; always of oracleGeneral, which only reads",
+            "Store a key after a read that missed; always on for oracleGeneral, which has reads only",
         ))
-        .arg(flag("verify", "Check every value that is read, but for those appended to or counted"))
-        .arg(value("value-bytes", "SIZE", "How long a value is of which the trace does not say it [default: 256B]"))
-        .arg(value("value-max", "SIZE", "Longer values are cut to it [default: 1000KiB]"))
-        .arg(flag("scale-ttl", "Times to live are divided by the speed"));
+        .arg(flag("verify", "Check every value that is read, except values changed by append, prepend, incr or decr"))
+        .arg(value("value-bytes", "SIZE", "Length of a value if the trace does not have it [default: 256B]"))
+        .arg(value("value-max", "SIZE", "Maximum length of a value; longer ones are cut [default: 1000KiB]"))
+        .arg(flag("scale-ttl", "Divide times to live by the speed"));
     files(view(watching(command)))
 }
 
@@ -74,149 +74,169 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
-/// What secures connections.
+/// Adds the arguments of TLS, with the one that turns it on.
 fn tls(command: Command) -> Command {
-    secured(command.arg(flag("tls", "Connections are secured by TLS; the server is verified by the system's CAs")))
+    secured(command.arg(flag("tls", "Use TLS, and verify the server by the system's CAs")))
 }
 
-/// How a connection over TLS is secured.
+/// Adds the arguments of TLS that name files and versions.
 pub fn secured(command: Command) -> Command {
     command
-        .arg(value("tls-ca", "FILE", "The CAs that may vouch for the server, as PEM; this and those below mean TLS"))
-        .arg(value("tls-cert", "FILE", "The certificate that the client shows, as PEM"))
-        .arg(value("tls-key", "FILE", "Its key, as PEM [default: in the same file]"))
-        .arg(value("tls-server-name", "NAME", "The name that the server proves [default: the target's host]"))
-        .arg(value("tls-versions", "LIST", "Versions of TLS that are spoken [default: 1.2,1.3]"))
-        .arg(flag("tls-no-resume", "Every handshake is a whole one, also when a connection is made anew"))
-        .arg(flag("tls-insecure", "Take any certificate: who answers is not known, and every output says so"))
+        .arg(value(
+            "tls-ca",
+            "FILE",
+            "PEM file with the CAs that verify the server; this flag and those below imply --tls",
+        ))
+        .arg(value("tls-cert", "FILE", "PEM file with the client's certificate"))
+        .arg(value(
+            "tls-key",
+            "FILE",
+            "PEM file with the key of the client's certificate [default: the certificate's file]",
+        ))
+        .arg(value("tls-server-name", "NAME", "Name in the server's certificate [default: the target's host]"))
+        .arg(value("tls-versions", "LIST", "Allowed versions of TLS [default: 1.2,1.3]"))
+        .arg(flag("tls-no-resume", "Do not resume sessions: every connection makes a full handshake"))
+        .arg(flag("tls-insecure", "Accept any certificate: the server is not verified, and every output says so"))
 }
 
 fn target(command: Command) -> Command {
     let target = value("target", "HOST:PORT|unix:PATH", "A server; may be repeated")
         .action(ArgAction::Append)
         .required_unless_present_any(["workload"]);
-    connections(command.next_help_heading("Whom to ask").arg(target))
+    connections(command.next_help_heading("Target and connections").arg(target))
 }
 
 fn connections(command: Command) -> Command {
     let command = command
-        .arg(value("protocol", "NAME", "memcache, meta, resp or resp3 [default: memcache, or the workload's]"))
-        .arg(value("placement", "NAME", "Which of several targets has a key: any, ketama or slots [default: any]"))
-        .arg(value("user", "NAME", "Who connects; the password is in the environment"))
-        .arg(value("password-env", "VARIABLE", "The environment's variable with the password"))
-        .arg(value("connections", "N", "Connections in all [default: 50]"))
-        .arg(value("threads", "N", "Threads of the generator [default: 1]"))
         .arg(value(
-            "pin",
-            "CPULIST",
-            "A CPU for each thread, as 0,2-3, or auto; without --threads as many threads as CPUs",
+            "protocol",
+            "NAME",
+            "Protocol: memcache, meta, resp or resp3 [default: memcache, or the workload's]",
         ))
-        .arg(flag("poll", "Threads never sleep: the least lateness, at a CPU each"))
-        .arg(value("reconnect", "RATE", "Connections that are closed and made anew, a second [default: none]"))
+        .arg(value("placement", "NAME", "Placement of keys on several targets: any, ketama or slots [default: any]"))
+        .arg(value("user", "NAME", "User name; --password-env names the password's variable"))
+        .arg(value("password-env", "VARIABLE", "Environment variable with the password"))
+        .arg(value("connections", "N", "Number of connections [default: 50]"))
+        .arg(value("threads", "N", "Number of generator threads [default: 1]"))
+        .arg(value("pin", "CPULIST", "CPU of each thread, as 0,2-3, or auto; without --threads one thread per CPU"))
+        .arg(flag("poll", "Poll instead of sleeping: least lateness, but each thread uses a whole CPU"))
+        .arg(value("reconnect", "RATE", "Connections closed and reopened per second [default: none]"))
         .arg(value(
             "storm",
             "DURATION",
-            "Every so long all connections are closed and made anew at once [default: never]",
+            "Interval at which all connections are closed and reopened at once [default: never]",
         ))
-        .arg(value("timeout", "DURATION", "How long an answer is waited for [default: 10s]"))
-        .arg(value("connect-timeout", "DURATION", "How long a connection is waited for [default: 5s]"));
+        .arg(value("timeout", "DURATION", "Time limit for a reply [default: 10s]"))
+        .arg(value("connect-timeout", "DURATION", "Time limit for opening a connection [default: 5s]"));
     tls(command)
 }
 
 fn speed() -> Arg {
-    value("speed", "X", "How many times faster than it was recorded a trace is run [default: 1]")
+    value("speed", "X", "Speed of a trace relative to its recording [default: 1]")
 }
 
 fn pace(command: Command) -> Command {
     command
-        .next_help_heading("How requests come")
-        .arg(value("slo", "LIST", "Objectives, as p50=200us,p999=2ms,errors=0.01%: the highest rate that keeps them"))
-        .arg(value("rate", "RATE", "One rate, as 50k, instead of a search"))
-        .arg(flag("closed", "A closed loop: the next request waits for an answer; hides what stalls hold back"))
-        .arg(value("rates", "LIST", "Rates one after the other, as 10k,20k, each for --trial; none is judged"))
+        .next_help_heading("Schedule")
+        .arg(value(
+            "slo",
+            "LIST",
+            "Objectives, as p50=200us,p999=2ms,errors=0.01%; finds the highest rate that keeps them",
+        ))
+        .arg(value("rate", "RATE", "Run at one rate, as 50k, instead of a search"))
+        .arg(flag("closed", "Run a closed loop: each request waits for a reply; hides the delay that stalls cause"))
+        .arg(value("rates", "LIST", "Run at these rates in turn, as 10k,20k, each for --trial, without a verdict"))
         .group(ArgGroup::new("mode").args(["rate", "closed", "rates"]))
-        .arg(value("depth", "N", "Requests in flight on a connection at most [default: 1 closed, 64 else]"))
-        .arg(value("batch", "N", "Requests that are due at once and leave in one send [default: 1]"))
-        .arg(value("duration", "DURATION", "How long a run at a rate, or a closed one, is [default: 10s]"))
-        .arg(value("requests", "N", "Requests after which it ends, if the time is not over before"))
+        .arg(value("depth", "N", "Maximum of requests in flight on a connection [default: 64; 1 with --closed]"))
+        .arg(value("batch", "N", "Requests that are due together and sent in one system call [default: 1]"))
+        .arg(value("duration", "DURATION", "Length of a run at one rate or of a closed loop [default: 10s]"))
+        .arg(value("requests", "N", "End after this many requests, or after --duration if that is earlier"))
         .arg(value(
             "warm-up",
             "DURATION",
-            "Before anything is measured [default: 1s; 5s of a search; 0s with --requests]",
+            "Time before the measurement begins [default: 1s; 5s of a search; 0s with --requests]",
         ))
-        .arg(value("arrivals", "KIND", "poisson, constant or trace:FILE [default: poisson, or the workload's]"))
+        .arg(value(
+            "arrivals",
+            "KIND",
+            "Arrival process: poisson, constant or trace:FILE [default: poisson, or the workload's]",
+        ))
         .arg(speed())
 }
 
 fn search(command: Command) -> Command {
     command
-        .next_help_heading("How the search goes")
-        .arg(value("start", "RATE", "Where it begins [default: 1k]"))
-        .arg(value("step", "RATE", "Up by this much until an objective breaks, instead of bisection"))
-        .arg(value("rate-max", "RATE", "No trial is above it"))
-        .arg(value("trial", "DURATION", "How long a trial is [default: 5s]"))
-        .arg(value("tolerance", "PERCENT", "How far the bracket is narrowed [default: 2%]"))
+        .next_help_heading("Search")
+        .arg(value("start", "RATE", "First rate [default: 1k]"))
+        .arg(value("step", "RATE", "Raise the rate by this step until an objective breaks, instead of bisection"))
+        .arg(value("rate-max", "RATE", "Highest rate of a trial"))
+        .arg(value("trial", "DURATION", "Length of a trial [default: 5s]"))
+        .arg(value("tolerance", "PERCENT", "Width of the bracket at which bisection ends [default: 2%]"))
         .arg(value("confirm", "N", "Trials that must agree on each end of the interval [default: 5]"))
-        .arg(value("throughput-min", "PERCENT", "The part of the rate that must be answered in time [default: 99%]"))
+        .arg(value("throughput-min", "PERCENT", "Share of the requests that must be answered in time [default: 99%]"))
 }
 
 fn requests(command: Command) -> Command {
     command
-        .next_help_heading("What is asked")
+        .next_help_heading("Workload")
         .arg(value("workload", "FILE.toml", "A workload file, or a result's JSON; flags win over it"))
         .arg(
             value("preset", "NAME", "A published workload; `gannet load presets` lists them")
                 .conflicts_with("workload"),
         )
-        .arg(value("keys", "N", "How many keys there are [default: 100000]"))
-        .arg(value("key-bytes", "SIZE", "How long a key is [default: 16B]"))
-        .arg(value("value-bytes", "SIZE", "How long a value is [default: 256B]"))
-        .arg(value("reads", "PERCENT", "The part of requests that read; the rest store [default: 90%]"))
-        .arg(value("zipf", "EXPONENT", "Popular keys are asked for more often, as 0.99 [default: all equally]"))
-        .arg(flag("no-prefill", "Do not store every key before the run"))
-        .arg(flag("fill-on-miss", "A read that misses is followed by a store"))
+        .arg(value("keys", "N", "Number of keys [default: 100000]"))
+        .arg(value("key-bytes", "SIZE", "Length of a key [default: 16B]"))
+        .arg(value("value-bytes", "SIZE", "Length of a value [default: 256B]"))
+        .arg(value("reads", "PERCENT", "Share of the requests that read; the rest store [default: 90%]"))
+        .arg(value("zipf", "EXPONENT", "Skew of the keys' popularity, as 0.99 [default: uniform]"))
+        .arg(flag("no-prefill", "Do not store the keys before the run"))
+        .arg(flag("fill-on-miss", "Store a key after a read that missed"))
         .arg(flag("verify", "Check every value that is read"))
-        .arg(value("seed", "N", "Draws follow from it [default: 1]"))
+        .arg(value("seed", "N", "Seed of the random draws [default: 1]"))
 }
 
 fn watching(command: Command) -> Command {
     command
-        .next_help_heading("What is watched")
-        .arg(value("server-admin", "HOST:PORT", "The server's admin port, for its /metrics"))
-        .arg(value("server-pid", "PID", "The server's process, if it is on this host and is not found by its port"))
+        .next_help_heading("Server metrics")
+        .arg(value("server-admin", "HOST:PORT", "Admin port of the server, whose /metrics is recorded"))
+        .arg(value(
+            "server-pid",
+            "PID",
+            "Process id of the server, if it runs on this host and is not found by its port",
+        ))
 }
 
 fn sampler(command: Command) -> Command {
     command
-        .arg(value("sampler", "RATE", "A second stream at this rate on a thread and connections of its own"))
-        .arg(value("sampler-target", "HOST:PORT|unix:PATH", "Where the sampler asks [default: the first target]"))
-        .arg(value("sampler-cpu", "N", "The sampler's own CPU [default: the next in --pin]"))
+        .arg(value("sampler", "RATE", "Rate of a second stream with its own thread and connections"))
+        .arg(value("sampler-target", "HOST:PORT|unix:PATH", "Target of the sampler [default: the first target]"))
+        .arg(value("sampler-cpu", "N", "CPU of the sampler's thread [default: the next in --pin]"))
 }
 
 fn view(command: Command) -> Command {
     command
-        .next_help_heading("While it runs")
-        .arg(value("admin", "HOST:PORT", "A port for /metrics, PUT /rate, PUT /ratelimit/N and POST /quitquitquit"))
-        .arg(flag("quiet", "Say nothing until the end"))
+        .next_help_heading("During the run")
+        .arg(value("admin", "HOST:PORT", "Listen for GET /metrics, PUT /rate, PUT /ratelimit/N and POST /quitquitquit"))
+        .arg(flag("quiet", "Print nothing until the end"))
 }
 
 fn files(command: Command) -> Command {
     command
-        .next_help_heading("What comes out")
-        .arg(value("name", "NAME", "What the result is called [default: the target]"))
+        .next_help_heading("Output")
+        .arg(value("name", "NAME", "Name of the result [default: the target]"))
         .arg(
-            value("assert", "CONDITION", "What must hold, as 'p999<2ms' or 'rate>100k'; may be repeated")
+            value("assert", "CONDITION", "Assertion, as 'p999<2ms' or 'rate>100k'; may be repeated")
                 .action(ArgAction::Append),
         )
-        .arg(value("report", "FILE.html", "A page with everything, in one file"))
-        .arg(value("json", "FILE", "Everything as JSON; `gannet load schema` describes it"))
-        .arg(value("hdr", "FILE", "The response times of each interval as an HDR log"))
-        .arg(value("csv", "FILE", "A row for each interval"))
-        .arg(value("steps-csv", "FILE", "A row for each trial of a search"))
-        .arg(value("prometheus", "FILE", "The figures for Prometheus, as for a textfile collector"))
+        .arg(value("report", "FILE.html", "Write an HTML report in one file"))
+        .arg(value("json", "FILE", "Write the result as JSON; `gannet load schema` prints its schema"))
+        .arg(value("hdr", "FILE", "Write the response times of each interval as an HDR log"))
+        .arg(value("csv", "FILE", "Write a row for each interval"))
+        .arg(value("steps-csv", "FILE", "Write a row for each trial of a search"))
+        .arg(value("prometheus", "FILE", "Write the figures for Prometheus' textfile collector"))
 }
 
-/// The example commands of the help, a line each.
+/// Returns the example commands of the help.
 #[cfg(test)]
 fn examples() -> impl Iterator<Item = &'static str> {
     EXAMPLES.lines().map(str::trim).filter(|line| line.starts_with("gannet load "))

@@ -22,13 +22,13 @@ use load::workload::{Fault, Workload, presets};
 use super::{again, plan};
 use crate::Failure;
 
-/// What was asked for.
+/// A run as the arguments describe it.
 pub struct Asked {
     /// The session, without its sources.
     pub job: Job,
-    /// What is asked of the server.
+    /// The workload.
     pub workload: Workload,
-    /// What means something slightly else here, a sentence each.
+    /// Flags with a slightly different meaning here, a sentence each.
     pub notes: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ pub struct Asked {
 pub struct Flags<'a> {
     /// The arguments.
     pub matches: &'a ArgMatches,
-    /// What is wrong with them, a line each.
+    /// Errors of the flags, a line each.
     pub faults: Vec<String>,
     notes: Vec<String>,
 }
@@ -122,14 +122,14 @@ impl<'a> Flags<'a> {
     }
 }
 
-/// What `--assert` says.
+/// Returns the conditions of `--assert`.
 pub fn assertions(matches: &ArgMatches) -> Result<Vec<Condition>, Failure> {
     let mut flags = Flags::new(matches);
     let list = flags.conditions("assert");
     if flags.faults.is_empty() { Ok(list) } else { Err(Failure::Usage(flags.faults)) }
 }
 
-/// What the arguments ask for.
+/// Reads a run from the arguments.
 pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
     let mut flags = Flags::new(matches);
     let mut workload = workload(&mut flags)?;
@@ -148,7 +148,7 @@ pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
     if let Err(faults) = workload.validate() {
         flags.faults.extend(faults.iter().map(ToString::to_string));
     }
-    // What the settings can not mean is told by both.
+    // Both report settings that contradict each other.
     match secured(workload.tls.as_ref()) {
         Ok(client) => config.tls = client,
         Err(faults) => {
@@ -217,7 +217,7 @@ fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
     Ok(workload)
 }
 
-/// Who connects.
+/// Reads user and password.
 pub fn auth(flags: &mut Flags<'_>, workload: &mut Workload) {
     let user = flags.text("user").map(str::to_owned);
     let password = flags.read("password-env", |variable| {
@@ -273,7 +273,7 @@ pub fn tls_flags(matches: &ArgMatches, known: &mut Option<Tls>) -> Result<(), Ve
     if flags.faults.is_empty() { Ok(()) } else { Err(flags.faults) }
 }
 
-/// What secures connections as `settings` say; every fault with its remedy.
+/// Returns the TLS that `settings` describe, or every error with its remedy.
 pub fn secured(settings: Option<&Tls>) -> Result<Option<Client>, Vec<String>> {
     let client = settings.map(Client::new).transpose();
     client.map_err(|errors| errors.into_iter().map(|error| Fault::from(error).to_string()).collect())
@@ -303,7 +303,7 @@ fn pins(flags: &mut Flags<'_>, workload: &mut Workload) {
     workload.pin = pin;
 }
 
-/// What is asked for without a file.
+/// Returns the workload of a run without a file.
 fn plain() -> Workload {
     let mut workload = Workload { name: "plain".to_owned(), connections: 50, prefill: true, ..Workload::default() };
     workload.keys[0].count = 100_000;
@@ -424,7 +424,7 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
     }
 }
 
-/// How many times faster than it was recorded a trace is run.
+/// Returns the speed of a trace relative to its recording.
 pub fn speed(flags: &mut Flags<'_>) -> Option<f64> {
     flags.read("speed", |text| {
         let speed = text.parse::<f64>().ok().filter(|speed| (1e-6..=1e6).contains(speed));
@@ -482,7 +482,7 @@ fn pinned(config: &Config) -> String {
     }
 }
 
-/// What is known of the result before it is run.
+/// Returns the parts of the result that are known before the run.
 pub fn known(matches: &ArgMatches, workload: &Workload, mode: &Mode, config: &Config) -> RunResult {
     let first = workload.targets.first().map_or("?", |target| target.address.as_str());
     let name = matches.get_one::<String>("name").map_or(first, String::as_str);

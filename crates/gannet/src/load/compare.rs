@@ -12,7 +12,7 @@ use crate::{Failure, print};
 /// The subcommand's arguments.
 pub fn command() -> Command {
     Command::new("compare")
-        .about("Show results side by side; the first is what the others are measured by")
+        .about("Show results side by side, relative to the first")
         .arg(
             Arg::new("RESULT")
                 .help("Files that --json wrote")
@@ -21,7 +21,12 @@ pub fn command() -> Command {
                 .num_args(2..=compare::RESULTS_MAX)
                 .action(ArgAction::Append),
         )
-        .arg(Arg::new("report").long("report").value_name("FILE.html").help("Write a page with both, side by side"))
+        .arg(
+            Arg::new("report")
+                .long("report")
+                .value_name("FILE.html")
+                .help("Write an HTML page with all results side by side"),
+        )
         .after_help("Example:\n  gannet load compare before.json after.json --report both.html")
 }
 
@@ -78,6 +83,6 @@ pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, String> {
 /// Writes a file of results.
 pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text).map_err(|error| {
-        Failure::Failed(vec![format!("{} can not be written ({error}); name another file", path.display())])
+        Failure::Failed(vec![format!("{} cannot be written ({error}); name another file", path.display())])
     })
 }

@@ -13,7 +13,7 @@ use crate::{Failure, print};
 pub fn command() -> Command {
     let value = |name: &'static str, placeholder: &'static str| Arg::new(name).long(name).value_name(placeholder);
     Command::new("cost")
-        .about("Show what a request costs, from results and a price list")
+        .about("Compute the price of requests from results and a price list")
         .arg(
             value("prices", "FILE.csv").required(true).help(
                 "Machine types with usd_hour or usd_month, and tps where not measured; or kind,module_gb,usd_per_gb",
@@ -31,7 +31,7 @@ pub fn command() -> Command {
                 .action(ArgAction::Append)
                 .conflicts_with("RESULT"),
         )
-        .arg(value("report", "FILE.html").help("Write a page with table and plot"))
+        .arg(value("report", "FILE.html").help("Write an HTML page with a table and a plot"))
         .after_help(
             "Examples:\n  gannet load cost --prices data/prices/ec2-2014.csv\n  \
              gannet load cost --prices list.csv small=a.json big=b.json --report cost.html\n  \

@@ -22,9 +22,9 @@ use crate::{Failure, print};
 
 const EXAMPLES: &str = "\
 Examples:
-  From memcached to Gannet; what Gannet has already is left as it is:
+  From memcached to Gannet; keys that Gannet has are left unchanged:
     gannet migrate --from memcached://127.0.0.1:11211 --to memcached://127.0.0.1:11311
-  In a way that can be interrupted and gone on with by the same line, ten thousand keys a second, and all compared:
+  Resumable by the same command line, ten thousand keys a second, all keys compared:
     gannet migrate --from memcached://127.0.0.1:11211 --to memcached://127.0.0.1:11311 --resume move.json \
 --rate 10k --verify all
   Database 0 of a Redis, without its sessions:
@@ -32,8 +32,8 @@ Examples:
   From the file that Redis saved:
     gannet migrate --from dump.rdb --to memcached://127.0.0.1:11311 --json moved.json
 
-Exit codes: 0 done; 1 it could not begin; 2 wrong arguments; 4 done, but keys were refused or differ; 5 it ended early:
-what was copied stays, and --resume goes on.";
+Exit codes: 0 done; 1 the copy could not begin; 2 wrong arguments; 4 done, but keys were refused or differ; 5 the copy
+ended early: copied keys stay, and --resume continues.";
 
 fn value(name: &'static str, placeholder: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(placeholder).help(help)
@@ -48,35 +48,31 @@ pub fn command(name: &'static str) -> Command {
     let places = "memcached://[USER:PASSWORD@]HOST:PORT, redis://[USER:PASSWORD@]HOST:PORT/DB; memcacheds:// and \
                   rediss:// over TLS";
     let command = Command::new(name)
-        .about("Copy the keys of a memcached, a Redis or an RDB file to another server: how to move over")
+        .about("Copy the keys of a memcached, a Redis or an RDB file to another server")
         .arg(value("from", "PLACE", "").required(true).help(format!("{places} or FILE.rdb")))
         .arg(value("to", "PLACE", "").required(true).help(places))
-        .arg(value("rate", "RATE", "Keys a second at most, as 10k; none: as fast as it goes").default_value("20k"))
-        .arg(value("bytes", "SIZE", "Bytes a second at most, as 20MB; none: as many as go").default_value("100MB"))
-        .arg(value("resume", "FILE", "A journal of how far it came; if it is there, go on from where it was"))
-        .arg(flag("overwrite", "Replace keys that the target has; else they are left as they are"))
-        .arg(value("prefix", "TEXT", "Only keys that begin so; may be repeated").action(ArgAction::Append))
-        .arg(value("exclude", "TEXT", "Not keys that begin so; may be repeated").action(ArgAction::Append))
+        .arg(value("rate", "RATE", "Maximum of keys per second, as 10k; none: no limit").default_value("20k"))
+        .arg(value("bytes", "SIZE", "Maximum of bytes per second, as 20MB; none: no limit").default_value("100MB"))
+        .arg(value("resume", "FILE", "Journal of the copy's progress; if the file exists, resume from it"))
+        .arg(flag("overwrite", "Replace keys that the target has; without it they are left unchanged"))
+        .arg(value("prefix", "TEXT", "Copy only keys with this prefix; may be repeated").action(ArgAction::Append))
+        .arg(value("exclude", "TEXT", "Skip keys with this prefix; may be repeated").action(ArgAction::Append))
         .arg(value("limit", "N", "End after N copied keys, rounded up to a batch"))
         .arg(
-            value(
-                "verify",
-                "PART",
-                "Compare a part of the keys at both ends afterwards: all, none, a share as 5%, or some",
-            )
-            .default_value("some"),
+            value("verify", "PART", "Compare keys at both servers afterwards: all, none, a share as 5%, or some")
+                .default_value("some"),
         )
-        .arg(value("db", "N", "The database of an RDB file that is copied").default_value("0"))
-        .arg(flag("accept-damaged", "Copy what can be read of an RDB file whose checksum is wrong"))
-        .arg(value("timeout", "DURATION", "How long an answer is waited for").default_value("10s"))
+        .arg(value("db", "N", "Database of an RDB file to copy").default_value("0"))
+        .arg(flag("accept-damaged", "Copy the readable part of an RDB file whose checksum is wrong"))
+        .arg(value("timeout", "DURATION", "Time limit for a reply").default_value("10s"))
         .arg(
-            value("retries", "N", "How often a lost connection is made again, within about half a minute")
+            value("retries", "N", "Attempts to reopen a lost connection, within about half a minute")
                 .default_value("10"),
         )
-        .arg(value("json", "FILE", "Write the outcome for programs"))
-        .arg(flag("quiet", "Nothing on standard error while it runs"))
+        .arg(value("json", "FILE", "Write the outcome as JSON"))
+        .arg(flag("quiet", "Print nothing on standard error"))
         .after_help(EXAMPLES);
-    secured(command.next_help_heading("TLS, of the places that are spoken it with"))
+    secured(command.next_help_heading("TLS, for places written as rediss:// or memcacheds://"))
 }
 
 /// Runs it.
@@ -155,7 +151,7 @@ impl Words<'_> {
     }
 }
 
-/// What is asked for, or all that is wrong with it.
+/// Reads the job from the arguments, or returns all errors.
 fn job(matches: &ArgMatches) -> Result<Job, Failure> {
     let mut words = Words { matches, faults: Vec::new() };
     let from = words.read("from", str::parse::<Place>);
@@ -211,7 +207,7 @@ fn job(matches: &ArgMatches) -> Result<Job, Failure> {
     })
 }
 
-/// What secures the connections to those of the places that are written so; every fault with its remedy.
+/// Returns the TLS of the servers whose places ask for it, or every error with its remedy.
 fn reached_by(matches: &ArgMatches, from: &Place, to: &Server) -> Result<Option<Client>, Vec<String>> {
     let servers = [if let Place::Server(server) = from { Some(server) } else { None }, Some(to)];
     let secured: Vec<&Server> = servers.into_iter().flatten().filter(|server| server.is_secured).collect();

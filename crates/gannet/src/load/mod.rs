@@ -40,7 +40,7 @@ use crate::{Failure, print};
 /// The subcommand's arguments.
 pub fn command() -> Command {
     let command = Command::new("load")
-        .about("Load a server, and find the highest rate that keeps an objective")
+        .about("Generate load on a server, and find the highest rate that keeps its objectives")
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand_negates_reqs(true)

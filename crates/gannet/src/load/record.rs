@@ -1,4 +1,4 @@
-//! `gannet load record FILE ...`: what clients ask of a server, as a trace.
+//! `gannet load record FILE ...`: records the requests of a server's clients as a trace.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,17 +16,17 @@ use crate::{Failure, print};
 
 const EXAMPLES: &str = "\
 Examples:
-  Clients connect to port 11311 in the place of 11211; Ctrl-C ends it:
+  As a proxy: clients connect to port 11311 instead of 11211; Ctrl-C ends the recording:
     gannet load record day.trace --listen 127.0.0.1:11311 --target 127.0.0.1:11211
-  For a minute what a memcached or Gannet tells its watchers, without touching its clients:
+  For a minute from the watch stream of a memcached or Gannet, without touching its clients:
     gannet load record minute.trace --watch 127.0.0.1:11211 --duration 60s
-  The same of a server that speaks RESP, as lines that other tools read:
+  The same from a server that speaks RESP, in the format of Twitter's traces:
     gannet load record minute.csv --watch 127.0.0.1:6379 --protocol resp --csv --duration 60s
 
-Keys are in no trace: they are hashed with a secret that is drawn anew for each trace and written nowhere, or with
---key, so that several traces can be matched. Values are not looked at.";
+A trace has no keys, only their hashes with a secret: a random one for each trace, which is not stored, or that of
+--key, so that several traces can be matched. Values are not read.";
 
-/// Time between two lines about how it goes.
+/// Time between two progress lines.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// Time limit for a connection to a server that is watched.
@@ -36,38 +36,39 @@ const CONNECT: Duration = Duration::from_secs(10);
 pub fn command() -> Command {
     let value = |name: &'static str, placeholder: &'static str| Arg::new(name).long(name).value_name(placeholder);
     Command::new("record")
-        .about("Record what clients ask of a server, anonymised, for `gannet load replay`")
+        .about("Record the requests of a server's clients, anonymised, for `gannet load replay`")
         .after_help(EXAMPLES)
-        .arg(Arg::new("FILE").value_name("FILE").required(true).help("The trace; it must not be there yet"))
+        .arg(Arg::new("FILE").value_name("FILE").required(true).help("The trace to write; the file must not exist"))
         .arg(
             value("listen", "HOST:PORT|unix:PATH")
-                .help("Where clients connect to instead of the server")
+                .help("Address at which clients connect instead of the server's")
                 .requires("target"),
         )
-        .arg(value("target", "HOST:PORT|unix:PATH").help("The server that they are passed on to").requires("listen"))
-        .arg(value("watch", "HOST:PORT|unix:PATH").help("A server whose watch stream is read, instead"))
+        .arg(value("target", "HOST:PORT|unix:PATH").help("Server to which clients are forwarded").requires("listen"))
+        .arg(value("watch", "HOST:PORT|unix:PATH").help("Server whose watch stream is recorded instead"))
         .group(ArgGroup::new("how").args(["listen", "watch"]).required(true))
         .arg(
             value("protocol", "NAME")
-                .help("What the watched server speaks: memcache or resp [default: memcache]")
+                .help("Protocol of the watched server: memcache or resp [default: memcache]")
                 .requires("watch"),
         )
+        .arg(value("key", "HEX").help("Secret for the hashes of keys: 32 hexadecimal digits [default: random]"))
+        .arg(value("duration", "DURATION").help("Length of the recording [default: until Ctrl-C]"))
         .arg(
-            value("key", "HEX")
-                .help("The secret that keys are hashed with: 32 hexadecimal digits [default: a new one]"),
+            value("connections-max", "N")
+                .help("Maximum of clients at once; further ones wait [default: 1024]")
+                .requires("listen"),
         )
-        .arg(value("duration", "DURATION").help("How long [default: until Ctrl-C]"))
-        .arg(value("connections-max", "N").help("Clients at once; more wait [default: 1024]").requires("listen"))
         .arg(
             Arg::new("csv")
                 .long("csv")
                 .action(ArgAction::SetTrue)
-                .help("Write Twitter's lines: one a request, times in seconds"),
+                .help("Write the format of Twitter's traces: a line a request, times in seconds"),
         )
-        .arg(Arg::new("quiet").long("quiet").action(ArgAction::SetTrue).help("Say nothing until the end"))
+        .arg(Arg::new("quiet").long("quiet").action(ArgAction::SetTrue).help("Print nothing until the end"))
 }
 
-/// What was asked for.
+/// Arguments of a recording.
 struct Asked {
     secret: Secret,
     chosen_secret: bool,
@@ -123,7 +124,7 @@ fn tape(asked: &Asked, path: &Path) -> Result<Tape, Failure> {
 struct Teller {
     quiet: bool,
     started: Instant,
-    told: Instant,
+    printed: Instant,
     duration: Option<Duration>,
     broken: bool,
 }
@@ -131,7 +132,7 @@ struct Teller {
 impl Teller {
     fn new(asked: &Asked) -> Self {
         let now = Instant::now();
-        Self { quiet: asked.quiet, started: now, told: now, duration: asked.duration, broken: false }
+        Self { quiet: asked.quiet, started: now, printed: now, duration: asked.duration, broken: false }
     }
 
     fn is_over(&self) -> bool {
@@ -141,12 +142,12 @@ impl Teller {
     fn tell(&mut self, seen: &Seen, (written, lost): (u64, u64), broken: bool) {
         if broken && !self.broken {
             self.broken = true;
-            eprintln!("the trace can not be written any more; clients are served on, and Ctrl-C ends it");
+            eprintln!("the trace cannot be written any more; clients are served on, and Ctrl-C ends it");
         }
-        if self.quiet || self.told.elapsed() < PERIOD {
+        if self.quiet || self.printed.elapsed() < PERIOD {
             return;
         }
-        self.told = Instant::now();
+        self.printed = Instant::now();
         let lost = if lost > 0 { format!(", {lost} lost") } else { String::new() };
         eprintln!("{written} requests written{lost}, {} connections", seen.connections);
     }
@@ -158,9 +159,7 @@ fn proxied(asked: &Asked, path: &Path, listen: &Address, target: &Address, stop:
     let mut proxy = Proxy::listen(listen, target, tape, asked.secret, asked.connections_max).map_err(|error| {
         // Nothing was recorded: the file is not left behind.
         let _ = std::fs::remove_file(path);
-        failed(format!(
-            "{listen} can not be listened at for {target} ({error}); name a free address and a known server"
-        ))
+        failed(format!("{listen} cannot be listened at for {target} ({error}); name a free address and a known server"))
     })?;
     let address = proxy.address().map_err(|error| failed(error.to_string()))?;
     eprintln!("recording: clients connect to {address}, and are passed on to {target}");
@@ -172,7 +171,7 @@ fn proxied(asked: &Asked, path: &Path, listen: &Address, target: &Address, stop:
             stop.store(true, Ordering::Relaxed);
         }
     };
-    proxy.run(stop, &mut look).map_err(|error| failed(format!("the system can not wait for clients ({error})")))?;
+    proxy.run(stop, &mut look).map_err(|error| failed(format!("the system cannot wait for clients ({error})")))?;
     if proxy.refused() > 0 {
         eprintln!("note: {} clients were closed, since {target} did not take them", proxy.refused());
     }
@@ -181,7 +180,7 @@ fn proxied(asked: &Asked, path: &Path, listen: &Address, target: &Address, stop:
 
 fn overheard(asked: &Asked, path: &Path, server: &Address, stream: Stream, stop: &AtomicBool) -> Result<Seen, Failure> {
     let failed = |what: String| Failure::Failed(vec![format!("{server}: {what}")]);
-    let refused = |error| failed(format!("it can not be connected to ({error}); is the server running there?"));
+    let refused = |error| failed(format!("it cannot be connected to ({error}); is the server running there?"));
     let mut connection = link::Stream::connect(server, None, CONNECT).map_err(refused)?;
     let mut tape = tape(asked, path)?;
     eprintln!("recording: what {server} tells its watchers");
@@ -209,7 +208,7 @@ fn overheard(asked: &Asked, path: &Path, server: &Address, stream: Stream, stop:
     ended.map_err(|error| failed(error.to_string())).map(|()| seen)
 }
 
-/// What was recorded, in words.
+/// Describes a recording in words.
 fn summary(path: &Path, seen: &Seen) -> String {
     let mut text = format!("{}: {} requests of {} connections\n", path.display(), seen.entries, seen.connections);
     if seen.other_requests > 0 {
@@ -226,7 +225,7 @@ fn summary(path: &Path, seen: &Seen) -> String {
     }
     if seen.lost > 0 {
         text.push_str(&format!(
-            "{} requests are lost: they came faster than they could be written or told\n",
+            "{} requests are lost: they came faster than they could be written or reported\n",
             seen.lost
         ));
     }

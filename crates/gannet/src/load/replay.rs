@@ -43,12 +43,12 @@ const VALUE_BYTES_MAX: u64 = 1000 << 10;
 /// The subcommand's arguments.
 pub fn command() -> Command {
     let command = Command::new("replay")
-        .about("Replay a trace: one that was recorded, Twitter's lines or oracleGeneral, .zst too")
+        .about("Replay a trace: a recorded one, Twitter's format or oracleGeneral, also compressed as .zst")
         .arg(Arg::new("FILE").value_name("FILE").required(true).help("The trace"));
     args::add_replay(command).after_help(EXAMPLES)
 }
 
-/// What was asked for.
+/// Arguments of a replay.
 struct Asked {
     ask: Selection,
     script: Script,
@@ -70,7 +70,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let _admin = admin(matches.get_one::<String>("admin").map(String::as_str), &desk, &mut screen)?;
     let mut known = known(matches, &asked.workload, &asked.mode, &asked.config);
-    // What was asked is in the trace: the result can not be run again without it.
+    // What was asked is in the trace: the result cannot be run again without it.
     known.workload = None;
     known.tls = asked.config.tls.as_ref().map(|client| Tls::from(client.settings()));
     describe(&asked.workload, &asked.config, &mut known)?;
@@ -103,13 +103,13 @@ fn start(ask: &Selection, threads: usize, deal: Deal) -> Result<Feed, Failure> {
     let fault = |fault: trace::TraceError| Failure::Failed(vec![fault.to_string()]);
     let reader = Reader::open(ask).map_err(fault)?;
     Feed::start(reader, threads, deal)
-        .map_err(|error| Failure::Failed(vec![format!("the thread that reads the trace can not be started ({error})")]))
+        .map_err(|error| Failure::Failed(vec![format!("the thread that reads the trace cannot be started ({error})")]))
 }
 
-/// What the trace itself says of the figures.
+/// Returns remarks on the figures that follow from the trace.
 fn tell(feed: &Feed, result: &mut RunResult) {
     feed.close();
-    // At another pace than the trace's nobody asked it for a fault.
+    // At another pace than the trace's its errors were not read.
     if let Some(fault) = load::schedule::OpenInstants::fault(feed) {
         result.partial = Some(fault);
     }
@@ -165,7 +165,7 @@ fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
         script.fill_on_miss = true;
         notes.push("the trace only reads: what misses is stored");
     }
-    // A trace that can not be read at all is refused before anything is asked.
+    // A trace that cannot be read at all is refused before anything is asked.
     match reader.entry() {
         Ok(Some(_)) => {}
         Ok(None) => return Err(Failure::Failed(vec![format!("{}: it has no requests; name another", path.display())])),
@@ -180,7 +180,7 @@ fn named<T: Copy>(names: &[(&'static str, T)], text: &str) -> Result<T, String> 
     known.ok_or_else(|| format!("{text:?} is none; take {}", all.join(", ")))
 }
 
-/// What the rest of the program knows a load by.
+/// Returns the workload that describes the replay in its result.
 fn workload(flags: &mut Flags<'_>, mode: &Mode) -> Workload {
     let targets = flags.matches.get_many::<String>("target").into_iter().flatten();
     let protocols = &Protocol::NAMES[..3];

@@ -52,7 +52,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     ended(&result)
 }
 
-/// One session, prefill included. With `intervals` these are told while it goes.
+/// One session, prefill included. With `intervals` these are printed during the run.
 pub fn one(
     matches: &ArgMatches,
     asked: Asked,
@@ -106,7 +106,7 @@ pub fn one(
     outcome.map_err(failed)
 }
 
-/// What carries runs out on the agents.
+/// Returns the function that runs a configuration on the agents.
 fn by<'a>(
     fleet: &'a mut Fleet,
     workload: &'a Workload,
@@ -130,7 +130,7 @@ pub fn admin(addr: Option<&str>, desk: &Arc<Desk>, screen: &mut Screen) -> Resul
     Ok(Some(admin))
 }
 
-/// What each target says of itself. One that lets nobody in by TLS ends the run before it begins.
+/// Asks each target for its name and version. A target that refuses TLS ends the run before it begins.
 pub fn describe(workload: &Workload, config: &Config, known: &mut RunResult) -> Result<(), Failure> {
     let account = account(workload.protocol);
     let meet = |address: &str| match account {
@@ -252,7 +252,7 @@ pub fn stored(
 /// A progress bar by requests.
 struct Counted<'a> {
     screen: &'a mut Screen,
-    /// How many there are, if that is known.
+    /// Number of keys, if known.
     requests: Option<u64>,
     what: Option<&'a str>,
 }

@@ -17,13 +17,13 @@ pub fn command() -> Command {
                 .long("part")
                 .value_name("DURATION")
                 .default_value("2s")
-                .help("How long each of the three parts is"),
+                .help("Length of each of the three parts"),
         )
         .arg(
             Arg::new("strict")
                 .long("strict")
                 .action(ArgAction::SetTrue)
-                .help("End with 3 if the timer error is too large"),
+                .help("Exit with code 3 if the timer error is too large"),
         )
         .after_help("Example:\n  gannet load self-test --part 1s")
 }

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use crate::Failure;
 
-/// How long a server may take to listen, and to end.
+/// Time limit for a server to listen, and to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Whether somebody listens at `target`.
+/// Returns whether a server listens at `target`.
 pub fn listens(target: &str) -> bool {
     match target.strip_prefix("unix:") {
         Some(path) => std::os::unix::net::UnixStream::connect(path).is_ok(),
@@ -38,7 +38,7 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| failed(format!("it can not be started ({error})")))?;
+            .map_err(|error| failed(format!("it cannot be started ({error})")))?;
         let mut server = Self { child };
         let begun = Instant::now();
         while !listens(target) {

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: what runs is told to end, and what it has so far is kept.
+//! Ctrl-C and SIGTERM: end the run, and keep its results so far.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ pub fn switch() -> Result<Arc<AtomicBool>, Failure> {
 
 /// Calls `act` at each signal, on a thread of its own that lives as long as the program.
 fn at_each(act: impl Fn() + Send + 'static) -> Result<(), Failure> {
-    let system = |error: std::io::Error| Failure::Failed(vec![format!("signals can not be watched: {error}")]);
+    let system = |error: std::io::Error| Failure::Failed(vec![format!("signals cannot be watched: {error}")]);
     let mut signals = Signals::take_over().map_err(system)?;
     let watcher = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         while signals.wait().is_some() {

@@ -237,9 +237,9 @@ fn mode(workload: &Workload, run: &Run) -> Mode {
 
 /// Lines of the intervals on standard output, as the tool prints them.
 pub struct Spoken<'a> {
-    /// What has been told.
+    /// Intervals that were printed.
     pub intervals: Intervals,
-    /// What is on standard error meanwhile.
+    /// Progress display on standard error.
     pub screen: &'a mut Screen,
 }
 
@@ -249,7 +249,7 @@ impl View for Spoken<'_> {
         let lines = self.intervals.lines(&progress.verbs, progress.covered_ns, now_ms, progress.is_last);
         if let Some(lines) = lines {
             self.screen.wipe();
-            // Whoever does not read them any more ends the program when the summary is printed.
+            // If the reader is gone, the program ends when the summary is printed.
             let _ = print(&lines);
         }
     }
@@ -259,7 +259,7 @@ impl View for Spoken<'_> {
     }
 }
 
-/// What is printed of a run: the summary, and what the tool prints.
+/// Returns the text of a run: the summary, and the tool's own output.
 fn text(tool: &Tool, result: &RunResult) -> String {
     let mut text = terminal::summary(result);
     let response = &result.figures.response;

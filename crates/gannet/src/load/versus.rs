@@ -21,10 +21,18 @@ use crate::{Failure, print};
 pub fn command() -> Command {
     let value = |name: &'static str, placeholder: &'static str| Arg::new(name).long(name).value_name(placeholder);
     let command = Command::new("versus")
-        .about("Run two servers in turn, round by round, and give the ratios of their figures with intervals")
-        .arg(value("a", "COMMAND").required(true).help("Starts the first server, which has to listen at --target"))
-        .arg(value("b", "COMMAND").required(true).help("Starts the second, at the same place"))
-        .arg(value("rounds", "N").default_value("7").help("Rounds of both"));
+        .about("Run two servers in turn, and report the ratios of their figures with confidence intervals")
+        .arg(
+            value("a", "COMMAND")
+                .required(true)
+                .help("Command that starts the first server, which must listen at --target"),
+        )
+        .arg(
+            value("b", "COMMAND")
+                .required(true)
+                .help("Command that starts the second server, which must listen at the same address"),
+        )
+        .arg(value("rounds", "N").default_value("7").help("Number of rounds, with one run of each server"));
     args::add(command).after_help(
         "Example:\n  gannet load versus --a 'memcached -p 11300' --b 'gannet serve --memcached 127.0.0.1:11300' \
          \\\n    --target 127.0.0.1:11300 --rate 20k --duration 5s --report versus.html",

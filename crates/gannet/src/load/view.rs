@@ -51,7 +51,7 @@ impl Screen {
         }
     }
 
-    /// What is so now: written over the last time it was said in a terminal, a line once in a while elsewhere.
+    /// Shows a progress line: overwritten in a terminal, printed once in a while elsewhere.
     pub fn now(&mut self, line: impl FnOnce() -> String) {
         let period = if self.terminal { LINE_PERIOD } else { self.period };
         if self.quiet || self.shown.is_some_and(|shown| shown.elapsed() < period) {

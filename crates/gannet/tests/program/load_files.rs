@@ -27,7 +27,7 @@ const CASES: [Case; 14] = [
     },
     Case {
         text: "verify = true\n[[keys]]\nverbs = [{ verb = \"append\" }]\n",
-        says: &[":4: keys[0].verbs[0].verb: ", "can not be checked"],
+        says: &[":4: keys[0].verbs[0].verb: ", "cannot be checked"],
     },
     Case { text: "[[keys]]\nverbs = [{ verb = \"hget\" }]\n", says: &["protocol memcache has no hget", "it has get"] },
     Case {

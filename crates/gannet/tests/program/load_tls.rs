@@ -183,7 +183,7 @@ fn a_handshake_that_fails_says_what_failed_and_what_to_do() {
         (&[&resp[..], &["--tls-versions", "1.2"]].concat(), ["wants a certificate of its clients", "--tls-cert"]),
         (&[&resp[..], &strange].concat(), ["the server refused the certificate in ", "client.pem"]),
         (&["--target", &plain], ["it speaks TLS there", "say --tls-ca FILE"]),
-        (&["--target", &plain, "--tls-ca", "/no/such.pem"], ["targets.tls.ca: '/no/such.pem'", "can not be opened"]),
+        (&["--target", &plain, "--tls-ca", "/no/such.pem"], ["targets.tls.ca: '/no/such.pem'", "cannot be opened"]),
     ] {
         let err = match args.contains(&"/no/such.pem") {
             true => run(&[&["load", "--closed"], args].concat()).2,

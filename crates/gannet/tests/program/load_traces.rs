@@ -173,7 +173,7 @@ fn a_client_of_debians_memcached_does_not_notice_the_recorder() {
     let (direct, through) = match (capable(memcached.addr()), capable(proxy)) {
         (Ok(direct), Ok(through)) => (direct, through),
         (Err(error), _) | (_, Err(error)) => {
-            println!("SKIPPED: memccapable can not be run ({error}); install libmemcached-tools to run this test");
+            println!("SKIPPED: memccapable cannot be run ({error}); install libmemcached-tools to run this test");
             return;
         }
     };
@@ -262,7 +262,7 @@ fn a_bad_trace_is_named_with_its_line_and_what_was_replayed_is_kept() {
     let empty = folder.written("empty", "");
     let refused = [
         (vec![empty.as_str()], 1, "it is empty; name a trace"),
-        (vec!["/no/such/trace"], 1, "/no/such/trace: it can not be opened"),
+        (vec!["/no/such/trace"], 1, "/no/such/trace: it cannot be opened"),
         (vec![bad.as_str(), "--speed", "0"], 2, "--speed: \"0\" is no speed"),
         (vec![bad.as_str(), "--format", "pcap"], 2, "take recorded, twitter, oracle-general"),
         (vec![bad.as_str(), "--format", "recorded"], 1, "it does not begin as a recorded trace does"),
@@ -295,7 +295,7 @@ fn a_trace_is_the_pace_of_another_workload_by_flag_and_by_file() {
     let workload = folder.written("w.toml", &[pace, keys].concat());
     assert_eq!(due(&["--workload", &workload, "--target", &addr]).0, 200);
     let (code, _, err) = run(&["load", "--target", &addr, "--arrivals", "trace:/no/such", "--no-prefill"]);
-    assert!(code == 2 && err.contains("--arrivals: /no/such: it can not be opened"), "{err}");
+    assert!(code == 2 && err.contains("--arrivals: /no/such: it cannot be opened"), "{err}");
     let (code, _, err) = run(&["load", "--target", &addr, "--arrivals", &arrivals, "--rate", "10"]);
     assert!(code == 2 && err.contains("a trace says itself when requests are due"), "{err}");
 }

@@ -284,7 +284,7 @@ fn a_copy_that_is_killed_in_the_middle_goes_on_where_it_was() {
         assert_eq!(outcome.verified.unwrap().same, count, "{from} {out}");
         let (outcome, out, _) = migrate(&folder, &args, 0);
         assert_eq!((outcome.counts.seen, outcome.resumed), (count, 2), "{out}");
-        assert!(out.contains("a copy that is complete"), "{out}");
+        assert!(out.contains("the journal is of a complete copy"), "{out}");
     }
     let other = ["--from", &old.place("memcached"), "--to", "127.0.0.1:1", "--resume", &folder.file("journal.json")];
     let (code, _, err) = run(&[&["migrate"], &other[..]].concat());

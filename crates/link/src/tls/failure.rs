@@ -121,7 +121,7 @@ fn of_certificate(error: &CertificateError, settings: &Settings) -> Failure {
             let wanted = expected.to_str();
             let what = if presented.is_empty() {
                 format!(
-                    "the server's certificate names nobody, and {wanted} is wanted; make one with a subjectAltName, \
+                    "the server's certificate has no names, and {wanted} is required; issue one with a subjectAltName, \
                      {insecure}"
                 )
             } else {
@@ -139,7 +139,7 @@ fn of_certificate(error: &CertificateError, settings: &Settings) -> Failure {
             Failure::new("tls-bad-certificate", format!("{what}{insecure}"))
         }
         other => {
-            let what = format!("the server's certificate can not be verified ({other}); make another, {insecure}");
+            let what = format!("the server's certificate cannot be verified ({other}); make another, {insecure}");
             Failure::new("tls-bad-certificate", what)
         }
     }

@@ -104,7 +104,7 @@ impl Client {
         let config = match identity {
             None => builder.with_no_client_auth(),
             Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(|error| {
-                let what = format!("the certificate and its key can not be used ({error})");
+                let what = format!("the certificate and its key cannot be used ({error})");
                 let remedy = "name the key that belongs to the certificate";
                 vec![SettingError::new("key", what, remedy)]
             })?,
@@ -191,7 +191,7 @@ fn roots(settings: &Settings) -> Result<RootCertStore, SettingError> {
     };
     for certificate in certificates("ca", path)? {
         roots.add(certificate).map_err(|error| {
-            let what = format!("'{}' has a certificate that can not be a CA's ({error})", path.display());
+            let what = format!("'{}' has a certificate that cannot be a CA's ({error})", path.display());
             SettingError::new("ca", what, "name a file with certificates of CAs alone")
         })?;
     }
@@ -224,11 +224,11 @@ fn pem(field: &'static str, path: &Path) -> Result<String, SettingError> {
     let wrong = |what: String, remedy: &str| SettingError::new(field, format!("'{}': {what}", path.display()), remedy);
     let remedy = "name a file that is there and may be read";
     let file =
-        std::fs::File::open(path).map_err(|error| wrong(format!("the file can not be opened ({error})"), remedy))?;
+        std::fs::File::open(path).map_err(|error| wrong(format!("the file cannot be opened ({error})"), remedy))?;
     let mut bytes = Vec::new();
     file.take(PEM_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| wrong(format!("the file can not be read ({error})"), remedy))?;
+        .map_err(|error| wrong(format!("the file cannot be read ({error})"), remedy))?;
     if bytes.len() as u64 > PEM_BYTES_MAX {
         return Err(wrong(format!("the file is larger than {} MiB", PEM_BYTES_MAX >> 20), "name a smaller file"));
     }

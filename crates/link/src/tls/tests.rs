@@ -68,7 +68,7 @@ fn every_file_that_can_not_be_used_is_named_with_what_to_do() {
     assert_eq!(told(&Settings { certificate: Some(bundle), key: None, ..good.clone() }), "", "the key beside it");
     let away = Some(folder.0.join("away.pem"));
     for (settings, parts) in [
-        (Settings { ca: away, ..good.clone() }, ["tls.ca: '", "can not be opened"]),
+        (Settings { ca: away, ..good.clone() }, ["tls.ca: '", "cannot be opened"]),
         (
             Settings { ca: Some(text.clone()), ..good.clone() },
             ["holds no certificate in PEM form; write it as PEM", "ca"],
@@ -80,7 +80,7 @@ fn every_file_that_can_not_be_used_is_named_with_what_to_do() {
             Settings { key: Some(locked), ..good.clone() },
             ["is locked by a passphrase; write it without", "openssl pkey"],
         ),
-        (Settings { key: Some(other), ..good.clone() }, ["can not be used", "name the key that belongs to"]),
+        (Settings { key: Some(other), ..good.clone() }, ["cannot be used", "name the key that belongs to"]),
         (Settings { certificate: None, ..good.clone() }, ["no certificate that it belongs to", "tls.key"]),
         (Settings { insecure: true, ..good.clone() }, ["the CA would change nothing", "tls.insecure"]),
         (Settings { server_name: Some("a b".into()), ..good }, ["no certificate can be for 'a b'", "server_name"]),

@@ -56,10 +56,10 @@ struct Shared {
 
 impl Agent {
     /// Serves coordinators at `addr`, one at a time. They prove that they have `token`. `clock` is what the agent takes
-    /// for its monotonic clock; `tell` is told who comes and goes, a line each.
+    /// for its monotonic clock; `tell` receives a line for each coordinator that comes or goes.
     ///
     /// # Errors
-    /// When the address can not be listened on, or is open to other hosts and there is no token.
+    /// When the address cannot be listened on, or is open to other hosts and there is no token.
     pub fn start(
         addr: &str,
         token: Option<Vec<u8>>,
@@ -70,7 +70,7 @@ impl Agent {
         listener.set_nonblocking(true)?;
         let addr = listener.local_addr()?;
         if !addr.ip().is_loopback() && token.is_none() {
-            let what = "other hosts can reach it, and whoever does could make it load any server: name a --token FILE";
+            let what = "other hosts can reach it, and any of them could make it load any server: name a --token FILE";
             return Err(std::io::Error::new(ErrorKind::PermissionDenied, what));
         }
         let stop = Arc::new(AtomicBool::new(false));
@@ -257,7 +257,7 @@ impl Session<'_> {
         match spawned {
             Ok(thread) => self.running = Some(Running { run, control, gate, thread }),
             Err(error) => {
-                let why = format!("a thread can not be started ({error})");
+                let why = format!("a thread cannot be started ({error})");
                 let _ = self.sender.send(&ToCoordinator::Failed { run, why });
             }
         }
@@ -323,7 +323,7 @@ fn carry(
     });
     if let Some(ahead_ns) = late {
         let off_ms = ahead_ns as f64 / 1e6;
-        return Err(format!("the start that it was told is {off_ms:.0} ms from now by its clock; run it again"));
+        return Err(format!("the start that it received is {off_ms:.0} ms from now by its clock; run it again"));
     }
     let mut run = outcome.map_err(|error: Error| error.to_string().replace('\n', "; "))?;
     let achieved_per_s = from_run::answered_in_time_per_s(&run);

@@ -12,7 +12,7 @@ use base::clock::UnixMillis;
 
 use super::clock::{Estimate, HostClock, Round};
 use super::greet::{self, About, Sender};
-use super::join::{Gathered, Told, empty, joined};
+use super::join::{Gathered, Reported, empty, joined};
 use super::split::split;
 use super::wire::{Kind, Prepare, ToAgent, ToCoordinator};
 use crate::engine::{Config, Control, Ending, Error, Phase, RECENT_MAX, Run, SLICES_MAX, join::add_totals};
@@ -92,7 +92,7 @@ impl Fleet {
     /// Connects to the agents at `addresses`, in whose order threads are numbered.
     ///
     /// # Errors
-    /// A line for each agent that can not be had, with the remedy.
+    /// A line for each agent that cannot be had, with the remedy.
     pub fn connect(addresses: &[String], token: Option<&[u8]>, settings: Settings) -> Result<Self, Vec<String>> {
         let mut faults = Vec::new();
         if addresses.is_empty() || addresses.len() > AGENTS_MAX {
@@ -147,7 +147,7 @@ impl Fleet {
     /// threads of all of them.
     ///
     /// # Errors
-    /// When the shares can not be run, or an agent is lost or can not run before the start. What comes later is in the
+    /// When the shares cannot be run, or an agent is lost or cannot run before the start. What comes later is in the
     /// run.
     pub fn run(&mut self, config: &Config, control: &Control, workload: &Workload, kind: Kind) -> Result<Run, Error> {
         self.run += 1;
@@ -221,7 +221,7 @@ impl Fleet {
             clock,
             wall_offset_ms,
             over: None,
-            told: Told::default(),
+            reported: Reported::default(),
             lost: None,
         });
         let following = Following {
@@ -254,8 +254,8 @@ impl Fleet {
                 }
                 let Some(event) = self.next(LOOK) else { continue };
                 match event.what {
-                    Ok(ToCoordinator::Clock { number: told, at_ns, unix_ms })
-                        if event.agent == agent && told == number =>
+                    Ok(ToCoordinator::Clock { number: reported, at_ns, unix_ms })
+                        if event.agent == agent && reported == number =>
                     {
                         rounds.push(Round { sent_ns, there_ns: at_ns, back_ns: event.at_ns });
                         walls.push(unix_ms as i64 - UnixMillis::now().0 as i64);
@@ -349,7 +349,7 @@ fn nanos(span: Duration) -> u64 {
 /// A connection to the agent at `address`.
 fn reach(address: &str) -> Result<TcpStream, String> {
     let wrong = |error: std::io::Error| {
-        format!("it can not be reached ({error}); start one there: gannet load agent --listen HOST:PORT --token FILE")
+        format!("it cannot be reached ({error}); start one there: gannet load agent --listen HOST:PORT --token FILE")
     };
     link::connect_tcp(address, CONNECT).map_err(wrong)
 }
@@ -412,7 +412,7 @@ struct Following<'a> {
     totals: Totals,
     seen: usize,
     rate_per_s: f64,
-    /// The agents were told to end.
+    /// The agents were asked to end.
     is_stopped: bool,
 }
 
@@ -491,7 +491,7 @@ impl Following<'_> {
         if raw.number >= SLICES_MAX {
             return self.lose(fleet, agent, "it tells of a slice that no run has".to_owned());
         }
-        self.gathered[agent].told.add(&raw, self.config);
+        self.gathered[agent].reported.add(&raw, self.config);
         add_totals(&mut self.totals, &raw);
         self.timeline.add(raw);
         let slices = self.timeline.slices();

@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const READ_BYTES: usize = 64 << 10;
 const NONCE_BYTES: usize = 32;
 
-/// Both directions of a connection; what is sent goes out whole, whoever sends it.
+/// Both directions of a connection; a frame is sent whole, whichever thread sends it.
 #[derive(Debug)]
 pub(super) struct Sender(Mutex<TcpStream>);
 
@@ -41,10 +41,10 @@ impl Sender {
     pub fn send<T: Serialize>(&self, message: &T) -> Result<(), String> {
         let bytes = frame(message).map_err(|fault| fault.to_string())?;
         let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        stream.write_all(&bytes).map_err(|error| format!("it can not be written to ({error})"))
+        stream.write_all(&bytes).map_err(|error| format!("it cannot be written to ({error})"))
     }
 
-    /// Ends the connection; whoever reads from it is told.
+    /// Ends the connection; a reader of it sees the end.
     pub fn close(&self) {
         let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).shutdown(std::net::Shutdown::Both);
     }
@@ -97,7 +97,7 @@ fn open(stream: TcpStream) -> Result<Link, String> {
         .and_then(|()| stream.set_read_timeout(Some(LOOK)))
         .and_then(|()| stream.set_write_timeout(Some(WRITE)))
         .and_then(|()| stream.try_clone());
-    let reading = set.map_err(|error| format!("its socket can not be set up ({error})"))?;
+    let reading = set.map_err(|error| format!("its socket cannot be set up ({error})"))?;
     let frames = Frames::new(GREETING_BYTES_MAX);
     Ok((Sender(Mutex::new(stream)), Receiver { stream: reading, frames, buffer: vec![0; READ_BYTES] }))
 }
@@ -105,7 +105,7 @@ fn open(stream: TcpStream) -> Result<Link, String> {
 /// Says what this side speaks.
 fn introduce(sender: &Sender, spoken: u16) -> Result<(), String> {
     let mut stream = sender.0.lock().unwrap_or_else(PoisonError::into_inner);
-    stream.write_all(&preamble(spoken)).map_err(|error| format!("it can not be written to ({error})"))
+    stream.write_all(&preamble(spoken)).map_err(|error| format!("it cannot be written to ({error})"))
 }
 
 /// The version that the other side speaks; or the first of what it said instead.
@@ -131,7 +131,7 @@ fn introduced(receiver: &mut Receiver, deadline: Instant) -> Result<Result<u16, 
 fn nonce() -> Result<String, String> {
     let mut bytes = [0; NONCE_BYTES];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|error| format!("/dev/urandom can not be read ({error})"))?;
+    read.map_err(|error| format!("/dev/urandom cannot be read ({error})"))?;
     Ok(hex(&bytes))
 }
 
@@ -279,7 +279,7 @@ mod tests {
         let (token, nonces) = (Some(&b"secret"[..]), ["aa", "bb"]);
         let proof = prove(token, COORDINATOR, nonces);
         assert!(is_proved(token, COORDINATOR, nonces, &proof));
-        assert!(!is_proved(token, AGENT, nonces, &proof), "it can not be sent back as one's own");
+        assert!(!is_proved(token, AGENT, nonces, &proof), "it cannot be sent back as one's own");
         assert!(!is_proved(Some(b"other"), COORDINATOR, nonces, &proof));
         assert!(!is_proved(None, COORDINATOR, nonces, &proof));
         assert!(!is_proved(token, COORDINATOR, ["aab", "b"], &proof));

@@ -6,13 +6,13 @@ use crate::measure::{Histogram, RawSlice, Slice, Snapshot, Totals};
 
 /// The figures of a host that slices alone report.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Reported {
     totals: Totals,
     response: Histogram,
     measured_ns: u64,
 }
 
-impl Told {
+impl Reported {
     /// A slice has come.
     pub fn add(&mut self, raw: &RawSlice, config: &Config) {
         let begin_ns = raw.number.saturating_mul(config.slice_ns);
@@ -41,7 +41,7 @@ pub(super) struct Gathered {
     /// Its measurements, and its answers a second.
     pub over: Option<(Run, f64)>,
     /// The figures that it had reported until it was lost.
-    pub told: Told,
+    pub reported: Reported,
     /// Why it was lost.
     pub lost: Option<String>,
 }
@@ -80,7 +80,7 @@ pub(super) fn joined(
                 host.achieved_per_s = achieved_per_s;
             }
             None => {
-                let snapshot = one.told.snapshot();
+                let snapshot = one.reported.snapshot();
                 measured(&mut host, &snapshot);
                 let seconds = snapshot.measured_ns as f64 / 1e9;
                 host.achieved_per_s = if seconds > 0.0 { snapshot.totals.answered as f64 / seconds } else { 0.0 };

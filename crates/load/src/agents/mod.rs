@@ -25,7 +25,7 @@
 //! is encrypted; both sides prove that they have the same token without sending it.
 //!
 //! Invariants: histograms are joined count by count; an agent that is lost stops the run, is named, and what it had
-//! told until then is kept; nobody without the token makes an agent do anything; frames, peers and waits are bounded.
+//! reported until then is kept; an agent obeys no peer without the token; frames, peers and waits are bounded.
 
 mod agent;
 pub mod clock;

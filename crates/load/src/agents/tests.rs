@@ -8,7 +8,7 @@ use base::prng::Prng;
 
 use super::clock::{Estimate, HostClock};
 use super::greet::{self, About};
-use super::join::{Gathered, Told, joined};
+use super::join::{Gathered, Reported, joined};
 use super::wire::{Frames, ToAgent, ToCoordinator, VERSION, frame, preamble};
 use super::*;
 use crate::engine::{self, Config, Control, Ending, Error, Limit, Load, Run};
@@ -461,7 +461,7 @@ fn gathered(name: &str, measured: Run) -> Gathered {
         clock,
         wall_offset_ms: 0,
         over: Some((measured, 1.0)),
-        told: Told::default(),
+        reported: Reported::default(),
         lost: None,
     }
 }

@@ -214,7 +214,7 @@ impl std::error::Error for WireFault {}
 /// The bytes of a message's frame.
 ///
 /// # Errors
-/// When it is longer than [`FRAME_BYTES_MAX`], or holds what can not be sent: a trace's instants.
+/// When it is longer than [`FRAME_BYTES_MAX`], or holds what cannot be sent: a trace's instants.
 pub fn frame<T: Serialize>(message: &T) -> Result<Vec<u8>, WireFault> {
     let mut bytes = vec![0; LENGTH_BYTES];
     serde_json::to_writer(&mut bytes, message).map_err(|error| WireFault::NoMessage(error.to_string()))?;

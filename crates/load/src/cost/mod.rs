@@ -9,7 +9,7 @@
 //!   + nodes, as 2xdram:16+2xpmem:128            = gigabytes and dollars of a node
 //! ```
 //!
-//! Lines that begin with `#` are comments. Invariant: a row that can not be used is an error with its line, never left
+//! Lines that begin with `#` are comments. Invariant: a row that cannot be used is an error with its line, never left
 //! out in silence.
 
 pub mod machines;

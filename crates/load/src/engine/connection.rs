@@ -101,7 +101,7 @@ impl Connection {
 
     /// Forgets what it carried; what was in flight has been taken by then.
     pub fn reset(&mut self) {
-        debug_assert!(self.in_flight.is_empty(), "requests that nobody would hear of again");
+        debug_assert!(self.in_flight.is_empty(), "requests in flight would be lost uncounted");
         self.state = State::Waiting;
         self.out.clear();
         self.out_begin = 0;

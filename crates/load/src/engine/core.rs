@@ -9,7 +9,7 @@
 //!          events      one receive each; answers are matched in order and filed
 //! ```
 //!
-//! Invariants: intended instants are taken in order and each ends in the figures once; what can not be let out stays
+//! Invariants: intended instants are taken in order and each ends in the figures once; what cannot be let out stays
 //! in the schedule, which is a position and no list; a connection never has more than `depth` requests in flight; a
 //! batch goes to one connection (to one of each target where routed), and is begun only where it fits whole.
 
@@ -98,7 +98,7 @@ pub(crate) struct Core<'c, N, T> {
     connections: Vec<Connection>,
     /// Connections with room, the one that has had it longest first; one list for each target where `routed`.
     ready: Vec<VecDeque<u32>>,
-    /// Since when each list has had somebody.
+    /// Instant since which each list has not been empty.
     room_ns: Vec<u64>,
     dirty: Vec<u32>,
     /// Requests that an answer sent to another target, by target, until a connection there has room. They are in

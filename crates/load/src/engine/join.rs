@@ -301,7 +301,7 @@ fn said(fault: Fault) -> String {
     format!("{}{remedy}", fault.first)
 }
 
-/// Of a thread that was not told to start, because another one could not.
+/// Result of a thread that did not start, because another one could not.
 fn no_start() -> Error {
     Error::System { doing: "waiting for the start", error: std::io::ErrorKind::Interrupted.into() }
 }

@@ -5,7 +5,7 @@
 //!     core           one thread's state machine, on a clock and connections that are handed to it
 //!       sockets      epoll and a precise wait
 //!     watch          the generator's own CPU, lateness, steal
-//!   Control          live rate, stop, live figures; shared with whoever watches the run
+//!   Control          live rate, stop, live figures; shared with the observers of the run
 //! ```
 //!
 //! Invariants: a thread owns its connections and its traffic; nothing is shared on the way of a request but the live
@@ -103,7 +103,7 @@ pub struct HostRun {
     pub limits: Vec<Limit>,
     /// The offset of its clock from ours before the run.
     pub clock: HostClock,
-    /// Why it was lost before the end, if it was; its figures are those that it had told until then.
+    /// Why it was lost before the end, if it was; its figures are those that it had reported until then.
     pub lost: Option<String>,
 }
 
@@ -168,7 +168,7 @@ pub enum Error {
         /// A server was there each time, and refused what a connection says first.
         refused: bool,
     },
-    /// One of several hosts can not take part.
+    /// One of several hosts cannot take part.
     Host {
         /// Its name.
         name: String,
@@ -207,7 +207,7 @@ impl std::error::Error for Error {}
 /// loop the rate is the one that `control` asks for.
 ///
 /// # Errors
-/// When the configuration can not be run, a name is unknown, no connection can be made, or the system refuses a
+/// When the configuration cannot be run, a name is unknown, no connection can be made, or the system refuses a
 /// thread what it needs. Everything that goes wrong later is part of the figures.
 pub fn run<T: Traffic>(
     config: &Config,

@@ -21,7 +21,7 @@ pub enum Connecting {
     Done,
     /// An event will tell.
     UnderWay,
-    /// It can not be made.
+    /// It cannot be made.
     Failed(std::io::Error),
 }
 
@@ -30,8 +30,9 @@ pub const OVERDUE: (&str, &str) = ("connect-timeout", "it did not take the conne
 
 /// A clock and numbered connections, for one thread.
 ///
-/// Events are edges: a connection is told readable once for each time that something arrives, so that its bytes are
-/// received until a receive is shorter than its buffer. It is told writable when it is made, and after a blocked send.
+/// Events are edges: a connection is reported readable once each time something arrives, so that its bytes are
+/// received until a receive is shorter than its buffer. It is reported writable when it is connected, and after a
+/// blocked send.
 pub trait Net {
     /// Nanoseconds since the run's clock began.
     fn now_ns(&mut self) -> u64;
@@ -65,6 +66,6 @@ pub trait Net {
     /// instant that is past it only looks.
     ///
     /// # Errors
-    /// When the system can not wait: the run ends.
+    /// When the system cannot wait: the run ends.
     fn wait(&mut self, until_ns: u64, events: &mut Vec<Event>) -> std::io::Result<()>;
 }

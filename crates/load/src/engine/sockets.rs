@@ -47,7 +47,7 @@ pub(crate) struct Sockets {
     of: Vec<usize>,
     /// Buffer of records before they are deciphered.
     records: Vec<u8>,
-    /// Connections that are told readable without waiting: what came for them is not all taken.
+    /// Connections that are reported readable without waiting: they have input that was not received yet.
     again: Vec<usize>,
     raw: Vec<epoll::Event>,
     wait: Wait,
@@ -62,7 +62,7 @@ fn thread_cpu_ns() -> u64 {
 }
 
 impl Sockets {
-    /// For connections numbered below `connections`, which `maker` secures. `polled` is told of the CPU time that was
+    /// For connections numbered below `connections`, which `maker` secures. `polled` receives the CPU time that was
     /// spent polling.
     pub fn new(
         clock: MonoClock,
@@ -130,7 +130,7 @@ impl Sockets {
         Ok(Connecting::Done)
     }
 
-    /// Sends the records that wait, and asks to be told when the socket takes more of them.
+    /// Sends the records that wait, and waits for the event that the socket takes more.
     fn flush(&mut self, connection: usize) {
         if let (Some(stream), Some(channel)) = (&self.streams[connection], &mut self.channels[connection]) {
             // A socket that broke says so to the next receive.
@@ -279,8 +279,8 @@ impl Net for Sockets {
 
     fn wait(&mut self, until_ns: u64, events: &mut Vec<Event>) -> std::io::Result<()> {
         events.clear();
-        let told = |connection| Event { connection, readable: true, writable: false };
-        events.extend(self.again.drain(..).map(told));
+        let readable = |connection| Event { connection, readable: true, writable: false };
+        events.extend(self.again.drain(..).map(readable));
         let until_ns = if events.is_empty() { until_ns } else { 0 };
         let now_ns = self.now_ns();
         let mut count = self.sleep(now_ns, until_ns)?;
@@ -309,7 +309,7 @@ impl Net for Sockets {
             });
         }
         for event in events.iter().filter(|event| event.writable) {
-            // Told once; a send that is blocked again asks again.
+            // Reported once; a send that is blocked again asks again.
             self.interest(event.connection, INPUT);
             self.flush(event.connection);
         }

@@ -1,4 +1,4 @@
-//! Tests of the engine on sockets. Times are only compared where a busy machine can not change the outcome.
+//! Tests of the engine on sockets. Times are only compared where a busy machine cannot change the outcome.
 
 use super::*;
 use crate::fake::{Lines, Misconduct, Script, Server};

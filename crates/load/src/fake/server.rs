@@ -68,7 +68,7 @@ impl Server {
     /// The same on a unix socket at `path`, where nothing is yet.
     ///
     /// # Errors
-    /// When the path can not be had, or there is no epoll instance.
+    /// When the path cannot be had, or there is no epoll instance.
     pub fn start_unix(path: &Path, script: Option<Script>, value_bytes: usize) -> std::io::Result<Self> {
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;

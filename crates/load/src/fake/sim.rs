@@ -221,7 +221,7 @@ impl Net for SimNet {
 /// Runs `config` on one thread in simulated time against `net`. Its targets are only named.
 ///
 /// # Errors
-/// When the configuration can not be run, or `net` takes no connection.
+/// When the configuration cannot be run, or `net` takes no connection.
 pub fn simulate<T: Traffic>(
     net: SimNet,
     config: &Config,

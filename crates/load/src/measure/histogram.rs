@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram as Hdr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The longest time that is told apart, in nanoseconds; longer ones are filed as this.
+/// The longest time of a bucket, in nanoseconds; longer ones are counted as this.
 pub const TIME_NS_MAX: u64 = 1_000_000_000_000;
 const DIGITS: u8 = 3;
 

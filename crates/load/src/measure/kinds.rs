@@ -1,4 +1,4 @@
-//! The kinds of ends that are told apart.
+//! The kinds of outcomes.
 
 use crate::traffic::Outcome;
 use serde::{Deserialize, Serialize};

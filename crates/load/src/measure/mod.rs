@@ -29,7 +29,7 @@ use std::fmt;
 
 /// A request is late when it is sent so many nanoseconds behind its intended instant.
 pub const LATE_NS: u64 = 1_000_000;
-/// Cells of one snapshot at most, whoever has written it.
+/// Cells of one snapshot at most, whichever host has written it.
 const CELLS_MAX: usize = 4096;
 
 /// The times of one verb, fate and size class.

@@ -7,7 +7,7 @@ use link::Secured;
 /// Cells that are kept apart by size; beyond them sizes of a verb and fate share one.
 const SIZED_CELLS_MAX: usize = 96;
 const VERBS_MAX: usize = 64;
-/// Kinds of faults that are told apart; a further one is filed as `other`.
+/// Kinds of failures with a count of their own; a further one is counted as `other`.
 const FAULTS_MAX: usize = 32;
 
 /// Histograms of one verb, fate and size class.

@@ -196,7 +196,7 @@ impl Slice {
         }
     }
 
-    /// Joins the slice of another host. Percentiles can not be joined: the worse one is taken.
+    /// Joins the slice of another host. Percentiles cannot be joined: the worse one is taken.
     fn join(&mut self, other: &Self) {
         self.measured &= other.measured;
         self.sent += other.sent;

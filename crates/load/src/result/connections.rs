@@ -47,7 +47,7 @@ pub struct Tls {
     pub insecure: bool,
     /// Versions that were allowed, as `1.2,1.3`.
     pub versions: String,
-    /// Connections that were made anew could resume a session.
+    /// True if reopened connections could resume a session.
     pub resume: bool,
     /// The same in words.
     pub words: String,

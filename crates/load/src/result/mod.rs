@@ -249,7 +249,7 @@ pub struct AgentFigures {
     pub lateness: Latencies,
     /// Why it was the limit, if it was.
     pub limit: Option<String>,
-    /// Why it was lost before the end, if it was: the figures are those that it had told until then.
+    /// Why it was lost before the end, if it was: the figures are those that it had reported until then.
     pub lost: Option<String>,
     /// By how much the common start may have been off on it, in ns.
     pub start_uncertainty_ns: u64,

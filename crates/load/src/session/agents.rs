@@ -12,7 +12,7 @@ const ACHIEVED_MIN: f64 = 0.99;
 pub(super) fn lost(hosts: &[HostRun]) -> Option<String> {
     let lost = hosts.iter().filter_map(|host| {
         let (why, answered) = (host.lost.as_ref()?, grouped(host.totals.answered as f64));
-        Some(format!("agent {} was lost: {why}; {answered} answers that it told of are kept", host.name))
+        Some(format!("agent {} was lost: {why}; {answered} answers that it reported are kept", host.name))
     });
     let lost: Vec<String> = lost.collect();
     (!lost.is_empty()).then(|| lost.join("; "))

@@ -48,8 +48,8 @@ pub fn follow(
             }
         }
         // What verbs did since the last look is reported at the end too.
-        let is_told = matches!(live.phase, Phase::WarmUp | Phase::Measuring) || !live.verbs.is_empty();
-        if let (Some(slice), true) = (newest, is_told && (!ended || !live.verbs.is_empty())) {
+        let is_shown = matches!(live.phase, Phase::WarmUp | Phase::Measuring) || !live.verbs.is_empty();
+        if let (Some(slice), true) = (newest, is_shown && (!ended || !live.verbs.is_empty())) {
             tell(&Progress {
                 what: what.to_owned(),
                 done: (duration_ns > 0).then(|| live.elapsed_ns as f64 / duration_ns as f64),

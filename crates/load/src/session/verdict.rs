@@ -80,8 +80,8 @@ pub(super) fn unheard(run: &Run) -> Option<String> {
 
 /// The most frequent fault in brackets, if there is any.
 pub(super) fn first_fault(run: &Run) -> String {
-    let told = |fault: &Fault| format!(" ({}, {} times; the first: {})", fault.name, fault.count, fault.first);
-    run.bulk.faults.first().map(told).unwrap_or_default()
+    let described = |fault: &Fault| format!(" ({}, {} times; the first: {})", fault.name, fault.count, fault.first);
+    run.bulk.faults.first().map(described).unwrap_or_default()
 }
 
 fn broken(objectives: &[Condition], figures: &Figures) -> Vec<String> {

@@ -445,9 +445,9 @@ pub enum Verb {
     Add,
     /// Stores if something is there.
     Replace,
-    /// Adds to the end of what is there.
+    /// Appends to the value.
     Append,
-    /// Adds before what is there.
+    /// Prepends to the value.
     Prepend,
     /// Reads with the token, then stores if no other client stored meanwhile: two requests.
     Cas,

@@ -102,12 +102,7 @@ impl Check {
         }
         if workload.blind {
             let remedy = "leave one of them away";
-            self.holds(
-                !workload.verify,
-                "verify",
-                "what is sent blindly is not read, so it can not be checked",
-                remedy,
-            );
+            self.holds(!workload.verify, "verify", "what is sent blindly is not read, so it cannot be checked", remedy);
             self.holds(!workload.fill_on_miss, "fill_on_miss", "what is sent blindly tells of no miss", remedy);
             let two = workload.commands().any(|command| command.verb.is_two());
             let what = "what is two requests needs the answer to the first one";
@@ -238,7 +233,7 @@ impl Check {
         let most = if workload.protocol.is_memcached() { key::MEMCACHED_BYTES_MAX } else { key::BYTES_MAX };
         let plain = space.prefix.bytes().all(|byte| byte.is_ascii_graphic());
         let remedy = "use ASCII letters, digits and signs, without spaces";
-        self.holds(plain, &at("prefix"), "a key can not carry this", remedy);
+        self.holds(plain, &at("prefix"), "a key cannot carry this", remedy);
         if !self.sizes(&at("key_bytes"), &space.key_bytes, most) || space.count == 0 || space.count > KEYS_MAX {
             return;
         }
@@ -300,7 +295,7 @@ impl Check {
         }
         let parted = matches!(space.order, Order::Sequential | Order::Latest { .. });
         if parted && u64::from(workload.threads) > space.count {
-            let what = format!("{} threads can not part {} keys", workload.threads, space.count);
+            let what = format!("{} threads cannot part {} keys", workload.threads, space.count);
             self.fault(path, what, "use fewer threads or more keys");
         }
     }
@@ -342,7 +337,7 @@ impl Check {
                 );
                 let hidden = text.split_ascii_whitespace().any(|flag| flag == "q" || flag == "b");
                 let remedy = "leave the flag away: q hides answers, and b changes the key";
-                self.holds(!hidden, &at("flags"), "q and b can not be used here", remedy);
+                self.holds(!hidden, &at("flags"), "q and b cannot be used here", remedy);
             }
             Verb::Raw => {
                 self.holds(
@@ -372,7 +367,7 @@ impl Check {
         }
         for (at, space) in workload.keys.iter().enumerate() {
             for (number, command) in space.verbs.iter().enumerate().filter(|(_, command)| command.verb.alters()) {
-                let what = format!("{} leaves a value that can not be checked", command.verb.name());
+                let what = format!("{} leaves a value that cannot be checked", command.verb.name());
                 let remedy = "leave it away, give it a key space of its own in another run, or do not verify";
                 self.fault(&format!("keys[{at}].verbs[{number}].verb"), what, remedy);
             }

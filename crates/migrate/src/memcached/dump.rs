@@ -50,7 +50,7 @@ impl Memcached {
                     };
                     let written = facts.value(b"key").unwrap_or_default();
                     let key = uri_decoded(written, &mut room).ok_or_else(|| {
-                        RequestError::Refused(format!("a dumped key can not be read: {}", text(written)))
+                        RequestError::Refused(format!("a dumped key cannot be read: {}", text(written)))
                     })?;
                     each(&ListedKey {
                         key: key.to_vec(),

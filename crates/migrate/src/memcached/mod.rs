@@ -92,8 +92,8 @@ impl Memcached {
         let mut found = None;
         while !self.answer(Expect::Stats, |reply, _| {
             Ok(match reply {
-                Reply::Stat { name: told, value } => {
-                    if told == name {
+                Reply::Stat { name: reported, value } => {
+                    if reported == name {
                         found = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
                     }
                     false

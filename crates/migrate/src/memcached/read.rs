@@ -25,7 +25,7 @@ impl Memcached {
         }
         let (skew_s, sent) = (self.skew_s, UnixMillis::now());
         let mut found = Vec::with_capacity(keys.size_hint().0);
-        for (key, told_s) in keys {
+        for (key, reported_s) in keys {
             found.push(self.answer(Expect::Meta, |reply, value| match reply {
                 Reply::MetaValue { flags, .. } => {
                     let ttl_s = flags.token(b't').and_then(|ttl| std::str::from_utf8(ttl).ok()?.parse::<i64>().ok());
@@ -35,11 +35,11 @@ impl Memcached {
                             "it answers a read without flags or time to live".to_owned(),
                         ));
                     };
-                    let expiry = u64::try_from(ttl_s).ok().map(|ttl_s| expiry(sent, ttl_s, told_s, skew_s));
+                    let expiry = u64::try_from(ttl_s).ok().map(|ttl_s| expiry(sent, ttl_s, reported_s, skew_s));
                     Ok(item(key, value, client_flags, expiry))
                 }
                 Reply::Meta { code: MetaCode::Miss, .. } => Ok(Lookup::Gone),
-                Reply::Error(error) => Ok(Lookup::Unfit(format!("the server can not give it: {}", text(error.line())))),
+                Reply::Error(error) => Ok(Lookup::Unfit(format!("the server cannot give it: {}", text(error.line())))),
                 _ => Err(RequestError::Refused("it answers a read with something else".to_owned())),
             })?);
         }
@@ -56,15 +56,15 @@ impl Memcached {
         }
         let skew_s = self.skew_s;
         let mut found = Vec::with_capacity(keys.size_hint().0);
-        for (key, told_s) in keys {
+        for (key, reported_s) in keys {
             if !is_text_key(key) {
-                found.push(Lookup::Unfit("the source has no meta commands, and text can not carry the key".to_owned()));
+                found.push(Lookup::Unfit("the source has no meta commands, and text cannot carry the key".to_owned()));
                 continue;
             }
             let mut one = Lookup::Gone;
             while !self.answer(Expect::Values, |reply, value| match reply {
                 Reply::Value(header) => {
-                    let expiry = told_s.map(|told_s| (by_own_clock(told_s, skew_s), 0));
+                    let expiry = reported_s.map(|reported_s| (by_own_clock(reported_s, skew_s), 0));
                     one = item(key, value, header.client_flags, expiry);
                     Ok(false)
                 }
@@ -84,17 +84,19 @@ fn item(key: &[u8], value: &[u8], client_flags: u32, expiry: Option<(UnixMillis,
 }
 
 /// An instant of the server's clock in this host's.
-fn by_own_clock(told_s: u64, skew_s: i64) -> UnixMillis {
-    UnixMillis::from_secs(told_s.saturating_add_signed(-skew_s))
+fn by_own_clock(reported_s: u64, skew_s: i64) -> UnixMillis {
+    UnixMillis::from_secs(reported_s.saturating_add_signed(-skew_s))
 }
 
 /// Returns the expiry of an item that had `ttl_s` left some time after `sent`, and how much later it may be. The expiry
 /// that the dump reported is exact, unless the item was touched since.
-fn expiry(sent: UnixMillis, ttl_s: u64, told_s: Option<u64>, skew_s: i64) -> (UnixMillis, u64) {
+fn expiry(sent: UnixMillis, ttl_s: u64, reported_s: Option<u64>, skew_s: i64) -> (UnixMillis, u64) {
     let slack_ms = UnixMillis::now().ms_since(sent);
     let read = sent.plus_ms(ttl_s.saturating_mul(1000));
-    match told_s.map(|told_s| by_own_clock(told_s, skew_s)) {
-        Some(told) if told.ms_since(read) <= SAME_MS + slack_ms && read.ms_since(told) <= SAME_MS => (told, 0),
+    match reported_s.map(|reported_s| by_own_clock(reported_s, skew_s)) {
+        Some(reported) if reported.ms_since(read) <= SAME_MS + slack_ms && read.ms_since(reported) <= SAME_MS => {
+            (reported, 0)
+        }
         _ => (UnixMillis(read.0 / 1000 * 1000), slack_ms),
     }
 }

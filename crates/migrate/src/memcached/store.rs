@@ -71,7 +71,7 @@ impl Memcached {
                 return Some("it is larger than the target takes".to_owned());
             }
             let plain = self.has_meta || is_text_key(&item.key);
-            (!plain).then(|| "the target has no meta commands, and text can not carry the key".to_owned())
+            (!plain).then(|| "the target has no meta commands, and text cannot carry the key".to_owned())
         });
         why.map(StoreOutcome::Unfit)
     }

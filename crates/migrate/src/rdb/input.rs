@@ -105,10 +105,10 @@ impl<R: Read> Input<R> {
             Length::Special(3) => {
                 let (packed, len) = (self.length()?, self.length()?);
                 if len > packed.saturating_mul(EXPANSION_MAX) {
-                    return Err(malformed(at, format!("{packed} compressed bytes can not become {len}")));
+                    return Err(malformed(at, format!("{packed} compressed bytes cannot become {len}")));
                 }
                 let packed = self.bytes(packed)?;
-                expand(&packed, len).ok_or_else(|| malformed(at, "a compressed string can not be expanded"))
+                expand(&packed, len).ok_or_else(|| malformed(at, "a compressed string cannot be expanded"))
             }
             Length::Special(form) => Err(malformed(at, format!("a string has form {form}, which is not known"))),
         }

@@ -76,7 +76,7 @@ impl fmt::Display for Damage {
         match &self.what {
             What::Truncated => write!(f, "byte {}: the file ends in the middle of something", self.offset),
             What::Malformed(what) => write!(f, "byte {}: {what}", self.offset),
-            What::System(error) => write!(f, "byte {}: it can not be read ({error})", self.offset),
+            What::System(error) => write!(f, "byte {}: it cannot be read ({error})", self.offset),
         }
     }
 }

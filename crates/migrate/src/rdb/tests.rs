@@ -265,5 +265,5 @@ fn a_compressed_string_may_overlap_itself_and_never_reaches_before_its_start() {
     assert_eq!(expand(&[0, b'a'], 2), None, "shorter than it says");
     assert_eq!(expand(&[5, b'a'], 6), None, "cut short");
     let claims = [&b"REDIS0010\x00\x01k\xc3\x02\x80\x7f\xff\xff\xff"[..], b"aa"].concat();
-    assert!(entries(&claims).unwrap_err().to_string().contains("can not become"), "nothing is reserved on a claim");
+    assert!(entries(&claims).unwrap_err().to_string().contains("cannot become"), "nothing is reserved on a claim");
 }

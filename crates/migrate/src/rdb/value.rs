@@ -72,7 +72,7 @@ pub(super) fn read<R: Read>(input: &mut Input<R>, kind: u8, wanted: bool, at: u6
         return Err(malformed(at, what));
     };
     let begins = input.offset();
-    let broken = || malformed(begins, "a hash in packed form that can not be unpacked");
+    let broken = || malformed(begins, "a hash in packed form that cannot be unpacked");
     match layout {
         Layout::String if name == "string" && wanted => return input.string().map(Content::Bytes),
         Layout::Hash | Layout::HashExpiring(_) => return hash(input, layout, wanted),

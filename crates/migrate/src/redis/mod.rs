@@ -123,8 +123,8 @@ impl Redis {
                 answer => Ok(answer.text().map(|text| String::from_utf8_lossy(text).into_owned())),
             })
         };
-        let told = info(self)?.unwrap_or_default();
-        let field = |name: &str| told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let info_text = info(self)?.unwrap_or_default();
+        let field = |name: &str| info_text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         self.run_id = field("run_id").unwrap_or_default().to_owned();
         let version = field("redis_version").unwrap_or_default();
         let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));

@@ -129,8 +129,8 @@ impl Redis {
         let expiry = self.expiry(sent)?;
         let number = |answer: Answer<'_>| Ok(if let Answer::Int(number) = answer { number.max(0) } else { 0 });
         let fields = self.answer(number)?;
-        let told = self.answer(number)? as u64;
-        let bytes = if told == 0 { fields as u64 * FIELD_BYTES } else { told };
+        let reported = self.answer(number)? as u64;
+        let bytes = if reported == 0 { fields as u64 * FIELD_BYTES } else { reported };
         Ok(NonString { kind, expiry, fields, bytes })
     }
 

@@ -71,10 +71,10 @@ impl Redis {
         let mut again = false;
         for Sent { at, answers, telling } in sent {
             for answer in 0..answers {
-                let told = self.answer(|answer| told(&answer))?;
+                let outcome = self.answer(|answer| outcome_of(&answer))?;
                 // If a request was refused before the deciding answer, that answer cannot have made the key whole.
-                if answer == telling || matches!(told, StoreOutcome::Refused(_)) {
-                    outcomes[at].get_or_insert(told);
+                if answer == telling || matches!(outcome, StoreOutcome::Refused(_)) {
+                    outcomes[at].get_or_insert(outcome);
                 }
             }
             let is_hash = matches!(items[at].value, Value::Hash(_));
@@ -101,7 +101,7 @@ impl Redis {
             self.put(&[b"EXISTS", &items[*at].key]);
         }
         for at in open {
-            if self.answer(|answer| told(&answer))? == StoreOutcome::Copied {
+            if self.answer(|answer| outcome_of(&answer))? == StoreOutcome::Copied {
                 outcomes[at] = Some(StoreOutcome::There);
             }
         }
@@ -188,7 +188,7 @@ impl Redis {
 }
 
 /// Returns the outcome that one answer reports.
-fn told(answer: &Answer<'_>) -> Result<StoreOutcome, RequestError> {
+fn outcome_of(answer: &Answer<'_>) -> Result<StoreOutcome, RequestError> {
     Ok(match answer {
         Answer::Null | Answer::Int(0) => StoreOutcome::There,
         Answer::Error(error) if error.starts_with(b"BUSYKEY") => StoreOutcome::There,

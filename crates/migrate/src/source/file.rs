@@ -71,7 +71,7 @@ impl Entries {
                 Some(*mark)
             }
             Some(_) => {
-                let what = "it is not the file that the journal tells of; name another journal, or delete it";
+                let what = "it is not the file of the journal; name another journal, or delete it";
                 return Err(MigrateError::Refused(format!("{}: {what}", path.display())));
             }
             None => None,

@@ -49,16 +49,15 @@ impl Keys {
             let file = File::open(path).map_err(failed)?;
             let found = file.metadata().map_err(failed)?.len();
             if found != *bytes {
-                let what = format!(
-                    "{shown} has {found} bytes and not the {bytes} that the journal tells; delete both to begin anew"
-                );
+                let what =
+                    format!("{shown} has {found} bytes and not the {bytes} of the journal; delete both to start over");
                 return Err(MigrateError::Refused(what));
             }
             let list = KeyListReader::new(file, *offset, *bytes).map_err(failed)?;
             return Ok(Self { server, list, keys: *keys, bytes: *bytes });
         }
         let mut list = KeyList::create(path.as_deref()).map_err(failed)?;
-        let wrong = |error: std::io::Error| RequestError::Refused(format!("{shown} can not be written: {error}"));
+        let wrong = |error: std::io::Error| RequestError::Refused(format!("{shown} cannot be written: {error}"));
         persist(&mut server, context, |server| {
             list.clear().map_err(wrong)?;
             server.list(|listed| {

@@ -262,7 +262,7 @@ impl BlockHead {
         let mut entries = Vec::with_capacity(self.entries as usize);
         for number in 0..self.entries {
             let read = entry(&mut rest, &mut at_us);
-            entries.push(read.ok_or_else(|| format!("entry {} of the block can not be read", number + 1))?);
+            entries.push(read.ok_or_else(|| format!("entry {} of the block cannot be read", number + 1))?);
         }
         if rest.is_empty() { Ok(Payload::Entries(entries)) } else { Err("bytes are left behind its entries".into()) }
     }

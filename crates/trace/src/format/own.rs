@@ -100,7 +100,7 @@ impl<R: Read> Recorded<R> {
 
 /// Returns the fault for an error of the system, or of a decompressor, on reading the next bytes.
 pub(super) fn unreadable(error: std::io::Error) -> (Place, Wrong) {
-    let what = format!("its next bytes can not be read ({error})");
+    let what = format!("its next bytes cannot be read ({error})");
     (Place::File, Wrong::new(what, "look at the disk, or unpack it again if it is damaged"))
 }
 

@@ -293,7 +293,7 @@ fn access_entry(bytes: &mut Bytes, read: &mut u64) -> Result<Option<(u64, Entry)
 fn open(ask: &Selection) -> Result<Source, (Place, Wrong)> {
     let remedy = "name a file that is there and may be read";
     let file = File::open(&ask.path)
-        .map_err(|error| (Place::File, Wrong::new(format!("it can not be opened ({error})"), remedy)))?;
+        .map_err(|error| (Place::File, Wrong::new(format!("it cannot be opened ({error})"), remedy)))?;
     let length = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|facts| facts.len());
     source(ask, Box::new(file), length)
 }
@@ -332,7 +332,7 @@ fn source(ask: &Selection, bytes: Box<dyn Read + Send>, length: Option<u64>) -> 
         Some(Format::OracleGeneral) => Ok(Source::Accesses(bytes)),
         None => Err(wrong(
             "it is no recorded trace, has no lines as Twitter's and not whole accesses of 24 bytes".to_owned(),
-            "name another file, or say --format twitter or oracle-general to be told where it is damaged",
+            "name another file, or pass --format twitter or oracle-general to see where it is damaged",
         )),
     }
 }

@@ -195,7 +195,7 @@ fn a_file_that_is_no_trace_is_refused_with_its_name() {
         assert!(fault.to_string().contains(what), "{fault}");
     }
     let fault = Reader::open(&Selection::new(Path::new("/no/such/trace"))).unwrap_err();
-    assert!(fault.to_string().starts_with("/no/such/trace: it can not be opened"), "{fault}");
+    assert!(fault.to_string().starts_with("/no/such/trace: it cannot be opened"), "{fault}");
     let mut newer = Header::default().bytes();
     newer[8] = 9;
     let file = TempFile::new("newer", &newer);

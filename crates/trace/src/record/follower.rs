@@ -4,7 +4,7 @@ use super::memcache::Memcache;
 use super::resp::Resp;
 use super::{Ledger, Pen, Seen};
 
-/// One connection. What it can not follow it gives up, and counts; the bytes pass all the same.
+/// One connection. What it cannot follow it gives up, and counts; the bytes pass all the same.
 #[derive(Debug, Default)]
 pub struct Follower {
     words: Words,

@@ -12,7 +12,7 @@ use crate::format::{Entry, Outcome};
 
 /// Entries that wait at most; with more the oldest goes as it is.
 const WAITING_MAX: usize = 1 << 16;
-/// How long an answer is waited for, in microseconds.
+/// Time limit for a reply, in microseconds.
 const WAIT_US: u64 = 10_000_000;
 
 /// See the module.
@@ -29,7 +29,7 @@ struct Slot {
 }
 
 impl Ledger {
-    /// Takes a request; `open`: its outcome will be told by [`Ledger::settle`]. Gives its number.
+    /// Takes a request; `open`: its outcome will be set by [`Ledger::settle`]. Returns its number.
     pub fn add(&mut self, entry: Entry, open: bool) -> u64 {
         self.slots.push_back(Slot { entry, open });
         self.first + self.slots.len() as u64 - 1
@@ -45,7 +45,7 @@ impl Ledger {
         self.slot(number).map(|slot| &mut slot.entry)
     }
 
-    /// What came of request `number`, and how long the value was that came with it. It is told once.
+    /// Records the outcome of request `number` and the length of the value in its reply. It is called once.
     pub fn settle(&mut self, number: u64, outcome: Outcome, value_bytes: Option<u32>) {
         if let Some(slot) = self.slot(number).filter(|slot| slot.open) {
             slot.open = false;

@@ -49,7 +49,7 @@ struct Ask {
     quiet: Option<Outcome>,
     /// It is `mn`.
     is_noop: bool,
-    /// What tells a quiet one's answer from others': its key and its opaque, hashed; 0: it has none.
+    /// Identity of a quiet request's reply: its key and its opaque, hashed; 0: it has none.
     key: u64,
     opaque: u64,
 }
@@ -77,7 +77,7 @@ impl Stream {
     }
 
     /// Shows `take` the bytes line by line, with what was kept before them; it says how many it used, and `None` where
-    /// it can not go on. False: the stream is lost.
+    /// it cannot go on. False: the stream is lost.
     fn feed(&mut self, bytes: &[u8], mut take: impl FnMut(&mut Self, &[u8]) -> Option<usize>) -> bool {
         if self.is_lost {
             return true;
@@ -111,7 +111,7 @@ impl Stream {
 }
 
 impl Memcache {
-    /// Takes bytes that the client sent. False: they can not be followed from here on.
+    /// Takes bytes that the client sent. False: they cannot be followed from here on.
     pub fn asked(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger, seen: &mut Seen) -> bool {
         let (waiting, follows) = (&mut self.waiting, !self.answers.is_lost);
         let mut noting = Noting { pen, ledger, seen, waiting, follows, overheard: false };
@@ -124,7 +124,7 @@ impl Memcache {
         followed
     }
 
-    /// Takes bytes that the server sent. False: they can not be followed from here on.
+    /// Takes bytes that the server sent. False: they cannot be followed from here on.
     pub fn answered(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger) -> bool {
         let waiting = &mut self.waiting;
         let followed = self.answers.feed(bytes, |stream, line| {
@@ -144,7 +144,7 @@ impl Memcache {
         followed
     }
 
-    /// What waits, and what comes later, is not known.
+    /// Gives up: the outcomes of waiting and later requests are unknown.
     pub fn give_up_answers(&mut self, ledger: &mut Ledger) {
         self.answers.is_lost = true;
         for ask in self.waiting.drain(..) {
@@ -214,7 +214,7 @@ impl Noting<'_> {
     }
 
     fn request(&mut self, request: &Request<'_>) {
-        let told = |noreply: bool, expect| (!noreply).then_some(expect);
+        let expected = |noreply: bool, expect| (!noreply).then_some(expect);
         match request {
             Request::Get(get) => {
                 let ttl_s = get.touch.map_or(0, |exptime| self.pen.ttl_s(exptime));
@@ -240,18 +240,18 @@ impl Noting<'_> {
                     ttl_s: self.pen.ttl_s(store.exptime),
                     ..self.entry(stored(store), store.key)
                 };
-                self.one(entry, told(store.noreply, Expect::Store));
+                self.one(entry, expected(store.noreply, Expect::Store));
             }
             Request::Delete { key, noreply } => {
-                self.one(self.entry(Verb::Delete, key), told(*noreply, Expect::Delete));
+                self.one(self.entry(Verb::Delete, key), expected(*noreply, Expect::Delete));
             }
             Request::Arith(arith) => {
                 let verb = if arith.decrement { Verb::Decr } else { Verb::Incr };
-                self.one(self.entry(verb, arith.key), told(arith.noreply, Expect::Arith));
+                self.one(self.entry(verb, arith.key), expected(arith.noreply, Expect::Arith));
             }
             Request::Touch { key, exptime, noreply } => {
                 let entry = Entry { ttl_s: self.pen.ttl_s(*exptime), ..self.entry(Verb::Touch, key) };
-                self.one(entry, told(*noreply, Expect::Touch));
+                self.one(entry, expected(*noreply, Expect::Touch));
             }
             Request::MetaGet(meta) => self.meta(read(meta), meta, 0, Outcome::Miss),
             Request::MetaStore(meta, len) => self.meta(meta_stored(meta), meta, *len, Outcome::Hit),
@@ -268,7 +268,7 @@ impl Noting<'_> {
             }
             Request::FlushAll { noreply, .. }
             | Request::Verbosity { noreply }
-            | Request::CacheMemlimit { noreply, .. } => self.other(told(*noreply, Expect::Ok)),
+            | Request::CacheMemlimit { noreply, .. } => self.other(expected(*noreply, Expect::Ok)),
             Request::Version => self.other(Some(Expect::Version)),
             Request::Stats(_) => self.other(Some(Expect::Stats)),
             Request::CrawlerSetting => self.other(Some(Expect::Ok)),
@@ -368,7 +368,7 @@ fn outcome(reply: &Reply<'_>) -> Outcome {
     }
 }
 
-/// Finds what `reply` answers. False: nothing does, so that the answers can not be followed any more.
+/// Finds what `reply` answers. False: nothing does, so that the answers cannot be followed any more.
 fn matched(waiting: &mut VecDeque<Ask>, reply: &Reply<'_>, pen: &Pen, ledger: &mut Ledger) -> bool {
     while let Some(ask) = waiting.front_mut() {
         let Some(silent) = ask.quiet else { break };

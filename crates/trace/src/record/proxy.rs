@@ -32,9 +32,9 @@ pub const CONNECTIONS_MAX: usize = 16_384;
 /// Bytes that wait in one direction of a connection.
 const PIPE_BYTES: usize = 64 << 10;
 const EVENTS_MAX: usize = 256;
-/// How often time is looked at: what is settled is written, and the end is noticed.
+/// Period at which settled entries are written and the end is noticed.
 const LOOK_NS: i64 = 100_000_000;
-/// How often what was written is handed to the file.
+/// Period at which written entries are handed to the file.
 const FLUSH_US: u64 = 1_000_000;
 /// The listener's events; connections are numbered from 0, two sides each.
 const LISTENER: u64 = u64::MAX;
@@ -69,7 +69,7 @@ struct Pair {
     sides: [OwnedFd; 2],
     /// From the client, and from the server.
     pipes: [Pipe; 2],
-    /// What each side is waited for.
+    /// Events for which each side is waited.
     interest: [epoll::EventFlags; 2],
     connecting: bool,
     number: u32,
@@ -121,7 +121,7 @@ impl Proxy {
     /// Listens at `at` for clients of `target`.
     ///
     /// # Errors
-    /// When the address can not be listened at.
+    /// When the address cannot be listened at.
     pub fn listen(
         at: &Address,
         target: &Address,
@@ -186,7 +186,7 @@ impl Proxy {
         self.refused
     }
 
-    /// The file can not be written any more.
+    /// The file cannot be written any more.
     pub fn is_tape_broken(&self) -> bool {
         self.tape.is_broken()
     }
@@ -194,7 +194,7 @@ impl Proxy {
     /// Passes bytes until `stop`; `look` is called some ten times a second.
     ///
     /// # Errors
-    /// When the system can not wait for events.
+    /// When the system cannot wait for events.
     pub fn run(&mut self, stop: &AtomicBool, look: &mut dyn FnMut(&Self)) -> io::Result<()> {
         let mut raw = Vec::with_capacity(EVENTS_MAX);
         let mut room = vec![0; PIPE_BYTES];

@@ -26,7 +26,7 @@ enum Keys {
     Pairs,
 }
 
-/// Where a command says its time to live, and in what.
+/// Argument of a command that has its time to live, and its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ttl {
     None,
@@ -303,7 +303,7 @@ impl Command {
 }
 
 impl Resp {
-    /// Takes bytes that the client sent. False: they can not be followed from here on.
+    /// Takes bytes that the client sent. False: they cannot be followed from here on.
     pub fn asked(&mut self, bytes: &[u8], pen: &Pen, ledger: &mut Ledger, seen: &mut Seen) -> bool {
         if self.asked_lost {
             return true;
@@ -404,7 +404,7 @@ impl Resp {
         }
     }
 
-    /// Takes bytes that the server sent. False: they can not be followed from here on.
+    /// Takes bytes that the server sent. False: they cannot be followed from here on.
     pub fn answered(&mut self, bytes: &[u8], ledger: &mut Ledger) -> bool {
         if self.answers.is_lost {
             return true;
@@ -427,7 +427,7 @@ impl Resp {
         true
     }
 
-    /// What waits, and what comes later, is not known.
+    /// Gives up: the outcomes of waiting and later requests are unknown.
     pub fn give_up_answers(&mut self, ledger: &mut Ledger) {
         self.answers.is_lost = true;
         for ask in self.answers.waiting.drain(..) {
@@ -444,7 +444,7 @@ impl Answers {
         let ask = self.waiting.front().copied();
         let Some(step) = self.decoder.step(bytes).ok()? else { return Some(0) };
         match (step.event, ask) {
-            // An answer that nobody waits for: a message out of band may come at any time.
+            // A reply without a request: a message out of band may arrive at any time.
             (Event::Head(Head::Push(_)), _) if self.heads == 0 => self.is_push = true,
             (_, None) if !self.is_push => return None,
             (Event::Head(head), Some(ask)) if !self.is_push => self.head(head, ask, ledger),
@@ -510,7 +510,7 @@ impl Answers {
 fn counted(ask: Ask, count: i64) -> Outcome {
     match (ask.verb, count) {
         (Verb::Delete | Verb::Touch | Verb::HashDelete | Verb::Add, 0) => Outcome::Miss,
-        // Which of several keys were there is not told.
+        // The reply does not say which of several keys were there.
         (Verb::Delete | Verb::Touch, count) if ask.keys > 1 && count != i64::from(ask.keys) => Outcome::Unknown,
         _ => Outcome::Hit,
     }

@@ -47,14 +47,14 @@ impl Tape {
     /// Begins the file at `path`, which must not be there yet; with `lines` as Twitter's lines.
     ///
     /// # Errors
-    /// When it can not be made, or the system has no thread.
+    /// When it cannot be made, or the system has no thread.
     pub fn create(path: &Path, header: &Header, lines: bool) -> Result<Self, TapeError> {
         let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(|error| {
             let remedy = match error.kind() {
                 std::io::ErrorKind::AlreadyExists => "name another file, or remove it",
                 _ => "name a file in a folder that may be written to",
             };
-            TapeError(format!("{}: it can not be made ({error}); {remedy}", path.display()))
+            TapeError(format!("{}: it cannot be made ({error}); {remedy}", path.display()))
         })?;
         let begins: &[u8] = if lines { &[] } else { &header.bytes() };
         file.write_all(begins).map_err(|error| TapeError(format!("{}: {error}", path.display())))?;
@@ -62,7 +62,7 @@ impl Tape {
         let writer = std::thread::Builder::new()
             .name("trace-writer".to_owned())
             .spawn(move || write(file, &pieces))
-            .map_err(|error| TapeError(format!("the thread that writes can not be started ({error})")))?;
+            .map_err(|error| TapeError(format!("the thread that writes cannot be started ({error})")))?;
         let form = if lines { Form::Lines(Vec::with_capacity(LINES_BYTES)) } else { Form::Blocks(Blocks::default()) };
         Ok(Self { form, waiting: 0, written: 0, lost: 0, to_writer: Some(to_writer), writer: Some(writer) })
     }
@@ -72,7 +72,7 @@ impl Tape {
         (self.written, self.lost)
     }
 
-    /// The file can not be written any more: what comes is lost.
+    /// The file cannot be written any more: what comes is lost.
     pub fn is_broken(&self) -> bool {
         self.writer.as_ref().is_none_or(JoinHandle::is_finished)
     }

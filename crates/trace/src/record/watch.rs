@@ -1,7 +1,7 @@
 //! A server's own account of what it is asked: memcached's log stream and RESP's `MONITOR`.
 //!
 //! A store's line comes behind one of its own lookup on the same connection, which no client asked for: the two are one
-//! request. Deletions are told by servers that know the word, and by `MONITOR` every command is.
+//! request. Servers that know the word report deletions; `MONITOR` reports every command.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -15,17 +15,17 @@ use super::monitor::{micros, monitored, timed};
 use super::{Ledger, Pen, Seen};
 use crate::format::{Entry, Outcome, Secret, Verb};
 
-/// What is said to a memcached, in turn, until it says OK: older ones do not know of deletions.
+/// Commands for a memcached, tried in turn until it replies OK: older versions do not know deletions.
 pub const WATCH_COMMANDS: [&[u8]; 2] = [b"watch fetchers mutations deletions\r\n", b"watch fetchers mutations\r\n"];
 
 /// The longest line; a longer one ends the stream.
 const LINE_BYTES_MAX: usize = 1 << 20;
 /// Connections whose last lookup is remembered.
 const CONNECTIONS_MAX: usize = 1 << 16;
-/// How long a read waits before the caller is asked whether it goes on.
+/// Time limit of a read, after which the caller decides whether to continue.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What watches a stream.
+/// State of a recording from a watch stream.
 #[derive(Debug)]
 pub struct Watched {
     pen: Pen,
@@ -65,7 +65,7 @@ impl Watched {
     }
 }
 
-/// What a line says of its time, its type, its key and so on; empty where it does not.
+/// Returns the fields of a line: time, type, key and so on; empty where the line has none.
 fn facts(line: &[u8]) -> [&[u8]; 8] {
     const NAMES: [&[u8]; 8] = [b"ts", b"type", b"key", b"status", b"cmd", b"ttl", b"cfd", b"size"];
     let mut facts: [&[u8]; 8] = [b""; 8];
@@ -162,7 +162,7 @@ fn unpadded_micros(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// How a server's stream is asked for and read.
+/// Kind of a server's watch stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// memcached's `watch`.

@@ -17,9 +17,9 @@ const UNASKED: &str = "a value of a key that was not asked for";
 
 /// An answer that is being read.
 pub struct Reading<'r> {
-    /// How requests are sent.
+    /// Settings of the replay.
     pub script: &'r Script,
-    /// What the connection waits for: the first `keys` are this request's.
+    /// Entries that the connection waits for: the first `keys` are this request's.
     pub asked: &'r VecDeque<Entry>,
     /// Keys of the request.
     pub keys: usize,
@@ -29,9 +29,9 @@ pub struct Reading<'r> {
     pub tokens: &'r mut Tokens,
     /// Room for a key's text.
     pub key: &'r mut Vec<u8>,
-    /// How far it is.
+    /// Progress of the reply.
     pub state: State,
-    /// What is kept of it.
+    /// Progress that outlives a partial reply.
     pub pending: &'r mut Pending,
 }
 

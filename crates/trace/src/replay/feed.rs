@@ -34,29 +34,29 @@ pub enum Deal {
     /// That of its (first) key: what is asked of one key stays in order. For a run at the trace's own instants: a lane
     /// with few requests waits for none of the others.
     ByKey,
-    /// One after the other, for a run at another pace: every lane has as much to do. Nobody takes the instants.
+    /// One after the other, for a run at another pace: every lane has as much to do. The instants are not used.
     InTurn,
 }
 
-/// How the reading ended.
+/// End of the reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedEnd {
     /// Entries that were read.
     pub entries: u64,
     /// The trace stops without an end: its recorder was killed.
     pub is_cut: bool,
-    /// What the recorder said at the end.
+    /// Summary that the recorder wrote at the end.
     pub summary: Option<Summary>,
 }
 
-/// What one thread takes: both give the same chunks, for what is due and for what is sent.
+/// Receivers of one thread: both give the same chunks, for what is due and for what is sent.
 #[derive(Debug)]
 struct Lane {
     entries: Option<Receiver<Chunk>>,
     instants: Option<Receiver<Chunk>>,
 }
 
-/// Where one lane is filled.
+/// Senders of one lane.
 struct Mouth {
     entries: SyncSender<Chunk>,
     instants: SyncSender<Chunk>,
@@ -90,7 +90,7 @@ impl Feed {
         Ok(feed)
     }
 
-    /// How the reading ended; `None`: it has not, or not been waited for.
+    /// End of the reading; `None`: the feed still reads, or its end was not waited for.
     pub fn end(&self) -> Option<FeedEnd> {
         *self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,12 +100,12 @@ impl Feed {
         self.deal == Deal::ByKey
     }
 
-    /// The entries of lane `thread`. Each lane is taken once; who comes later finds it empty.
+    /// The entries of lane `thread`. Each lane can be taken once; a later call returns an empty one.
     pub(super) fn entries(&self, thread: usize) -> Option<Receiver<Chunk>> {
         self.lanes.get(thread)?.lock().unwrap_or_else(PoisonError::into_inner).entries.take()
     }
 
-    /// Nobody takes anything any more: the reading ends.
+    /// Ends the reading: all receivers are gone.
     pub fn close(&self) {
         for lane in &self.lanes {
             let mut lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,7 +143,7 @@ impl OpenInstants for Feed {
     }
 }
 
-/// Reads to the end, or until nobody takes anything any more.
+/// Reads to the end, or until all receivers are gone.
 fn deal_out(mut reader: Reader, mut mouths: Vec<Mouth>, deal: Deal) -> Result<FeedEnd, TraceError> {
     let (mut entries, mut requests, mut lane) = (0, 0, 0);
     let (mut round, mut keys, mut verb) = (0, 0, Verb::Get);
@@ -188,7 +188,7 @@ const fn is_read_together(verb: Verb) -> bool {
 }
 
 /// Gives every lane what waits for it: what is sent before what is due, so that who knows the instant finds the
-/// request. False: nobody takes it.
+/// request. Returns false if the receiver is gone.
 fn hand_over(mouths: &mut [Mouth]) -> bool {
     let mut is_taken = false;
     for mouth in mouths {
@@ -198,7 +198,7 @@ fn hand_over(mouths: &mut [Mouth]) -> bool {
         }
         let chunk: Chunk = mouth.waiting.drain(..).collect();
         is_taken |= mouth.entries.send(chunk.clone()).is_ok();
-        // Nobody may pace by the trace.
+        // The instants may have no receiver.
         let _ = mouth.instants.send(chunk);
     }
     is_taken

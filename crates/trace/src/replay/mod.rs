@@ -57,7 +57,7 @@ pub struct Script {
     pub now_s: u64,
     /// The bodies of values.
     pub values: Arc<Values>,
-    /// Keys whose values can not be checked any more.
+    /// Keys whose values cannot be checked any more.
     pub altered: Arc<Altered>,
 }
 

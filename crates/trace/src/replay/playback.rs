@@ -45,7 +45,7 @@ pub struct Playback {
     word: Vec<u8>,
 }
 
-/// What was read of the lane and not sent.
+/// Entries that were read from the lane and not sent.
 #[derive(Debug, Default)]
 struct Ahead {
     chunk: Chunk,

@@ -38,13 +38,13 @@ pub fn mark(key: u64) -> u64 {
 
 /// A request that is about to be put.
 pub struct Draft<'d> {
-    /// How.
+    /// Settings of the replay.
     pub script: &'d Script,
-    /// What.
+    /// Entry to send.
     pub entry: &'d Entry,
     /// Its key.
     pub key: &'d [u8],
-    /// What its value is marked with.
+    /// Mark of its value.
     pub version: u64,
     /// The token that a swap compares.
     pub token: u64,
@@ -52,7 +52,7 @@ pub struct Draft<'d> {
     pub word: &'d mut Vec<u8>,
 }
 
-/// What answers memcached's form of `verb`, alone or with other keys.
+/// Returns the reply that memcached gives to its form of `verb`, alone or with other keys.
 pub fn expect(protocol: Protocol, verb: Verb, is_alone: bool) -> Expect {
     match (protocol, verb) {
         (Protocol::Meta, _) if is_alone => Expect::Meta,

@@ -26,7 +26,7 @@ impl Altered {
         ((bit >> 6) as usize, 1 << (bit & 63))
     }
 
-    /// The value of `key` can not be checked from now on.
+    /// The value of `key` cannot be checked from now on.
     pub fn add(&self, key: u64) {
         let (word, bit) = Self::place(key);
         if self.words[word].load(Relaxed) & bit == 0 {
@@ -34,7 +34,7 @@ impl Altered {
         }
     }
 
-    /// Returns whether the value of `key` can not be checked.
+    /// Returns whether the value of `key` cannot be checked.
     pub fn has(&self, key: u64) -> bool {
         let (word, bit) = Self::place(key);
         self.words[word].load(Relaxed) & bit != 0

@@ -21,8 +21,8 @@ pub struct Intervals {
     period_ns: u64,
     /// True for each verb that reads.
     reads: Vec<bool>,
-    told: Vec<VerbCounts>,
-    told_ns: u64,
+    printed: Vec<VerbCounts>,
+    printed_ns: u64,
     written: u64,
 }
 
@@ -43,8 +43,8 @@ impl Intervals {
             inserts: asked.inserts,
             period_ns,
             reads: verbs.iter().map(|verb| READS.contains(&verb.as_str())).collect(),
-            told: Vec::new(),
-            told_ns: 0,
+            printed: Vec::new(),
+            printed_ns: 0,
             written: 0,
         }
     }
@@ -52,13 +52,13 @@ impl Intervals {
     /// The lines of the interval that ends with `covered_ns`, where it is long enough or the `last`; `verbs` count from
     /// the start. `unix_ms` is the time of day.
     pub fn lines(&mut self, verbs: &[VerbCounts], covered_ns: u64, unix_ms: u64, last: bool) -> Option<String> {
-        let length_ns = covered_ns.saturating_sub(self.told_ns);
+        let length_ns = covered_ns.saturating_sub(self.printed_ns);
         if length_ns == 0 || length_ns < self.period_ns && !last {
             return None;
         }
         let mut kinds = [Kind::default(), Kind::default()];
         for (at, now) in verbs.iter().enumerate() {
-            let before = self.told.get(at).cloned().unwrap_or_default();
+            let before = self.printed.get(at).cloned().unwrap_or_default();
             let kind = &mut kinds[usize::from(self.reads.get(at).copied().unwrap_or(false))];
             for fate in Fate::ALL {
                 let count = now.ended[fate as usize] - before.ended[fate as usize];
@@ -79,7 +79,7 @@ impl Intervals {
         for kind in &mut kinds {
             kind.tps.per_s = (kind.answered as f64 * 1e9 / length_ns as f64).round() as u64;
         }
-        (self.told, self.told_ns) = (verbs.to_vec(), covered_ns);
+        (self.printed, self.printed_ns) = (verbs.to_vec(), covered_ns);
         self.written += kinds[0].answered;
         Some(self.text(&kinds, unix_ms))
     }
@@ -87,7 +87,7 @@ impl Intervals {
     fn text(&self, [write, read]: &[Kind; 2], unix_ms: u64) -> String {
         let info = if self.form == Form::Asbench { "INFO " } else { "" };
         let Tps { per_s, timeouts, errors } = write.tps;
-        let told = match (self.inserts, self.form) {
+        let printed = match (self.inserts, self.form) {
             (false, _) => tps_line(&[("write", write.tps), ("read", read.tps)]),
             (true, Form::Java) => {
                 format!("write(count={} tps={per_s} timeouts={timeouts} errors={errors})", self.written)
@@ -96,7 +96,7 @@ impl Intervals {
                 format!("{} total={})", shown("write", &write.tps).trim_end_matches(')'), self.written)
             }
         };
-        let mut text = format!("{} {info}{told}\n", time_of(unix_ms));
+        let mut text = format!("{} {info}{printed}\n", time_of(unix_ms));
         if let Some(table) = self.table {
             let reads = (!self.inserts).then(|| table.row("read", &read.times));
             let rows = [Some(table.header()), Some(table.row("write", &write.times)), reads];
@@ -167,13 +167,13 @@ mod tests {
     fn the_last_interval_may_be_short_and_inserts_count_up() {
         let verbs = |hits| [counts(hits, 1, 0, 1000)];
         let mut java = intervals("-p 1 -w I -b 2");
-        let told = java.lines(&verbs(99), S, 1_408_622_401_002, false).unwrap();
-        assert_eq!(told, "2014-08-21 12:00:01.002 write(count=100 tps=100 timeouts=0 errors=1)\n");
-        let told = java.lines(&verbs(199), S + S / 2, 0, true).unwrap();
-        assert!(told.ends_with("write(count=200 tps=200 timeouts=0 errors=0)\n"), "{told}");
+        let printed = java.lines(&verbs(99), S, 1_408_622_401_002, false).unwrap();
+        assert_eq!(printed, "2014-08-21 12:00:01.002 write(count=100 tps=100 timeouts=0 errors=1)\n");
+        let printed = java.lines(&verbs(199), S + S / 2, 0, true).unwrap();
+        assert!(printed.ends_with("write(count=200 tps=200 timeouts=0 errors=0)\n"), "{printed}");
         let mut asbench = intervals("-p 1 -w I -o S10");
-        let told = asbench.lines(&verbs(99), S, 0, false).unwrap();
-        assert!(told.ends_with(" INFO write(tps=100 timeouts=0 errors=1 total=100)\n"), "{told}");
+        let printed = asbench.lines(&verbs(99), S, 0, false).unwrap();
+        assert!(printed.ends_with(" INFO write(tps=100 timeouts=0 errors=1 total=100)\n"), "{printed}");
     }
 
     #[test]

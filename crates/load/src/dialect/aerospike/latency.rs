@@ -146,7 +146,7 @@ pub fn tps_line(operations: &[(&str, Tps)]) -> String {
 }
 
 /// Returns what the benchmarks print of a whole run: the line of its operations, a second over its length, and under it
-/// `table`. What is read or written is told by the verbs' names.
+/// `table`. The verbs' names say what reads and what writes.
 pub fn printed(figures: &Figures, table: Option<LatencyTable>) -> String {
     let of = |reads: bool| {
         let (mut tps, mut times, mut answered) = (Tps::default(), Histogram::new(), 0);

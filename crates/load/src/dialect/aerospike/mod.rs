@@ -173,7 +173,7 @@ const NAMES: [(&str, &str); 10] = [
 const RESP_PORT: u64 = 6379;
 
 impl Aerospike {
-    /// Reads the words behind `gannet load aerospike`. Without `form` it is told from what the two have not in common.
+    /// Reads the words behind `gannet load aerospike`. Without `form` a flag of one of them decides.
     /// At most `cpus` threads drive the connections.
     ///
     /// # Errors
@@ -236,7 +236,7 @@ fn whole(flags: &mut Flags, form: Form, cpus: u32, notes: &mut Vec<String>) -> W
     let mut names: Vec<String> = hosts.iter().filter_map(|(_, name)| name.map(str::to_owned)).collect();
     names.dedup();
     if names.len() > 1 {
-        flags.fault("-h", "hosts with several TLS names are not told apart", "run each by itself");
+        flags.fault("-h", "hosts with several TLS names are not supported", "run each by itself");
     }
     let tls = super::tls::of_aerospike(flags, names.pop(), notes);
     let placement = if targets.len() > 1 {

@@ -163,7 +163,7 @@ fn commands<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>) -> Vec<C
     commands
 }
 
-/// A command; none for one of weight 0, which nobody asks for.
+/// Returns a command; `None` for one of weight 0, which is never sent.
 fn command<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> Option<Command> {
     let verb = reader.word(&mut section, "verb", &VERBS);
     let weight = reader.number(&mut section, "weight").unwrap_or(1.0);

@@ -368,7 +368,7 @@ fn tls<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Map
     };
     let remedy = "leave it away; --tls-server-name says another name, and --tls-insecure takes any certificate";
     refused("verify_hostname", true, "a server is verified with its name", remedy);
-    refused("use_sni", true, "a server is always told which name is wanted", "leave it away");
+    refused("use_sni", true, "the name is always sent to the server", "leave it away");
     if certificate.is_some() && chain.is_some() {
         let remedy = "write both into one file, the client's own first, and name it as certificate_chain";
         reader.located(vec![Fault::new(

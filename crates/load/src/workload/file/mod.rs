@@ -72,10 +72,10 @@ impl Workload {
 /// Returns the text of the file at `path`, or what is wrong with it and what to do.
 pub(crate) fn text_of(path: &Path, bytes_max: u64) -> Result<String, (String, &'static str)> {
     let remedy = "name a file that is there and may be read";
-    let file = std::fs::File::open(path).map_err(|error| (format!("the file can not be opened ({error})"), remedy))?;
+    let file = std::fs::File::open(path).map_err(|error| (format!("the file cannot be opened ({error})"), remedy))?;
     let mut bytes = Vec::new();
     let read = file.take(bytes_max + 1).read_to_end(&mut bytes);
-    read.map_err(|error| (format!("the file can not be read ({error})"), remedy))?;
+    read.map_err(|error| (format!("the file cannot be read ({error})"), remedy))?;
     if bytes.len() as u64 > bytes_max {
         return Err((format!("the file is larger than {} MiB", bytes_max >> 20), "name a smaller file"));
     }

@@ -153,13 +153,13 @@ const WRONG: [(&str, usize, &str, &str); 63] = [
     ("[[keys]]\nkey_bytes = \"3B\"\n", 2, "text of 3 bytes of their own", "at least \"4B\""),
     ("[[keys]]\nkey_bytes = \"251B\"\n", 2, "too long", "at most 250"),
     ("[[keys]]\nonce = \"1%\"\nkey_bytes = \"6B\"\n", 3, "asked for once", "\"7B\""),
-    ("[[keys]]\nprefix = \"a b\"\n", 2, "a key can not carry this", "without spaces"),
+    ("[[keys]]\nprefix = \"a b\"\n", 2, "a key cannot carry this", "without spaces"),
     ("[[keys]]\nvalue_bytes = { from = \"2B\", to = \"1B\" }\n", 2, "runs backwards", "the shorter first"),
     ("[[keys]]\nvalue_bytes = { from = \"2B\" }\n", 2, "a range is wanted", "to = \"1KiB\""),
     ("[[keys]]\nvalue_bytes = [{ weight = 2 }]\n", 2, "a length with its weight", "bytes = \"64B\""),
     ("[[keys]]\nvalue_bytes = [{ bytes = \"1B\", weight = -2 }]\n", 2, "negative", "from 0"),
     ("[[keys]]\nvalue_bytes = []\n", 2, "0 lengths", "from 1"),
-    ("[[keys]]\nvalue_bytes = { file = \"/no/such\" }\n", 2, "can not be opened", "name a file"),
+    ("[[keys]]\nvalue_bytes = { file = \"/no/such\" }\n", 2, "cannot be opened", "name a file"),
     ("[[keys]]\nvalue_bytes = \"2GiB\"\n", 2, "too long", "1073741824"),
     ("[[keys]]\norder = \"zipf\"\n", 2, "an order of keys", "{ zipf = 0.99 }"),
     ("[[keys]]\norder = { zipf = -1 }\n", 2, "out of range", "from 0 to 64"),
@@ -212,7 +212,7 @@ fn all_faults_come_at_once_in_the_order_of_lines() {
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let found = Workload::read_file(Path::new("/no/such/load.toml")).unwrap_err();
-    assert!(found[0].to_string().starts_with("/no/such/load.toml:1: the file can not be opened"), "{found:?}");
+    assert!(found[0].to_string().starts_with("/no/such/load.toml:1: the file cannot be opened"), "{found:?}");
 }
 
 #[test]
