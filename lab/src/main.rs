@@ -57,7 +57,7 @@ enum Command {
         /// Only the streams whose name contains one of these, with commas between them.
         #[arg(long, default_value = "")]
         only: String,
-        /// Hold the small queue at so many percent of the segments.
+        /// Hold the small queue at this percentage of the segments.
         #[arg(long)]
         small_percent: Option<u8>,
         /// Gannet alone.
@@ -78,10 +78,10 @@ enum Command {
         /// Requests of the main load.
         #[arg(long, conflicts_with = "short")]
         requests: Option<u64>,
-        /// End after so many seconds at the latest.
+        /// End after this number of seconds at the latest.
         #[arg(long)]
         seconds: Option<u64>,
-        /// What all requests are drawn from.
+        /// Seed of all requests.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Threads of the server that serve clients; one is pinned.
@@ -125,7 +125,7 @@ fn run(command: Command) -> Result<bool, String> {
     }
 }
 
-/// How long and how fast `replay` goes.
+/// Returns the length and the pace of `replay`.
 fn replay_options(short: bool, requests: Option<u64>, pace: Option<u64>, without_gannet: bool) -> replay::Options {
     let mut options = if short { replay::Options::short() } else { replay::Options::full() };
     options.requests = requests.unwrap_or(options.requests);

@@ -109,7 +109,7 @@ pub fn valgrind(root: &Path) -> Result<bool, String> {
     execute(command.env("RUST_TEST_THREADS", "1"))
 }
 
-/// What makes a program count its edges and comparisons, as libFuzzer wants it.
+/// Compiler flags that count edges and comparisons, as libFuzzer needs them.
 const FUZZ_FLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module -Cdebug-assertions \
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";

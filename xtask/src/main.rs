@@ -64,7 +64,7 @@ enum Command {
     Valgrind,
     /// Run each fuzz target.
     Fuzz {
-        /// How long each target runs, in seconds.
+        /// Seconds that each target runs.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
@@ -82,7 +82,7 @@ enum Command {
     },
 }
 
-/// What `bench` measures.
+/// The measurements of `bench`.
 #[derive(clap::Args)]
 struct BenchArgs {
     /// Short rounds and little memory: shows that all works, gives nothing to quote.
@@ -118,7 +118,7 @@ struct BenchArgs {
     /// A client that sends `PING` beside one that runs a long command, beside redis-server and memcached.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_bystander: bool,
-    /// What a memory file costs: CPU a request, and times of sets while its pages are written back.
+    /// Cost of a memory file: CPU a request, and times of sets while its pages are written back.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_file: bool,
     /// Items on flash only, beside memcached's extstore.
@@ -141,10 +141,10 @@ struct BenchArgs {
     /// Another release build of Gannet, named by `GANNET_OTHER_BIN`, in memcached's place: what a change does.
     #[arg(long, conflicts_with_all = ["only_io", "only_memory", "only_growth", "only_large", "only_storm"])]
     with_other: bool,
-    /// Only the load with so many connections.
+    /// Only the load with this number of connections.
     #[arg(long)]
     connections: Option<usize>,
-    /// Only the load with so many requests in flight on each connection.
+    /// Only the load with this number of requests in flight on each connection.
     #[arg(long)]
     depth: Option<usize>,
 }

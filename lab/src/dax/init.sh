@@ -9,7 +9,7 @@ mount -t ext4 -o ro /dev/vda /mnt || { echo "guest: no disk"; poweroff -f; }
 # What is on an NVDIMM can be mapped by processes once it says of itself that the kernel keeps a record for each of its
 # pages (ndctl calls that fsdax); a later start finds it said.
 nd=/sys/bus/nd
-if [ "$(value anew)" = yes ]; then
+if [ "$(value format)" = yes ]; then
     pfn=$nd/devices/$(cat $nd/devices/region0/pfn_seed)
     echo namespace0.0 > $nd/drivers/nd_pmem/unbind
     echo ram > $pfn/mode; echo 2097152 > $pfn/align; cat /proc/sys/kernel/random/uuid > $pfn/uuid

@@ -20,7 +20,7 @@ use crate::guests::image::{self, Kernel};
 use crate::guests::{Cpus, Heard, Machine, NEEDS, disk_of, empty, path_text};
 use testbed::needs::install;
 
-/// What is run.
+/// The kills, and the program.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Kills of all tests together, as for `make torture`.
@@ -36,7 +36,7 @@ const KERNEL: &str = "linux-image-cloud-amd64";
 const MEMORY_MIB: u64 = 768;
 const PERSISTENT_BYTES: u64 = 512 << 20;
 const DISK_BYTES: u64 = 256 << 20;
-/// What the start of an emulated machine takes at most, and what each kill and each thousand items do.
+/// Maximum time of the start of an emulated machine, and of each kill and each thousand items.
 const START: Duration = Duration::from_secs(600);
 const KILL: Duration = Duration::from_secs(60);
 
@@ -75,8 +75,8 @@ fn programs() -> Result<(PathBuf, PathBuf), String> {
     if !output.status.success() {
         return Err(format!("cargo {}: {}", build.join(" "), output.status));
     }
-    let told = String::from_utf8_lossy(&output.stdout);
-    let built: Vec<Value> = told.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let built: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let path_of = |name: &str| {
         let is_it = |line: &&Value| line["target"]["name"] == name && line["executable"].is_string();
         let line = built.iter().find(is_it).ok_or_else(|| format!("cargo built no {name}"))?;
@@ -92,8 +92,8 @@ struct Guest<'f> {
 }
 
 impl Guest<'_> {
-    /// Persistent memory that holds nothing.
-    fn anew(&self) -> Result<(), String> {
+    /// Replaces the persistent memory by an empty one.
+    fn clear(&self) -> Result<(), String> {
         empty(&self.folder.join("nvdimm"), PERSISTENT_BYTES)
     }
 
@@ -119,8 +119,8 @@ impl Guest<'_> {
 
     /// The tests that kill servers.
     fn kills(&self, program: &Path, kills: u32) -> Result<bool, String> {
-        self.anew()?;
-        let more = format!("gannet.anew=yes gannet.path={} gannet.kills={kills}", program.display());
+        self.clear()?;
+        let more = format!("gannet.format=yes gannet.path={} gannet.kills={kills}", program.display());
         let said = self.part("kills", &more, START + KILL * kills, None)?;
         let well = said.iter().any(|line| line == "guest: kills ended with 0");
         if !well {
@@ -131,10 +131,10 @@ impl Guest<'_> {
 
     /// A cut of the power: all that was stored before the last checkpoints is there.
     fn power(&self, index: &str, items: u32) -> Result<bool, String> {
-        self.anew()?;
+        self.clear()?;
         let more = format!("gannet.index={index} gannet.items={items}");
         let time = START + KILL * (items / 1000);
-        let before = self.part("before", &format!("gannet.anew=yes {more}"), time, Some("guest: stored"))?;
+        let before = self.part("before", &format!("gannet.format=yes {more}"), time, Some("guest: stored"))?;
         let after = self.part("after", &more, time, None)?;
         let whole = |said: &[String], what: &str| said.contains(&format!("guest: {what} {items} 0"));
         let no_late_is_wrong = after.iter().any(|line| line.starts_with("guest: late ") && line.ends_with(" 0"));

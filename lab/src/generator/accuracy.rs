@@ -13,7 +13,7 @@ use load::selftest::{self, Trial};
 use super::{TRIES_MAX, quietly};
 use testbed::host;
 
-/// What to measure.
+/// The length and the number of runs.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Options {
     /// Seconds of each run.
@@ -34,7 +34,7 @@ const RATE_PER_S: f64 = 1_000.0;
 const SERVER_CPU: usize = 0;
 const GENERATOR_CPU: usize = 1;
 const MS: u64 = 1_000_000;
-/// What may be off, as a part of the truth, or in nanoseconds if that is more.
+/// Maximum error, as a share of the true value, or in nanoseconds if that is more.
 const OFF_SHARE_MAX: f64 = 0.02;
 const OFF_NS_MAX: u64 = 50_000;
 
@@ -83,7 +83,7 @@ impl Row {
 /// Measures and prints; true if every figure is as near to the truth as is promised.
 ///
 /// # Errors
-/// When the machine has one CPU, or the engine can not run.
+/// If the machine has one CPU, or if the engine cannot run.
 pub fn measure(options: Options) -> Result<bool, String> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Err("two CPUs are needed: one for the server, one for the generator".into());

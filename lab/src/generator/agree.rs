@@ -4,8 +4,8 @@
 //! and values as ours, pinned alike: the server on one CPU, the generator on the other. The figure is the ratio of the
 //! two rates inside a round. A generator that saw its answers late, or counted what was not answered, would differ.
 //!
-//! It says something where the server is what limits both, which its CPU tells. Where one keeps the server less busy
-//! than it could be, the ratio is that of the generators' own speeds: it is printed and not judged.
+//! The ratio is a result only if the server limits both generators, which its CPU time shows. If one keeps the server
+//! less busy, the ratio compares the generators' own speeds: it is printed and not judged.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,7 +17,7 @@ use testbed::generator::{Folder, load_with, output, prefilled};
 use testbed::host;
 use testbed::server::{Kind, Options as ServerOptions, Server, pin};
 
-/// What to measure.
+/// The length and the number of rounds.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Rounds of each load; one at least.
@@ -38,18 +38,18 @@ const SERVER_CPU: usize = 0;
 const GENERATOR_CPU: usize = 1;
 const CONNECTIONS: usize = 50;
 const VALUE_BYTES: usize = 200;
-/// How far the rates may be apart.
+/// Maximum difference of the rates.
 const OFF_MAX: f64 = 0.10;
 /// The server is the limit if it uses this share of its CPU, the time in which generators start and end included: with
 /// requests in flight that wait for it, it is busy for 0.97 to 0.99.
 const BUSY_MIN: f64 = 0.92;
-/// redis-benchmark ends after so many requests, not after a time: requests of its first turn.
+/// Requests of redis-benchmark's first turn, which ends after a number of requests and not after a time.
 const REQUESTS_FIRST: u64 = 50_000;
 /// Keys that redis-benchmark draws: `key:` and twelve digits.
 const REDIS_KEYS: u64 = 100_000;
 /// memcaslap asks each connection's own keys, a window of them.
 const MEMCASLAP_WINDOW: u64 = 1_024;
-/// It stores all of them first, and counts that in: it runs for so many seconds at least, so that this is a small part.
+/// Minimum seconds of its turn: it stores all keys first, and counts that time, which has to be a small part.
 const MEMCASLAP_SECONDS_MIN: u64 = 4;
 const MEMCASLAP_KEYS: u64 = MEMCASLAP_WINDOW * CONNECTIONS as u64;
 
@@ -64,7 +64,7 @@ struct Turn {
 /// Ours and the other's of each round.
 type Rounds = Vec<(Turn, Turn)>;
 
-/// A load, and who else can make it.
+/// A load, and the other generator that can make it.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
@@ -177,7 +177,7 @@ fn one(case: Case, options: &Options, folder: &Folder) -> Result<Verdict, String
     Ok(verdict)
 }
 
-/// What a load's rounds say.
+/// The result of a load's rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Agree,
@@ -213,7 +213,7 @@ fn middle(sorted: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
 }
 
-/// One generator's turn, of which it tells the rate.
+/// Runs one generator's turn. The generator returns its rate.
 fn turn(server: &Server, generator: impl FnOnce() -> Result<f64, String>) -> Result<Turn, String> {
     let (begun, cpu_ns) = (Instant::now(), server.cpu_ns());
     let requests_per_s = generator()?;
@@ -221,7 +221,7 @@ fn turn(server: &Server, generator: impl FnOnce() -> Result<f64, String>) -> Res
     Ok(Turn { requests_per_s, busy })
 }
 
-/// The turns of ours and of the other, round by round, and whether nothing disturbed them; who begins alternates.
+/// Runs our turn and the other's in every round, and returns whether nothing disturbed them. The first one alternates.
 fn rounds(case: Case, options: &Options, folder: &Folder, server: &Server) -> Result<(Rounds, bool), String> {
     let workload = folder.write("workload.toml", &case.workload())?;
     let (addr, seconds) = (server.address.to_string(), options.seconds);

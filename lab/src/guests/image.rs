@@ -45,8 +45,8 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
 /// # Errors
 /// What apt says.
 pub fn kernel(folder: &Path, package: &str) -> Result<Kernel, String> {
-    let told = command(folder, "apt-cache", &["depends", package])?;
-    let name = told.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
+    let depends = command(folder, "apt-cache", &["depends", package])?;
+    let name = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
     let name = format!("linux-image-{}", name.ok_or_else(|| format!("{package} depends on no kernel"))?);
     let place = folder.join(&name);
     if !place.join("boot").is_dir() {
@@ -140,8 +140,8 @@ pub fn stripped(folder: &Path, program: &Path, to: &Path) -> Result<(), String> 
 
 /// Copies the libraries that a program is linked with to where it looks for them.
 fn libraries(folder: &Path, program: &Path, root: &Path) -> Result<(), String> {
-    let told = command(folder, "ldd", &[&program.to_string_lossy()])?;
-    for path in told.split_whitespace().filter(|word| word.starts_with('/')) {
+    let libraries = command(folder, "ldd", &[&program.to_string_lossy()])?;
+    for path in libraries.split_whitespace().filter(|word| word.starts_with('/')) {
         let to = root.join(path.trim_start_matches('/'));
         fs::create_dir_all(to.parent().unwrap_or(root)).map_err(failed(&to))?;
         fs::copy(path, &to).map_err(failed(&to))?;

@@ -15,7 +15,7 @@ const CPU: &str = "max,-erms,-fsrm,-la57";
 /// Of a disk that is gone with the guest no journal is needed, and nothing is left to be made in the background.
 const FILE_SYSTEM: [&str; 6] = ["-q", "-F", "-O", "^has_journal,^metadata_csum", "-E", "lazy_itable_init=0"];
 
-/// How a machine's CPUs are emulated.
+/// The way in which a machine's CPUs are emulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cpus {
     /// One after the other by one thread.
@@ -25,7 +25,7 @@ pub enum Cpus {
     Together,
 }
 
-/// What becomes of a machine after a line that it said.
+/// The caller's decision after a line of the machine's console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// It goes on.
@@ -46,7 +46,7 @@ impl Drop for Machine {
     }
 }
 
-/// An empty file of so many bytes, in the place of one that was there.
+/// Creates an empty file of this size, in the place of an older one.
 ///
 /// # Errors
 /// The system's.
@@ -79,7 +79,7 @@ impl Machine {
         more: &[String],
     ) -> Result<Self, String> {
         let mut qemu = Command::new("qemu-system-x86_64");
-        // KVM inside of a virtual machine is not to be counted on; in software counts are the same everywhere.
+        // KVM inside of a virtual machine may be missing; in software counts are the same everywhere.
         let threads = if cpus == Cpus::InTurn { "tcg,thread=single" } else { "tcg,thread=multi" };
         qemu.args(["-accel", threads, "-cpu", CPU, "-nodefaults", "-no-reboot", "-display", "none"]);
         qemu.args(["-serial", "stdio"]).args(more);

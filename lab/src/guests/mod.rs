@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   Debian's kernel package ──unpacked──┐
-//!   busybox, libraries ──> initramfs ───> QEMU ──its console──> whoever listens, until it ends or is cut off
+//!   busybox, libraries ──> initramfs ───> QEMU ──its console──> the rig, until it ends or is cut off
 //!   programs ──> a disk ────────────────┘
 //! ```
 //!
@@ -18,7 +18,7 @@ use std::process::Command;
 pub use machine::{Cpus, Heard, Machine, disk_of, empty};
 use testbed::needs::Need;
 
-/// What guests need of this system.
+/// Foreign programs that guests need.
 pub const NEEDS: [Need; 6] = [
     Need { program: "qemu-system-x86_64", arguments: &["--version"], packages: &["qemu-system-x86", "seabios"] },
     Need { program: "busybox", arguments: &["true"], packages: &["busybox-static"] },

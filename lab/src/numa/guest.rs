@@ -16,8 +16,8 @@ const OUTCOME_BYTES: u64 = 32 << 20;
 /// Garbage and data in use that together are more than the nodes have, and data in use that are more than one has. What
 /// is read and written a second is as much as an emulated machine does beside what it measures.
 const SHAPE: &str = "--segment+2MiB+--garbage+0.45+--active+0.55+--reads+50+--writes+8MiB+--scan+8MiB";
-/// What a phase takes beyond its time (garbage is read and segments made, in an emulated machine that may have a part
-/// of a CPU), and the start.
+/// Maximum time of a phase beyond its length (garbage is read and segments made, in an emulated machine that may have a
+/// part of a CPU), and of the start.
 const PHASE_EXTRA_S: u64 = 120;
 const START_S: u64 = 300;
 
@@ -32,7 +32,7 @@ pub enum Lru {
 
 /// A kind of guest.
 pub struct Guest {
-    /// What it is called.
+    /// Its name in tables.
     pub name: String,
     lru: Lru,
     is_interleaved: bool,

@@ -20,7 +20,7 @@ use crate::guests::{self, image};
 use guest::{Guest, Lru};
 use testbed::needs::install;
 
-/// What is run.
+/// The guests, and their labs.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Rounds: each has every mode once.

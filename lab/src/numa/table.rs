@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-/// What is told of each mode.
+/// The counters that are reported for each mode.
 const FIGURES: [&str; 8] = [
     "pgscan_direct",
     "pgscan_kswapd",

@@ -3,10 +3,10 @@
 const MINUTE: f64 = 60.0;
 const HOUR: f64 = 60.0 * MINUTE;
 const DAY: f64 = 24.0 * HOUR;
-/// What the rows are the statistics of, in hours.
+/// The period of the rows' statistics, in hours.
 const WEEK_HOURS: f64 = 168.0;
 
-/// What a row says of a cluster, and how much of the row's week a stream stands for.
+/// The figures of a row, and the part of the row's week that a stream stands for.
 #[derive(Clone, Copy, Debug)]
 pub struct Cluster {
     /// As in the tables.
@@ -24,7 +24,7 @@ pub struct Cluster {
     /// Hours that a stream stands for: about seven times the longest lifetime that is common, a week at most. So
     /// enough keys live at once for a memory to be made for them.
     hours: f64,
-    /// A stream is so many times as long as the others, for a row with few keys for its requests: its memories would
+    /// Factor by which a stream is longer than the others, for a row with few keys for its requests: its memories would
     /// have too few segments.
     pub longer: usize,
 }
@@ -83,7 +83,7 @@ pub const ALL: [Cluster; 10] = [
 ];
 
 impl Cluster {
-    /// Keys of a stream of so many accesses: each is asked for as often in an hour as the row says.
+    /// Returns the number of keys of a stream with `accesses`: each key is read as often in an hour as the row says.
     pub fn keys(&self, accesses: usize) -> usize {
         (accesses as f64 / self.frequency * WEEK_HOURS / self.hours) as usize
     }

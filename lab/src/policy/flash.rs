@@ -17,14 +17,14 @@ const REGIONS: u64 = 256;
 const REGION_BYTES_MIN: u64 = 128 << 10;
 /// Chunks of a region.
 const CHUNKS: usize = 4;
-/// What is written of what would be without a budget, in percent.
+/// Write budgets, in percent of the bytes that are written without one.
 const BUDGETS_PERCENT: [u64; 2] = [50, 25];
 /// Less memory than this has no room for a store and the index of its flash.
 const MEMORY_BYTES_MIN: u64 = 320 << 10;
 /// A day of a stream whose accesses have no times.
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
-/// What a replay found.
+/// Results of a replay.
 #[derive(Clone, Copy, Debug, Default)]
 struct Replayed {
     misses: u64,
@@ -36,7 +36,7 @@ struct Replayed {
 /// Replays the streams of Meta and Twitter, and some of the others, in the two smallest memories, and prints the table.
 ///
 /// # Errors
-/// When the data is not to be had, or a store cannot be made.
+/// If the data cannot be read, or if a store cannot be created.
 pub(super) fn run(root: &Path, options: &super::Options) -> Result<bool, String> {
     println!(
         "| stream | memory, MB | memory alone | with flash | written, GB | times what was taken | half of that | a \

@@ -7,15 +7,15 @@ use segment::{Background, Expire, Namespace, OpError, Put, Store, StoreConfig, S
 
 use super::streams::{Access, VALUE_BYTES_MAX};
 
-/// A memory is cut into at least so many segments, as many as a server's gigabyte or two are: the shape of the store is
-/// kept, and segments are scaled with the memory.
+/// Minimum number of segments of a memory, as many as a server's one or two gigabytes have: the shape of the store is
+/// retained, and segments are scaled with the memory.
 const SEGMENTS_MIN: u64 = 256;
 /// The least segment, in bytes; the longest of the streams' usual values is an item of one piece in it.
 const SEGMENT_BYTES_MIN: u64 = 4 << 10;
 const SEGMENT_BYTES_MAX: u64 = 1 << 20;
-/// Where the clock begins.
+/// The first instant of the clock.
 pub(super) const START: UnixMillis = UnixMillis(1_700_000_000_000);
-/// Keys have so many bytes.
+/// Bytes of a key.
 const KEY_BYTES: usize = 16;
 /// An index slot at its load, header and padding, in bytes: the fill test of the store measures them.
 const OVERHEAD_BYTES: u64 = 15;
@@ -34,16 +34,16 @@ pub fn cost_bytes(access: &Access) -> u64 {
     u64::from(access.value_bytes) + KEY_BYTES as u64 + OVERHEAD_BYTES + expiry
 }
 
-/// Where the memory is, each in percent of it, on the mean of the second half of a stream: by the store's own counters.
+/// Parts of the memory, each in percent of it, on the mean of a stream's second half, by the store's own counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account {
     /// Items that are there, with headers and padding.
     pub live: f64,
     /// Items that are not, fillers and the ends of sealed segments.
     pub dead: f64,
-    /// Segments of which nothing is used.
+    /// Unused segments.
     pub free: f64,
-    /// What is not written of open segments.
+    /// Unwritten parts of open segments.
     pub open: f64,
     /// The index.
     pub index: f64,
@@ -80,7 +80,7 @@ impl Account {
     }
 }
 
-/// How many of the accesses miss in a store of `memory_bytes`, and where the memory is.
+/// Returns the number of misses in a store of `memory_bytes`, and the parts of its memory.
 ///
 /// # Errors
 /// When a store of that memory cannot be made.
@@ -118,7 +118,7 @@ pub(super) fn config(memory_bytes: u64) -> StoreConfig {
     }
 }
 
-/// The store and who drives it.
+/// The store and its driver.
 pub(super) struct Rig {
     pub(super) handle: ThreadHandle,
     background: Background,

@@ -23,14 +23,14 @@ use std::path::Path;
 
 use summary::Summary;
 
-/// What to replay.
+/// The streams, and the variants of the store.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Accesses of each stream; half as many where items have lifetimes.
     pub accesses: usize,
     /// Only the streams whose name contains one of these, with commas between them.
     pub only: String,
-    /// Hold the small queue's share at so many percent.
+    /// Hold the small queue's share at this percentage.
     pub small_percent: Option<u8>,
     /// Leave the peers out.
     pub without_peers: bool,
@@ -41,7 +41,7 @@ pub struct Options {
 /// Replays every stream at every size and prints the tables. `root`: the repository's folder.
 ///
 /// # Errors
-/// When the peers' library or the data is not to be had, or a store cannot be made.
+/// If the peers' library or the data is not available, or if a store cannot be created.
 pub fn run(root: &Path, target: &Path, options: &Options) -> Result<bool, String> {
     if options.flash {
         return flash::run(root, options);

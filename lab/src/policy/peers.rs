@@ -26,7 +26,7 @@ impl Peers {
     /// Makes the environment, if it is not there.
     ///
     /// # Errors
-    /// When Python or the library is not to be had.
+    /// If Python or the library is not available.
     pub fn install(target: &Path) -> Result<Self, String> {
         let folder = target.join("policy");
         let peers = Self { folder };
@@ -98,7 +98,7 @@ fn write(path: &Path, accesses: &[Access], lifetimes: bool) -> std::io::Result<(
                 file.write_all(&word.to_le_bytes())?;
             }
         } else {
-            // Nothing here looks ahead: the next access is told as "none".
+            // Neither of them looks ahead: the next access is written as "none".
             file.write_all(&((access.at_ms / 1000) as u32).to_le_bytes())?;
             file.write_all(&access.key.to_le_bytes())?;
             file.write_all(&(bytes as u32).to_le_bytes())?;

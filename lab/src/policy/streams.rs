@@ -20,18 +20,18 @@ use crate::replay::table::Table;
 pub struct Access {
     /// The key's number.
     pub key: u64,
-    /// When, in milliseconds since the stream began.
+    /// The instant, in milliseconds since the stream began.
     pub at_ms: u64,
-    /// How long a stored item lives, in milliseconds; 0: for ever.
+    /// Time to live of a stored item, in milliseconds; 0: for ever.
     pub ttl_ms: u64,
     /// The value's length.
     pub value_bytes: u32,
 }
 
-/// How keys are chosen.
+/// The distribution of keys.
 #[derive(Clone, Debug)]
 enum Shape {
-    /// Zipf over the keys; so many percent of the accesses are to keys that are asked for once.
+    /// Zipf over the keys; this percentage of the accesses is to keys that are read once.
     Zipf { alpha: f64, once_percent: u64 },
     /// Zipf whose popular keys change: every hundred accesses one of them changes place with any other.
     Churn { alpha: f64 },
@@ -41,7 +41,7 @@ enum Shape {
     Loop { alpha: f64 },
     /// Uniform in a window of a tenth of the keys that slides over all of them.
     Window,
-    /// By the popularity and the value lengths that are published of a cache; each length over so many.
+    /// The published popularity and value lengths of a cache; each length divided by the scale.
     Meta { meta: Box<Meta>, scale: u64 },
     /// By a cluster's row.
     Cluster(Cluster),
@@ -59,7 +59,7 @@ pub struct Stream {
 const VALUE_BYTES: u64 = 240;
 /// Keys asked for once are numbered from here.
 const ONCE: u64 = 1 << 40;
-/// One key for so many accesses.
+/// Accesses for each key.
 const ACCESSES_A_KEY: usize = 5;
 const CHURN_EVERY: usize = 100;
 /// The longest value, in bytes, and the longest mean of a cluster's: memories are small here, and one value must not be
@@ -68,8 +68,8 @@ pub const VALUE_BYTES_MAX: u64 = 16 << 10;
 const CLUSTER_VALUE_BYTES_MAX: u64 = 400;
 /// Accesses of a stream with lifetimes, as a part of the others': its peers are driven from Python, key by key.
 const CLUSTER_PART: usize = 2;
-/// Memories, in parts of a thousand of the bytes of all keys that the stream asks for, but for those
-/// that are drawn to come once.
+/// Memories, in parts of a thousand of the bytes of all keys that the stream reads, without the keys that are drawn
+/// to be read once.
 const PERMILLE: [u64; 5] = [25, 50, 100, 200, 400];
 /// Memories, in parts of a thousand of the bytes that live at once if nothing is evicted.
 const PERMILLE_OF_LIVE: [u64; 5] = [200, 400, 600, 800, 1000];

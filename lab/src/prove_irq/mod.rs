@@ -25,19 +25,19 @@ use crate::guests::{self, Cpus, Heard, Machine, command, disk_of, empty, path_te
 use shown::{Seen, faults};
 use testbed::needs::{Need, install};
 
-/// What is run.
+/// The length and the load of the proof.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Rounds of both states.
     #[arg(long, default_value_t = 7)]
     rounds: u64,
-    /// How long each state of a round is measured, in seconds.
+    /// Seconds for which each state of a round is measured.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
     /// Requests a second; a measurement takes 2,000.
     #[arg(long, default_value_t = 400)]
     rate: u64,
-    /// What the order of the rounds follows from.
+    /// Seed of the order of the rounds.
     #[arg(long, default_value_t = 7)]
     seed: u64,
     /// Flags of `gannet load`.
@@ -48,7 +48,7 @@ pub struct Options {
     program: Option<PathBuf>,
 }
 
-/// What the guest is made with, beside what all guests are.
+/// Programs that the guest's image needs, beside those of all guests.
 const NEEDS: [Need; 2] = [
     Need { program: "ip", arguments: &["-V"], packages: &["iproute2"] },
     Need { program: "tar", arguments: &["--version"], packages: &["tar"] },
@@ -60,7 +60,7 @@ const CPUS: [&str; 3] = ["3", "1", "2"];
 const MEMORY: &str = "640M";
 const DISK_BYTES: u64 = 256 << 20;
 const OUTCOME_BYTES: u64 = 16 << 20;
-/// What the start takes at most, and each measurement beyond its time.
+/// Maximum time of the start, and of each measurement beyond its length.
 const START_S: u64 = 600;
 const EXTRA_S: u64 = 60;
 

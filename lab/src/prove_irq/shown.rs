@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Rounds of which a verdict is made at least.
 const ROUNDS_MIN: usize = 5;
 
-/// What came out of the guest.
+/// The files that the guest wrote.
 pub struct Seen {
     /// The proof, as `--json` has it.
     proof: Value,
@@ -18,7 +18,7 @@ pub struct Seen {
     before: Places,
     after: Places,
     undone: Places,
-    /// How many came to each CPU, before the proof and after it.
+    /// Interrupts at each CPU, before the proof and after it.
     came: Vec<Vec<u64>>,
 }
 
@@ -75,9 +75,9 @@ fn is_whole(records: &[Value], steps: &[(&str, &str, &str)]) -> bool {
         let (Some(change), Some(done), Some(undone)) = (at_of("change"), at_of("done"), at_of("undone")) else {
             return false;
         };
-        let is_told = step(&records[change]["change"]["step"]).as_ref() == Some(known);
+        let is_recorded = step(&records[change]["change"]["step"]).as_ref() == Some(known);
         let is_read_back = records[done]["done"]["now"] == known.2;
-        is_told && is_read_back && change < done && done < undone
+        is_recorded && is_read_back && change < done && done < undone
     })
 }
 

@@ -26,7 +26,7 @@ const BLOCK_BYTES: usize = 2 * 1024 * 1024;
 const VALUE_HEAD_BYTES: usize = 16;
 const REPLY_WAIT_MAX: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
-/// What the replies said.
+/// Counts of the replies.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Requests of the stream that were sent; fills and swaps not counted.
@@ -81,7 +81,7 @@ pub struct Client<'w> {
     versions: Vec<u8>,
     block: Vec<u8>,
     scratch: Vec<u8>,
-    /// What came of it until now.
+    /// Counts of the replies until now.
     pub tally: Tally,
 }
 
@@ -335,7 +335,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what is there.
+    /// Reads the bytes that have arrived.
     fn fill(&mut self) -> Result<(), String> {
         const READ_BYTES: usize = 64 * 1024;
         loop {

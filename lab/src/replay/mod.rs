@@ -15,7 +15,7 @@ use testbed::host;
 use testbed::server::{Kind, Options as ServerOptions, Server, pin};
 use workload::{Name, WEEK_S, Workload};
 
-/// How much to replay.
+/// The length and the memories of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Requests of each stream.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   begin   draws a batch and writes it into the connection's output          requests.rs
-//!   epoll   sends what can be sent, reads what is there
+//!   epoll   sends pending output, reads replies
 //!   check   compares each reply with the model, in order; the model moves on  replies.rs
 //! ```
 //!
@@ -29,7 +29,7 @@ pub(super) const REFILLS_MAX: usize = 50;
 const INPUT_BYTES: usize = 128 << 10;
 const REPLY_WAIT_MAX: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
-/// What the replies said.
+/// Counts of the replies.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Requests that were answered, or that ask for no answer.
@@ -50,20 +50,20 @@ pub struct Tally {
     pub value_bytes: u64,
 }
 
-/// How a value is stored.
+/// The condition under which a value is stored, and its place beside an older one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// In any case.
     Set,
-    /// If nothing is there.
+    /// If there is no item.
     Add,
-    /// If something is there.
+    /// If there is an item.
     Replace,
-    /// Behind what is there.
+    /// After the value of an item.
     Append,
-    /// In front of what is there.
+    /// Before the value of an item.
     Prepend,
-    /// If what is there has this token.
+    /// If the item has this token.
     Swap(u64),
 }
 
@@ -80,13 +80,13 @@ pub struct Store {
     pub number: u64,
     /// Seconds to live; 0 has no end, below 0 ends at once.
     pub ttl_s: i64,
-    /// How.
+    /// The condition and the place.
     pub mode: Mode,
-    /// By `ms`, which tells the new token.
+    /// With `ms`, which returns the new token.
     pub meta: bool,
 }
 
-/// What a reply is compared with.
+/// The expected reply.
 #[derive(Clone, Copy, Debug)]
 pub enum Expect {
     /// `VALUE` for some of the next keys of the connection, and `END`.
@@ -128,7 +128,7 @@ pub struct Connection {
 pub struct Client {
     /// The server's clock.
     pub clock: Clock,
-    /// What came of it until now.
+    /// Counts of the replies until now.
     pub tally: Tally,
     pub(super) values: Values,
     pub(super) items: Vec<Item>,

@@ -1,7 +1,7 @@
 //! A wall clock that the soak moves: the server's is the machine's plus an offset, which only ever grows.
 //!
-//! The server is the release binary as it is; a library in `LD_PRELOAD` (`clock.c`) adds the offset to what
-//! `clock_gettime` tells it. Time passes in between as it does everywhere.
+//! The server is the release binary as it is; a library in `LD_PRELOAD` (`clock.c`) adds the offset to the time that
+//! `clock_gettime` returns. Between two changes time passes as usual.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

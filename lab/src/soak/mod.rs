@@ -31,20 +31,20 @@ use stages::{Stages, memory_mib_max};
 use testbed::host;
 use testbed::server::{Kind, Options as ServerOptions, Server, pin};
 
-/// How much.
+/// The length and the shape of a soak.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Requests of the main load.
     pub requests: u64,
-    /// The run ends after so many seconds at the latest.
+    /// The run ends after this number of seconds at the latest.
     pub seconds: Option<u64>,
-    /// What everything is drawn from.
+    /// The seed of all requests.
     pub seed: u64,
     /// The server's threads that serve clients. With one, it has CPU 0 and the clients CPU 1.
     pub workers: usize,
     /// With io_uring under the server's workers.
     pub uring: bool,
-    /// Count as a test: the tail's latency is told and not judged, since a short run has too few samples.
+    /// Count as a test: print the tail's latency without judging it, since a short run has too few samples.
     pub as_test: bool,
 }
 
@@ -59,10 +59,10 @@ const ITEM_BYTES_MAX: u64 = 11 << 20;
 const ROUGH_CLIENTS: u64 = 3;
 const SERVER_CPU: usize = 0;
 const CLIENT_CPU: usize = 1;
-/// How much slower the last tenth's p999 may be than the first's, beside what the echo was slower. A tenth of the whole
-/// soak has some 15,000 samples, so that 15 are above its p999: one part in four of that is chance.
+/// Maximum ratio of the last tenth's p999 to the first's, divided by the echo's ratio. A tenth of the whole soak has
+/// some 15,000 samples, so that 15 are above its p999: one part in four of that is chance.
 const TAIL_FACTOR_MAX: f64 = 1.5;
-/// What a wake-up on a shared machine takes now and then.
+/// Delay of a wake-up on a shared machine that is not counted.
 const TAIL_NOISE_US: f64 = 1000.0;
 
 /// Soaks and prints what came of it; false if the tail grew.

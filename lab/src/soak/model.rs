@@ -1,6 +1,6 @@
 //! What the server must answer: the last acknowledged state of every key, and the bytes that belong to it.
 //!
-//! A value tells what it is: its first eight bytes follow from the key and its version, the rest is a stretch of one
+//! A value identifies itself: its first eight bytes follow from the key and its version, the rest is a stretch of one
 //! block that begins where those eight bytes say. What `append` and `prepend` add are eight bytes each.
 //!
 //! ```text
@@ -53,7 +53,7 @@ pub struct Item {
     fronts: u8,
 }
 
-/// When something was asked for and when it was answered, in ms of the soak.
+/// The times at which a request was sent and answered, in ms of the soak.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     /// Before the request was sent.

@@ -27,7 +27,7 @@ pub struct Latencies {
     echo_us: Vec<u32>,
 }
 
-/// What the probe shares with the run.
+/// The state that the probe shares with the run.
 #[derive(Debug)]
 pub struct Probe {
     /// The part of the run that it is in.

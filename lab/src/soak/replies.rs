@@ -12,7 +12,7 @@ use super::requests::{digits, is_number};
 /// Bytes of an answer that were used; none if it is not there as a whole.
 type Checked = Result<Option<usize>, String>;
 
-/// How much of a wrong answer is shown.
+/// Bytes of a wrong reply that an error shows.
 const SHOWN_BYTES: usize = 160;
 
 impl Client {
@@ -65,14 +65,14 @@ impl Client {
     fn check_values(&mut self, index: usize, count: u32, ttl_s: Option<i64>, span: Span) -> Checked {
         let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
         let head_bytes = line.len() + 2;
-        let Some(told) = line.strip_prefix(b"VALUE ") else {
+        let Some(found) = line.strip_prefix(b"VALUE ") else {
             if line != b"END" {
                 return Err("VALUE or END was due".into());
             }
             self.missed(index, count, span);
             return Ok(Some(head_bytes));
         };
-        let mut words = told.split(|byte| *byte == b' ');
+        let mut words = found.split(|byte| *byte == b' ');
         let text = words.next().unwrap_or_default();
         let (text_bytes, flags) = (text.len(), words.next().and_then(number));
         let (bytes, token) = (words.next().and_then(number), words.next().and_then(number));
@@ -119,7 +119,7 @@ impl Client {
                 return Ok((key, count - passed - 1));
             }
         }
-        Err("a key was told that was not asked for".into())
+        Err("the reply has a key that was not requested".into())
     }
 
     /// The next `count` keys of the connection were not there.
@@ -168,7 +168,7 @@ impl Client {
         Ok(())
     }
 
-    /// What a wrong value is, if it is an earlier or later version of the key, whole.
+    /// Describes a wrong value, if it is an earlier or later version of the key, whole.
     fn versions_of(&self, key: u32, version: u32, value: &[u8]) -> String {
         const NEAR: u32 = 5_000_000;
         let near = version.saturating_sub(NEAR)..version.saturating_add(NEAR).min(self.version + 1);
@@ -186,11 +186,11 @@ impl Client {
             self.missed(index, count, span);
             return Ok(Some(head_bytes));
         }
-        let told = line.strip_prefix(b"VA ").and_then(|told| {
-            let end = memchr(b' ', told)?;
-            Some((number(&told[..end])? as usize, told[end..].strip_prefix(b" k")?.len()))
+        let found = line.strip_prefix(b"VA ").and_then(|found| {
+            let end = memchr(b' ', found)?;
+            Some((number(&found[..end])? as usize, found[end..].strip_prefix(b" k")?.len()))
         });
-        let Some((bytes, text_bytes)) = told else { return Err("VA with a key, or MN, was due".into()) };
+        let Some((bytes, text_bytes)) = found else { return Err("VA with a key, or MN, was due".into()) };
         let whole_bytes = head_bytes + bytes + 2;
         if self.connections[index].unread().len() < whole_bytes {
             return Ok(None);
@@ -209,11 +209,11 @@ impl Client {
         let head_bytes = line.len() + 2;
         self.scratch.clear();
         write_key(key, &mut self.scratch);
-        let mut told = Told::default();
+        let mut found = MetaFlags::default();
         for word in line.split(|byte| *byte == b' ').skip(1) {
-            told.take(word, &self.scratch)?;
+            found.take(word, &self.scratch)?;
         }
-        if !told.key || !told.opaque {
+        if !found.key || !found.opaque {
             return Err("the key and the opaque were due".into());
         }
         if line.starts_with(b"EN ") {
@@ -227,11 +227,11 @@ impl Client {
         }
         self.check_item(index, key, head_bytes, bytes as usize, span)?;
         let item = &mut self.items[key as usize];
-        if told.flags != Some(u64::from(client_flags(key, item.version))) || told.bytes != Some(bytes) {
+        if found.flags != Some(u64::from(client_flags(key, item.version))) || found.bytes != Some(bytes) {
             return Err(format!("key {key}: wrong flags or size; due is {item:?}"));
         }
-        learn_token(key, item, told.token.ok_or("a token was due")?)?;
-        if !told.left_s.is_some_and(|left_s| item.may_have_left(left_s, span)) {
+        learn_token(key, item, found.token.ok_or("a token was due")?)?;
+        if !found.left_s.is_some_and(|left_s| item.may_have_left(left_s, span)) {
             return Err(format!("key {key}: wrong time left; due is {item:?}"));
         }
         Ok(Some(head_bytes + bytes as usize + 2))
@@ -319,7 +319,7 @@ impl Client {
                 let Some(text) = line(&unread[used..]) else { return Ok(None) };
                 used += text.len() + 2;
                 if text.len() != bytes as usize {
-                    return Err(format!("key {key}: the number has another length than told"));
+                    return Err(format!("key {key}: the length of the number differs from the length in the reply"));
                 }
                 text
             }
@@ -359,7 +359,7 @@ enum Outcome {
 }
 
 impl Outcome {
-    /// With the new token, which `ms` tells.
+    /// Parses the outcome and the new token, which `ms` returns.
     fn of(line: &[u8], store: &Store) -> Result<(Self, u64), String> {
         if let Some(token) = line.strip_prefix(b"HD c").filter(|_| store.meta) {
             return match number(token) {
@@ -388,7 +388,7 @@ impl Mode {
 }
 
 impl Item {
-    /// Returns whether `t` may tell so many seconds, -1 for no end.
+    /// Returns whether `left_s` may be the seconds that `t` reports, -1 for no end.
     fn may_have_left(&self, left_s: i64, span: Span) -> bool {
         match self.ends_by_ms {
             NEVER => left_s == -1,
@@ -403,7 +403,7 @@ impl Item {
 
 /// The flags of an answer to `mg`.
 #[derive(Default)]
-struct Told {
+struct MetaFlags {
     bytes: Option<u64>,
     flags: Option<u64>,
     token: Option<u64>,
@@ -412,7 +412,7 @@ struct Told {
     opaque: bool,
 }
 
-impl Told {
+impl MetaFlags {
     fn take(&mut self, word: &[u8], key: &[u8]) -> Result<(), String> {
         match word.split_first() {
             Some((b's', rest)) => self.bytes = number(rest),
@@ -423,13 +423,13 @@ impl Told {
             Some((b'k', rest)) => self.key = rest == key,
             Some((b'O', rest)) => self.opaque = rest == b"q7",
             Some((b'0'..=b'9', _)) => {}
-            _ => return Err("a flag was told that was not asked for".into()),
+            _ => return Err("the reply has a flag that was not requested".into()),
         }
         Ok(())
     }
 }
 
-/// A token was told: the one that is known, if one is.
+/// Compares a reported token with the known one, or stores it if none is known.
 fn learn_token(key: u32, item: &mut Item, token: u64) -> Result<(), String> {
     if token == 0 || (item.token != 0 && item.token != token) {
         return Err(format!("key {key}: token {token} of an item that did not change; the model has {item:?}"));

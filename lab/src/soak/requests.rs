@@ -14,7 +14,7 @@ const KEYS_MAX: u64 = 100;
 const TTL_S_MAX: f64 = 2_592_000.0;
 
 impl Client {
-    /// Draws the next requests of a connection, after what was missed is stored anew. The last one is answered.
+    /// Draws the next requests of a connection, and stores missed items again first. The last request is answered.
     pub(super) fn draw_batch(&mut self, index: usize) {
         for _ in 0..self.connections[index].refills.len() {
             if let Some(key) = self.connections[index].refills.pop() {
@@ -70,7 +70,7 @@ impl Client {
     }
 
     /// The time as it stands in a request: some are seconds since 1970.
-    fn told_time(&mut self, ttl_s: i64) -> i64 {
+    fn request_time(&mut self, ttl_s: i64) -> i64 {
         match ttl_s > 0 && self.prng.below(16) == 0 {
             true => self.clock.unix_s() as i64 + ttl_s,
             false => ttl_s,
@@ -171,9 +171,9 @@ impl Client {
 
     fn touch_and_read(&mut self, index: usize, verb: &str, key: u32) {
         let ttl_s = self.draw_ttl_s();
-        let told = self.told_time(ttl_s);
+        let time = self.request_time(ttl_s);
         let count = 1 + self.prng.below(4) as u32;
-        self.read(index, &format!("{verb}{told}"), key, count, Some(ttl_s));
+        self.read(index, &format!("{verb}{time}"), key, count, Some(ttl_s));
     }
 
     fn meta_get(&mut self, index: usize, key: u32) {
@@ -200,7 +200,7 @@ impl Client {
         self.version += 1;
         let version = self.version;
         let ttl_s = self.draw_ttl_s();
-        let told = self.told_time(ttl_s);
+        let time = self.request_time(ttl_s);
         let is_number = is_number(key);
         let number = if is_number { self.draw_number() } else { 0 };
         let bytes = if is_number { digits(number) } else { self.draw_bytes(key) };
@@ -225,10 +225,10 @@ impl Client {
                     _ => "S",
                 };
                 let quiet = if silent { "q" } else { "c" };
-                write!(out, " {bytes} M{mode} T{told} F{flags} {quiet}\r\n")
+                write!(out, " {bytes} M{mode} T{time} F{flags} {quiet}\r\n")
             }
-            (false, Mode::Swap(token)) => write!(out, " {flags} {told} {bytes} {token}\r\n"),
-            (false, _) => write!(out, " {flags} {told} {bytes}{}\r\n", if silent { " noreply" } else { "" }),
+            (false, Mode::Swap(token)) => write!(out, " {flags} {time} {bytes} {token}\r\n"),
+            (false, _) => write!(out, " {flags} {time} {bytes}{}\r\n", if silent { " noreply" } else { "" }),
         };
         written.expect("writing to memory cannot fail");
         match is_number {
@@ -300,9 +300,9 @@ impl Client {
 
     fn touch(&mut self, index: usize, key: u32) {
         let ttl_s = self.draw_ttl_s();
-        let told = self.told_time(ttl_s);
+        let time = self.request_time(ttl_s);
         self.write_keyed(index, "touch ", key);
-        self.write(index, &[format!(" {told}\r\n").as_bytes()]);
+        self.write(index, &[format!(" {time}\r\n").as_bytes()]);
         self.expect(index, Expect::Touch { key, ttl_s });
     }
 

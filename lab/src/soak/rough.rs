@@ -14,7 +14,7 @@ use base::prng::Prng;
 use super::model::{Values, write_key};
 use super::rough_client::RoughClient;
 
-/// What a client hung up on is looked at after this time: until then the server may still be at it.
+/// Delay before the keys of a closed connection are checked: until then the server may still process its requests.
 const SETTLED: Duration = Duration::from_secs(2);
 /// The server may drop a reader that took nothing for a second, if others want to pin values.
 const MAY_BE_DROPPED: Duration = Duration::from_millis(700);

@@ -51,10 +51,10 @@ impl RoughClient {
         self.stream.write_all(bytes).map_err(|error| format!("sending: {error}"))
     }
 
-    /// Closes it so that the server is told of an error.
+    /// Closes the connection so that the server receives an error.
     ///
     /// # Errors
-    /// When the socket cannot be told so.
+    /// If the socket option cannot be set.
     pub fn reset(&mut self) -> Result<(), String> {
         let none = Some(Duration::ZERO);
         rustix::net::sockopt::set_socket_linger(&self.stream, none).map_err(|error| error.to_string())
@@ -92,8 +92,8 @@ impl RoughClient {
         let mut head = b"VALUE ".to_vec();
         write_key(key, &mut head);
         head.extend_from_slice(b" 5 ");
-        let told = line.strip_prefix(head.as_slice()).and_then(|bytes| std::str::from_utf8(bytes).ok()?.parse().ok());
-        let Some(bytes) = told else {
+        let bytes = line.strip_prefix(head.as_slice()).and_then(|bytes| std::str::from_utf8(bytes).ok()?.parse().ok());
+        let Some(bytes) = bytes else {
             return Err(format!("key {key} was answered '{}'", String::from_utf8_lossy(&line)));
         };
         let end: usize = bytes;
@@ -109,13 +109,13 @@ impl RoughClient {
         Ok(true)
     }
 
-    /// Reads so many bytes, each by a call of its own, or up to the end of the connection.
+    /// Reads at most `count` bytes, each by a call of its own, or up to the end of the connection.
     ///
     /// # Errors
     /// When nothing comes.
     pub fn read_singly(&mut self, count: usize) -> Result<(), String> {
         for _ in 0..count {
-            // A whole answer may be shorter: what is there is taken, and no more is waited for.
+            // A whole reply may be shorter: the bytes that have arrived are read, without a wait for more.
             let mut byte = [0];
             self.stream.set_nonblocking(true).map_err(|error| error.to_string())?;
             match self.stream.read(&mut byte) {
@@ -128,7 +128,7 @@ impl RoughClient {
         self.stream.set_nonblocking(false).map_err(|error| error.to_string())
     }
 
-    /// Takes what a watcher is told, for a moment.
+    /// Reads the lines of a watcher, for a moment.
     ///
     /// # Errors
     /// When the server ends it.
@@ -165,7 +165,7 @@ impl RoughClient {
         }
     }
 
-    /// Reads until so many bytes are there.
+    /// Reads until `count` bytes have arrived.
     fn fill(&mut self, bytes: usize) -> Result<(), String> {
         while self.input.len() - self.at < bytes {
             self.input.drain(..self.at);

@@ -25,24 +25,24 @@ const MEMORY_MIB_SHORT: u64 = 160;
 const MEMORY_PARTS: u64 = 32;
 
 const MIB: u64 = 1 << 20;
-/// What the process may take beside its memory: 16 MiB for the program, and 17 MiB a worker, 8 MiB more with io_uring.
+/// Memory of the process beside its limit, at most: 16 MiB for the program, 17 MiB a worker, 8 MiB more with io_uring.
 const PROGRAM_MIB: u64 = 16;
 const WORKER_MIB: u64 = 17;
 const WORKER_URING_MIB: u64 = 25;
 /// A watcher costs so much more: 5 MiB, and 128 KiB a worker.
 const WATCHER_BYTES: u64 = 5 * MIB;
 const WATCHER_WORKER_BYTES: u64 = 128 << 10;
-/// How long the memory may take to come down to a new limit.
+/// Maximum time in which the memory shrinks to a new limit.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 const CYCLES_WHOLE: u64 = 20;
 const CYCLES_SHORT: u64 = 2;
 const REQUESTS_A_CYCLE_MIN: u64 = 1_000_000;
 const STEP_S_MAX: f64 = 2_592_000.0;
 
-/// What is done at the end of a stretch.
+/// The action at the end of a stretch.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// The memory becomes so many 32nds of the most.
+    /// Sets the memory to this number of 32nds of the most.
     Memory(u64),
     Clock,
     Flush,
@@ -73,7 +73,7 @@ fn is_whole(options: &Options) -> bool {
     options.requests / CYCLES_WHOLE >= REQUESTS_A_CYCLE_MIN
 }
 
-/// Where the run is.
+/// The progress of the run.
 pub struct Stages {
     prng: Prng,
     requests: u64,

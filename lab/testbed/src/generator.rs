@@ -12,7 +12,7 @@ impl Folder {
     /// In the system's folder for temporary files.
     ///
     /// # Errors
-    /// It can not be made.
+    /// If it cannot be created.
     pub fn new() -> Result<Self, String> {
         let path = std::env::temp_dir().join(format!("gannet-generators-{}", std::process::id()));
         std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -22,7 +22,7 @@ impl Folder {
     /// Writes a file in it; its path.
     ///
     /// # Errors
-    /// It can not be written.
+    /// If it cannot be written.
     pub fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
         let path = self.0.join(name);
         std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -36,10 +36,10 @@ impl Drop for Folder {
     }
 }
 
-/// The same workload, with every key stored before.
+/// Writes the same workload, with every key stored before.
 ///
 /// # Errors
-/// It can not be read, or the other not be written.
+/// If the workload cannot be read, or if the other one cannot be written.
 pub fn prefilled(workload: &Path, folder: &Folder) -> Result<PathBuf, String> {
     let text = std::fs::read_to_string(workload).map_err(|error| error.to_string())?;
     folder.write("prefilled.toml", &format!("prefill = true\n{text}"))

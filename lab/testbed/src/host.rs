@@ -52,7 +52,7 @@ pub fn whole_cpu_ns(pid: u32) -> u64 {
     stat_ticks(&pid.to_string(), 11) * TICK_NS
 }
 
-/// The sum of two fields of a process's line, the first of which has so many between itself and the name.
+/// Returns the sum of two fields of a process's line. `from` is the number of fields between the name and the first.
 fn stat_ticks(process: &str, from: usize) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // proc(5): the name stands in brackets, and may hold anything.
@@ -67,7 +67,7 @@ pub fn rss_bytes(pid: u32) -> u64 {
     line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Memory that can be had without giving up what is in use, in bytes.
+/// Returns the memory that is available without taking any that is in use, in bytes.
 pub fn memory_available_bytes() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap_or_default();

@@ -8,7 +8,7 @@ pub struct Need {
     pub program: &'static str,
     /// Arguments with which it does nothing and succeeds.
     pub arguments: &'static [&'static str],
-    /// What is installed if it is not there.
+    /// Packages that are installed if the program is missing.
     pub packages: &'static [&'static str],
 }
 

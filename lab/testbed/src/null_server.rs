@@ -52,7 +52,7 @@ pub fn run(port: u16, answer: NullReply) -> Result<bool, String> {
 /// Serves until the process is ended.
 ///
 /// # Errors
-/// When the port cannot be had or epoll fails.
+/// If the port cannot be bound, or if epoll fails.
 pub fn serve(port: u16, answer: NullReply) -> std::io::Result<bool> {
     let listener = TcpListener::bind(("127.0.0.1", port))?;
     listener.set_nonblocking(true)?;

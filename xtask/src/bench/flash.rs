@@ -154,12 +154,12 @@ fn device_times(plan: &Plan) -> Result<[f64; 3], String> {
     if !output.status.success() {
         return Err(format!("fio: {}", String::from_utf8_lossy(&output.stderr).trim()));
     }
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|error| format!("fio: {error}"))?;
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|error| format!("fio: {error}"))?;
     // The times of whole calls, in ns.
-    let times = &told["jobs"][0]["read"]["clat_ns"]["percentile"];
+    let times = &report["jobs"][0]["read"]["clat_ns"]["percentile"];
     let at = |share: &str| times[share].as_f64().map(|ns| ns / 1e3);
     let all = [at("50.000000"), at("99.000000"), at("99.900000")];
-    let [Some(p50), Some(p99), Some(p999)] = all else { return Err(format!("fio told no percentiles: {times}")) };
+    let [Some(p50), Some(p99), Some(p999)] = all else { return Err(format!("fio reported no percentiles: {times}")) };
     Ok([p50, p99, p999])
 }
 
@@ -197,11 +197,11 @@ fn on_flash(server: &Server) -> Result<(u64, f64), String> {
     if server.kind == Kind::Memcached {
         let items = server.stat("extstore_objects_used")?;
         let slabs = server.stats("stats slabs")?;
-        let told = |what: &str| -> Vec<u64> {
+        let column = |what: &str| -> Vec<u64> {
             let end = format!(":{what} ");
             slabs.lines().filter_map(|line| line.split_once(&end)?.1.trim().parse().ok()).collect()
         };
-        let classes = told("chunk_size").into_iter().zip(told("used_chunks"));
+        let classes = column("chunk_size").into_iter().zip(column("used_chunks"));
         let most = classes.max_by_key(|(_, used)| *used).map_or(0, |(bytes, _)| bytes);
         // Beside it a word of the hash table, which has one to one and a half for each item.
         return Ok((items, most as f64 + 8.0));

@@ -22,13 +22,13 @@ pub const REPLY_BYTES: usize = 6 + KEY_BYTES + 8 + VALUE_BYTES + 7;
 const READ_BYTES: usize = 256 * 1024;
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// What is asked, and what an answer looks like.
+/// The requests, and the form of a reply.
 pub struct Talk {
     /// Requests of one length, end to end.
     requests: Vec<u8>,
     request_bytes: usize,
     reply_bytes: usize,
-    /// What each answer ends with.
+    /// The end of each reply.
     reply_end: &'static [u8],
 }
 

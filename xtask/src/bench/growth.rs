@@ -1,6 +1,6 @@
 //! The index growing under load, and the memory going up and down: how long the slices of the background thread were.
 //!
-//! Two servers are filled with items of 24 and 200 bytes through one connection, while another reads what is there:
+//! Two servers are filled with items of 24 and 200 bytes through one connection, while another reads stored items:
 //! one that has its memory from the start, and one that begins with 64 MiB and is raised step by step. Then the second
 //! is lowered again. What counts is the longest slice by kind, in CPU time of its thread: on a machine with fewer free
 //! CPUs than threads the clock on the wall counts other threads' time. On a virtual machine even CPU time counts what
@@ -19,7 +19,7 @@ use testbed::server::{Kind, Options, Server};
 
 /// 24 and 200 bytes, without a TTL.
 const SHAPE: Shape = SHAPES[2];
-/// What such an item takes in its segment, in bytes.
+/// Bytes that such an item takes in its segment.
 const ITEM_BYTES: u64 = 228;
 /// Memory beside the items: index, free reserve, headers, in parts of the items' bytes.
 const BESIDE_PARTS: u64 = 11;
@@ -92,7 +92,7 @@ fn fill(server: &Server, items: u64, mut before: impl FnMut(u64) -> Result<(), S
     })
 }
 
-/// Reads items that were stored, sixteen at a time, until it is told to end.
+/// Reads items that were stored, sixteen at a time, until `over` is set.
 fn read(server: &Server, stored: &AtomicU64, over: &AtomicBool) -> Result<(), String> {
     let stream = TcpStream::connect(server.address).map_err(|error| error.to_string())?;
     let mut reader = BufReader::new(stream);
@@ -116,7 +116,7 @@ fn read(server: &Server, stored: &AtomicU64, over: &AtomicBool) -> Result<(), St
 /// The longest turn of [`spin`], in ns of CPU time.
 static CONTROL_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Spins for 200 us of CPU time and sleeps for 1 ms, until it is told to end.
+/// Spins for 200 us of CPU time and sleeps for 1 ms, until `over` is set.
 fn spin(over: &AtomicBool) {
     let cpu_ns = || {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

@@ -25,7 +25,7 @@ enum Way {
     Get,
 }
 
-/// Somebody that takes and gives values.
+/// A server, or a plain transfer, that receives and sends values.
 struct Peer {
     name: &'static str,
     stream: TcpStream,
@@ -33,7 +33,7 @@ struct Peer {
     rss_bytes: u64,
 }
 
-/// What came of one value size, one way and one peer.
+/// Results of one value size, one direction and one peer.
 struct Row {
     gb_s: Vec<f64>,
     cpu_ns_kib: Vec<f64>,

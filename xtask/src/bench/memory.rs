@@ -28,7 +28,7 @@ pub const SHAPES: [Shape; 7] = [
     Shape { key_bytes: 24, value_bytes: 1_153_434, ttl_s: 0 },
 ];
 
-/// What a full server holds.
+/// The contents of a full server.
 #[derive(Clone, Debug)]
 pub struct Fill {
     /// The shape.
@@ -144,7 +144,7 @@ impl Client {
         Ok(())
     }
 
-    /// How many of the first `count` items are there; values are not transferred.
+    /// Counts the readable items among the first `count`, without transferring values.
     fn count_readable(&mut self, shape: Shape, count: u64) -> Result<u64, String> {
         let mut readable = 0;
         for first in (0..count).step_by(500) {

@@ -26,7 +26,7 @@ use rounds::{LOAD_OF_MANY, LOADS, Load, Outcome, Plan, median_min_max};
 use testbed::host;
 use testbed::server::Kind;
 
-/// What to measure, and how long.
+/// The measurements, and their length.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Fewer and shorter rounds, less memory: to see that all works, not for quoting.
@@ -61,9 +61,9 @@ pub struct Options {
     pub upgrade: bool,
     /// Of these, only those whose names begin so.
     pub rows: Vec<String>,
-    /// Only the load with so many connections.
+    /// Only the load with this number of connections.
     pub connections: Option<usize>,
-    /// Only the load with so many requests in flight on each connection.
+    /// Only the load with this number of requests in flight on each connection.
     pub depth: Option<usize>,
 }
 

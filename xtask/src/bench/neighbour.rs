@@ -39,12 +39,12 @@ const GOAL: f64 = 2.0;
 /// Tokens from here on are the flood's.
 const LOUD_TOKEN: u64 = 1 << 32;
 
-/// How loud the neighbour is.
+/// The load of the neighbour.
 struct Flood {
     name: &'static str,
     /// Its rate, as a share of the highest; `None`: as much as goes, [`DEPTH`] in flight on each connection.
     share: Option<f64>,
-    /// What it may do, as such a share.
+    /// Its quota, as such a share.
     quota: Option<f64>,
     /// True if the goal is for this one: a neighbour that may take all of the CPU takes it.
     has_goal: bool,
@@ -188,7 +188,7 @@ fn print(server: &Server, flood: &Flood, rate: f64, turn: Duration, turns: &[(Tu
     );
 }
 
-/// What came of one turn.
+/// Results of one turn.
 pub(super) struct Turn {
     /// Response times of the quiet load in ns, in ascending order.
     times_ns: Vec<u64>,
@@ -209,7 +209,7 @@ impl Turn {
 /// One connection of the quiet load.
 struct Quiet {
     stream: TcpStream,
-    /// When each request in flight was due.
+    /// The instant at which each request in flight was due.
     due: VecDeque<Instant>,
     received_bytes: usize,
 }
@@ -221,7 +221,7 @@ struct Loud {
     /// Of a request that the kernel did not take whole.
     unsent: Vec<u8>,
     received_bytes: usize,
-    /// What may be the front of an answer's end.
+    /// Bytes that may begin the end of a reply.
     tail: Vec<u8>,
 }
 
@@ -231,7 +231,7 @@ pub(super) struct Loads {
     pub(super) number: usize,
     /// The flood's request of a number.
     pub(super) request: fn(usize) -> Vec<u8>,
-    /// What each answer to it has once, at its end.
+    /// The bytes that end each reply to the flood, once in each.
     pub(super) end: &'static [u8],
 }
 

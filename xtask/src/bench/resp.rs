@@ -167,7 +167,7 @@ fn words(out: &mut Vec<u8>, words: &[&str]) {
     words.iter().for_each(|word| out.extend(format!("${}\r\n{word}\r\n", word.len()).bytes()));
 }
 
-/// What is named as a row for the times of the open loop.
+/// The name of the row with the times of the open loop.
 const TAILS: &str = "tails";
 
 /// Stores the keys and counters that the rows ask for.

@@ -1,8 +1,8 @@
-//! How long a store takes to be there again: until its first answer, and until all that it held is found.
+//! Restart times of a store: until its first reply, and until all items are found.
 //!
 //! Each server is filled with items of 24 and 200 bytes through one connection, then ended and started again. Gannet
-//! is killed (`kill -9`), with its index in the file and with one that is made anew, of longer items too; memcached
-//! with a memory file (`-e`) comes back only after a graceful stop; redis-server is told to save, or killed with a log
+//! is killed (`kill -9`), with its index in the file and with one that is rebuilt, with longer items too. memcached
+//! with a memory file (`-e`) restarts only after a graceful stop. redis-server saves first, or is killed with a log
 //! of its writes. Memory files lie in `/dev/shm`, or in the folder that `GANNET_BENCH_MEMORY` names, since that is
 //! half of the memory by default; the files of redis-server in the folder for temporary files.
 
@@ -18,13 +18,13 @@ use testbed::server::{free_address, gannet_binary};
 
 /// 24 and 200 bytes, without a TTL.
 const SHAPE: Shape = SHAPES[2];
-/// Longer ones, of which an index that is made anew has fewer to find a gigabyte.
+/// Longer items: an index that is rebuilt has fewer of them to find in a gigabyte.
 const LONG_SHAPE: Shape = Shape { key_bytes: 24, value_bytes: 1000, ttl_s: 0 };
 /// The part of the memory that is filled, in percent, by the payload alone: nothing is evicted yet.
 const FILLED_PERCENT: u64 = 70;
 /// Keys that are asked for after the start.
 const ASKED: u64 = 2000;
-/// How long one waits for an end, a start, or for all to be found.
+/// Maximum wait for an end, for a start, and until all items are found.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 /// Between an end and a start: memcached's clock of whole seconds runs ahead by up to one, and a file that was left at
 /// what is not past yet is thrown away.
@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_secs(3);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Who is started again, and how he is ended.
+/// The server that is restarted, and the way in which it is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     GannetFile,
@@ -131,7 +131,7 @@ impl Drop for Started {
     }
 }
 
-/// What was measured of one start.
+/// Results of one start.
 struct Restart {
     end: Duration,
     first_answer: Duration,
@@ -141,7 +141,7 @@ struct Restart {
     found: u64,
 }
 
-/// Measures with memories of so many MiB each, as far as the machine has them: those rows whose names,
+/// Measures with each of these memories, in MiB, if the machine has as much: the rows whose names, such as
 /// `16384 MiB memcached -e`, begin as one of these does, or all.
 ///
 /// # Errors
@@ -275,7 +275,7 @@ fn end(subject: Subject, server: &mut Started) -> Result<Duration, String> {
     Ok(begun.elapsed())
 }
 
-/// How long after its start it answered a request, whatever it said, but for that it is still loading.
+/// Returns the time from its start to its first reply, errors included, unless it reports that it is still loading.
 fn first_answer(subject: Subject, server: &mut Started) -> Result<Duration, String> {
     wait(server, |server| {
         let Ok(mut stream) = TcpStream::connect(server.address) else { return Ok(false) };
@@ -339,6 +339,9 @@ fn segments_left(server: &Started) -> Result<u64, String> {
         Ok(text)
     };
     let text = fetch().map_err(|error| format!("the admin port: {error}"))?;
-    let told = |line: &str| line.strip_prefix("gannet_index_rebuild_segments ")?.trim().parse::<f64>().ok();
-    text.lines().find_map(told).map(|left| left as u64).ok_or_else(|| "the admin port does not tell it".to_owned())
+    let value = |line: &str| line.strip_prefix("gannet_index_rebuild_segments ")?.trim().parse::<f64>().ok();
+    text.lines()
+        .find_map(value)
+        .map(|left| left as u64)
+        .ok_or_else(|| "the admin port does not report the rebuild".to_owned())
 }

@@ -27,7 +27,7 @@ pub const LOADS: [Load; 5] = [
 /// One more, where the two ways of waiting for sockets are compared.
 pub const LOAD_OF_MANY: Load = Load { connections: 10_000, depth: 1 };
 
-/// How long, and how often.
+/// The length of a turn, and the number of rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Rounds that have to be clean.
@@ -42,9 +42,9 @@ const WARM_UP: Duration = Duration::from_millis(300);
 const STEAL_MAX: f64 = 0.01;
 const OTHERS_MAX: f64 = 0.05;
 
-/// Where servers run.
+/// The CPU of the servers.
 pub const SERVER_CPU: usize = 0;
-/// Where the generator runs.
+/// The CPU of the generator.
 pub const GENERATOR_CPU: usize = 1;
 
 /// One server's turn.
@@ -55,7 +55,7 @@ struct Turn {
     clean: bool,
 }
 
-/// What came of one load: for each server the CPU of every round, and R of every round.
+/// Results of one load: for each server the CPU of every round, and R of every round.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The load.

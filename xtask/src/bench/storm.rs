@@ -1,8 +1,8 @@
-//! A storm of connections beside a steady load: what it does to the others' response times.
+//! A storm of connections beside a steady load: its effect on the others' response times.
 //!
 //! ```text
 //!   steady   50 connections, gets at half of the highest rate, each timed from the instant it was due
-//!   storm    so many connects a second; each asks once, stays a while and goes
+//!   storm    connects at a fixed rate; each connection asks once, stays a while and closes
 //!   round    calm turn, then stormy turn, of each server; the figure is the ratio of their p999
 //! ```
 //!
@@ -90,7 +90,7 @@ pub fn run(quick: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// What came of one turn.
+/// Results of one turn.
 struct Turn {
     /// Response times in ns, in ascending order.
     times_ns: Vec<u64>,
@@ -107,7 +107,7 @@ impl Turn {
 /// One connection of the steady load.
 struct Steady {
     stream: TcpStream,
-    /// When each request in flight was due.
+    /// The instant at which each request in flight was due.
     due: VecDeque<Instant>,
     received_bytes: usize,
 }

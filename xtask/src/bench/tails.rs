@@ -4,7 +4,7 @@
 //!   highest   closed loop, 50 connections, one in flight each          requests/s of this server, this round
 //!   tails     open loop at 50 % and at 80 % of the least of them       p50, p99, p999 from the instant each was due
 //! ```
-//! All servers get the same rate in a round: that of the slowest, so that nobody's time is that of a lighter load. The
+//! All servers get the same rate in a round, that of the slowest, so that all times are those of an equal load. The
 //! servers take turns, and the figure of a server is the median of its rounds.
 
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use testbed::server::{Server, pin};
 const SHARES: [f64; 2] = [0.5, 0.8];
 const CONNECTIONS: usize = 50;
 
-/// How often, and for how long each turn.
+/// The number of rounds, and the length of a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub rounds: usize,

@@ -21,10 +21,10 @@ use testbed::server::gannet_binary;
 const IDLE: usize = 1000;
 const KEY_BYTES: usize = 24;
 const VALUE_BYTES: usize = 200;
-/// What an item takes, more or less.
+/// Approximate bytes of an item in the store.
 const ITEM_BYTES: u64 = 232;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a calm half of a round is, and how long is asked after an upgrade.
+/// Length of the calm half of a round, and of the requests after an upgrade.
 const CALM: Duration = Duration::from_millis(500);
 /// Between two that come.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -50,7 +50,7 @@ pub fn run(quick: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Where the memory lies.
+/// The location of the memory.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     File,
@@ -90,7 +90,7 @@ impl Taken {
         let begun = Instant::now();
         while TcpStream::connect(addr).is_err() {
             if begun.elapsed() > PATIENCE {
-                return Err(format!("nobody listens on {addr}"));
+                return Err(format!("cannot connect to {addr}: no server listens there"));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -266,7 +266,7 @@ fn measure(place: Place, memory_mib: u64, rounds: usize) -> Result<(), String> {
     for stream in idle.iter().step_by(IDLE / 10) {
         get(&mut stream.try_clone().map_err(|error| error.to_string())?, 0)?;
     }
-    let told = figures.each_ref().map(|figure| {
+    let cells = figures.each_ref().map(|figure| {
         let (median, low, high) = median_min_max(figure);
         format!("{median:.2} ({low:.2}-{high:.2})")
     });
@@ -275,6 +275,6 @@ fn measure(place: Place, memory_mib: u64, rounds: usize) -> Result<(), String> {
         Place::FileAndDram => "--file on tmpfs, --file-index dram",
         Place::Memory => "--upgradable",
     };
-    println!("| {memory_mib} MiB, {name} | {} | {before}, {after} |", told.join(" | "));
+    println!("| {memory_mib} MiB, {name} | {} | {before}, {after} |", cells.join(" | "));
     Ok(())
 }

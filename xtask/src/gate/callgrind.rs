@@ -12,7 +12,7 @@ pub struct Counted {
     folder: PathBuf,
 }
 
-/// What callgrind's files begin with.
+/// The first bytes of callgrind's files.
 const OUT: &str = "out";
 
 impl Counted {
@@ -91,7 +91,7 @@ pub fn control(pid: u32, action: &str) -> Result<(), String> {
 }
 
 /// The limit of open files that a program finds under valgrind, which keeps `RESERVED` for itself and lets no program
-/// change it. memcached sets the limit to its connections, so it has to be told as many.
+/// change it. memcached sets the limit to its connections, so it must be started with as many.
 fn open_files_under_valgrind() -> usize {
     const RESERVED: u64 = 12;
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);

@@ -20,7 +20,7 @@ const REPLY_WAIT_MAX: Duration = Duration::from_secs(60);
 pub struct Case {
     /// Its name in the file of kept counts.
     pub name: &'static str,
-    /// What a request is.
+    /// The kind of its requests.
     pub what: &'static str,
     /// It is a request of Redis's clients.
     pub resp: bool,
@@ -302,7 +302,7 @@ impl Client {
             let hashes = Case { request: hash_of, reply_bytes: |_| 5, ..RESP };
             self.run(&hashes, 0..HASHES / hashes.depth)?;
         }
-        // Each case finds what it needs whatever came before it: only these change what is there.
+        // Each case finds its items whatever ran before it: only these cases change the items.
         if matches!(case.name, "get" | "touch" | "set-delete") {
             self.run(&stores, 0..KEYS / stores.depth)?;
             // As many digits from now on, whatever the cases count.

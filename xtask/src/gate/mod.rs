@@ -23,12 +23,12 @@ use cases::Case;
 
 use testbed::server::{Kind, Server};
 
-/// How far a count may be from the one that is kept, as a share of it.
+/// The largest difference of a count from the stored one, as a share of it.
 const TOLERANCE: f64 = 0.03;
 /// The counts that are kept, by the names of the cases.
 const KEPT: &str = "xtask/src/gate/kept.toml";
 
-/// What to do.
+/// The actions of a run of the gate.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Count Debian's memcached and Redis beside Gannet; compares with nothing kept.

@@ -76,7 +76,7 @@ fn slowest(mut times: Vec<TestTime>) -> Vec<TestTime> {
 struct Outcome {
     /// A failure without a failed test counts as one.
     count: Count,
-    /// What is wrong with it, if anything is.
+    /// The error, if there is one.
     error: Option<String>,
     /// Lines of its output that name failed tests.
     failures: Vec<String>,

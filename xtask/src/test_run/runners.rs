@@ -10,9 +10,9 @@ use super::count::Format;
 /// One command line, run by bash.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// What bash runs.
+    /// The command line that bash runs.
     pub shell: String,
-    /// Where.
+    /// The folder in which it runs.
     pub folder: PathBuf,
     /// Variables added to the environment.
     pub environment: Vec<(&'static str, String)>,
@@ -43,11 +43,11 @@ impl Step {
 pub struct Runner {
     /// Its name in the table.
     pub name: &'static str,
-    /// What has to be there first.
+    /// Steps that run before the suite.
     pub prepare: Vec<Step>,
     /// The suite itself.
     pub step: Step,
-    /// How its output is counted.
+    /// The format of its output, for counting.
     pub format: Format,
 }
 

@@ -9,7 +9,7 @@ pub struct Fault {
     pub path: String,
     /// 1-based; 0 for the file as a whole.
     pub line: usize,
-    /// What is wrong and what to write instead.
+    /// The breach, and the remedy.
     pub message: String,
 }
 

@@ -7,7 +7,7 @@ use super::Fault;
 use super::tree::{File, Tree};
 
 const FUNCTION_LINES_MAX: usize = 70;
-/// A dispatcher is exempt from [`FUNCTION_LINES_MAX`] if its one `match` leaves at most so many lines outside ...
+/// Lines of a dispatcher outside its one `match`, at most, so that [`FUNCTION_LINES_MAX`] does not apply ...
 const DISPATCHER_OUTSIDE_LINES_MAX: usize = 20;
 /// ... and no arm has more lines than this.
 const DISPATCHER_ARM_LINES_MAX: usize = 12;
@@ -42,7 +42,7 @@ const FORBIDDEN_PATHS: [Forbidden; 8] = [
     Forbidden { what: "process::exit", crates: DATA, instead: "return an error to the binary" },
 ];
 
-/// Modules and crates of which nothing may be named.
+/// Modules and crates whose names are forbidden.
 const FORBIDDEN_ROOTS: [Forbidden; 8] = [
     Forbidden { what: "std::fs", crates: CORES, instead: "take bytes as an argument" },
     Forbidden { what: "std::net", crates: CORES, instead: "take bytes as an argument" },
