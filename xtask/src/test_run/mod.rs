@@ -27,7 +27,15 @@ pub fn run(root: &Path, parts: &[String]) -> Result<bool, String> {
     for runner in &runners {
         println!("\n== {} ==", runner.name);
         let started = Instant::now();
-        let outcome = run_one(runner);
+        let outcome = match &runner.beside {
+            Some(step) => std::thread::scope(|scope| {
+                let beside = scope.spawn(|| output_of(step));
+                let outcome = run_one(runner);
+                println!("{}", beside.join().unwrap_or_default());
+                outcome
+            }),
+            None => run_one(runner),
+        };
         rows.push((runner.name, outcome, started.elapsed().as_secs()));
     }
     let times = rows.iter().flat_map(|(_, Outcome { times, .. }, _)| times);
@@ -123,16 +131,27 @@ fn run_one(runner: &Runner) -> Outcome {
     Outcome { count, error, failures, times: count::times(runner.format, &output) }
 }
 
+/// Runs one step, and returns its output.
+fn output_of(step: &Step) -> String {
+    let output = command(step).stderr(Stdio::null()).output();
+    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+}
+
+/// Returns the command of a step. Its errors are in its output.
+fn command(step: &Step) -> Command {
+    let line = format!("exec 2>&1; {}", step.shell);
+    let mut command = Command::new("bash");
+    command.args(["-c", &line]).current_dir(&step.folder).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.envs(step.environment.iter().map(|(name, value)| (*name, value.as_str())));
+    command
+}
+
 /// Put behind the output of a step that did not succeed.
 const FAILED_MARK: &str = "\u{0}failed";
 
 /// Runs one step, shows its output as it comes, and returns it; [`FAILED_MARK`] is behind it if the step failed.
 fn run_step(step: &Step) -> Result<String, String> {
-    let line = format!("exec 2>&1; {}", step.shell);
-    let mut command = Command::new("bash");
-    command.args(["-c", &line]).current_dir(&step.folder).stdin(Stdio::null()).stdout(Stdio::piped());
-    command.envs(step.environment.iter().map(|(name, value)| (*name, value.as_str())));
-    let mut child = command.spawn().map_err(|error| format!("{}: {error}", step.shell))?;
+    let mut child = command(step).spawn().map_err(|error| format!("{}: {error}", step.shell))?;
     let pipe = child.stdout.take().expect("stdout is piped");
     let mut output = String::new();
     for line in BufReader::new(pipe).split(b'\n') {
@@ -157,7 +176,13 @@ mod tests {
     use count::Format;
 
     fn runner(shell: &str) -> Runner {
-        Runner { name: "x", prepare: Vec::new(), step: Step::new(Path::new("/"), shell), format: Format::Cargo }
+        Runner {
+            name: "x",
+            prepare: Vec::new(),
+            beside: None,
+            step: Step::new(Path::new("/"), shell),
+            format: Format::Cargo,
+        }
     }
 
     #[test]
@@ -191,6 +216,12 @@ mod tests {
         let outcome = run_one(&runner("echo 'test result: ok. 2 passed; 0 failed;'"));
         assert_eq!((outcome.count, outcome.error), (Count { passed: 2, failed: 0 }, None));
         assert!(outcome.failures.is_empty());
+    }
+
+    #[test]
+    fn a_step_beside_a_runner_ends_before_the_next_runner() {
+        let step = Step::new(Path::new("/"), "sleep 0.1; echo built; echo late >&2");
+        assert_eq!(output_of(&step), "built\nlate\n");
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub struct Runner {
     pub name: &'static str,
     /// Steps that run before the suite.
     pub prepare: Vec<Step>,
+    /// A step of later runners that runs beside this one. Its failure shows when they prepare.
+    pub beside: Option<Step>,
     /// The suite itself.
     pub step: Step,
     /// The format of its output, for counting.
@@ -63,24 +65,28 @@ pub fn all(root: &Path) -> Vec<Runner> {
         let mut steps = vec![build.clone()];
         steps.extend(prepare.iter().map(|shell| Step::new(&folder, *shell).required().with("VENV", venv(&target))));
         let step = Step::new(&folder, shell).with("GANNET_BIN", &server).with("VENV", venv(&target));
-        Runner { name, prepare: steps, step, format }
+        Runner { name, prepare: steps, beside: None, step, format }
     };
     vec![
         Runner {
             name: "cargo",
             prepare: Vec::new(),
+            beside: None,
             step: Step::new(root, CARGO).with(TEST_RUNNER, "env RUSTC_BOOTSTRAP=1"),
             format: Format::Cargo,
         },
         Runner {
             name: "models",
             prepare: Vec::new(),
+            // The end of a release build uses one CPU, and the models count no time.
+            beside: Some(build.clone()),
             step: Step::new(root, format!("{xtask} loom")),
             format: Format::Cargo,
         },
         Runner {
             name: "debian",
             prepare: vec![build.clone()],
+            beside: None,
             step: Step::new(root, "conformance/debian/run.sh").with("GANNET_BIN", &server),
             format: Format::Memccapable,
         },
@@ -101,18 +107,21 @@ pub fn all(root: &Path) -> Vec<Runner> {
         Runner {
             name: "replay",
             prepare: vec![build.clone()],
+            beside: None,
             step: Step::new(root, "cargo run --quiet --package lab -- replay --short").with("GANNET_BIN", &server),
             format: Format::Cargo,
         },
         Runner {
             name: "soak",
             prepare: vec![build.clone()],
+            beside: None,
             step: Step::new(root, "cargo run --quiet --package lab -- soak --short").with("GANNET_BIN", &server),
             format: Format::Cargo,
         },
         Runner {
             name: "bench gate",
             prepare: vec![build.clone()],
+            beside: None,
             step: Step::new(root, format!("{xtask} gate")).with("GANNET_BIN", &server),
             format: Format::Cargo,
         },
