@@ -246,24 +246,38 @@ impl Store {
     /// have expired count until they are removed. While items that a flush has ended are being removed, the function
     /// looks at every segment.
     pub fn keys(&self, namespace: Namespace) -> u64 {
-        let (space, flushed) = (namespace.0, self.flushed_before(namespace.0));
-        let (mut ended, mut settled) = (0, true);
-        if self.settled[usize::from(space)].load(Acquire) != flushed {
-            for id in 0..self.segments.high_water() {
-                let header = self.segments.header(SegmentId(id as u32));
-                let is_used = matches!(header.state(), State::Open | State::Sealed | State::Draining);
-                if is_used && header.namespace() == space && header.sequence() < flushed {
-                    settled = false;
-                    ended += u64::from(header.live_keys());
-                }
+        let space = namespace.0;
+        let unflushed = self.keys_beside_flushed(space);
+        let totals = space_totals(self, space);
+        let in_memory = unflushed.unwrap_or_else(|| totals.items().saturating_sub(totals.hidden()));
+        in_memory + self.flash_keys.keys(space, totals.flash_counted())
+    }
+
+    /// Returns the number of keys in the segments that no flush has ended; `None` if there are no others. The counters
+    /// cannot be used meanwhile: they change with each item of the others that is removed.
+    fn keys_beside_flushed(&self, space: u8) -> Option<u64> {
+        let flushed = self.flushed_before(space);
+        if self.settled[usize::from(space)].load(Acquire) == flushed {
+            return None;
+        }
+        let (mut keys, mut settled) = (0, true);
+        for id in 0..self.segments.high_water() {
+            let header = self.segments.header(SegmentId(id as u32));
+            let is_used = matches!(header.state(), State::Open | State::Sealed | State::Draining);
+            if !is_used || header.namespace() != space {
+                continue;
             }
-            if settled {
-                self.settled[usize::from(space)].store(flushed, Release);
+            if header.sequence() < flushed {
+                settled = false;
+            } else {
+                keys += u64::from(header.live_keys());
             }
         }
-        let totals = space_totals(self, space);
-        let in_memory = totals.items().saturating_sub(totals.hidden()).saturating_sub(ended);
-        in_memory + self.flash_keys.keys(space, totals.flash_counted())
+        if settled {
+            self.settled[usize::from(space)].store(flushed, Release);
+            return None;
+        }
+        Some(keys)
     }
 
     /// Returns the figures of one namespace now.

@@ -13,8 +13,9 @@ mod scrubbed;
 mod tiered;
 mod together;
 
-use crate::core::op::OpError;
+use crate::core::op::{OpError, Put};
 use crate::{Namespace, Store, StoreConfig};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// A change removes the parts that it replaced at once; what the background held just then was left for ever.
 #[test]
@@ -40,4 +41,50 @@ fn a_part_whose_lock_is_not_had_goes_later() {
     };
     let done = (0..50).any(|n| attempt(format!("key {n}").as_bytes()).is_ok());
     assert!(done, "the index has more than one group");
+}
+
+/// The count of keys was the items that are there less those that a flush has ended. An item that was removed between
+/// the two readings was subtracted twice, so that a key stored after a flush was not counted for a moment.
+#[test]
+fn a_key_that_is_stored_after_a_flush_counts_while_what_was_flushed_is_removed() {
+    let config = StoreConfig { memory_bytes: 8 << 20, segment_bytes: None, ..crashes::config() };
+    let (store, mut background) = Store::new(&config, crashes::NOW).expect("a store");
+    let mut handle = store.handle().expect("a thread handle");
+    let space = Namespace(3);
+    let (reads, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    // A reading that began and ended while flushed items were being removed.
+    let read = || {
+        let (before, keys, after) = (reads.load(SeqCst), store.keys(space), reads.load(SeqCst));
+        (before && after).then_some(keys)
+    };
+    let seen = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut seen = Vec::new();
+            while !done.load(SeqCst) {
+                seen.extend(read());
+            }
+            seen
+        });
+        for round in 0..40 {
+            let mut put = |name: &str| {
+                let mut guard = handle.guard(crashes::NOW);
+                let key = guard.key(space, name.as_bytes());
+                guard.items_mut().put(&key, &Put::set(b"value")).is_ok()
+            };
+            (0..2000).for_each(|n| drop(put(&format!("old {round} {n}"))));
+            store.flush(space);
+            let is_stored = put("new");
+            handle.tidy(crashes::NOW);
+            reads.store(is_stored, SeqCst);
+            // Enough for all that was flushed, and bounded.
+            for _ in 0..200 {
+                background.slice(crashes::NOW, &mut || false);
+            }
+            reads.store(false, SeqCst);
+        }
+        done.store(true, SeqCst);
+        reader.join().expect("the reader")
+    });
+    assert!(seen.len() > 40, "only {} readings while items were removed", seen.len());
+    assert!(seen.iter().all(|keys| *keys == 1), "{:?} of {}", seen.iter().find(|keys| **keys != 1), seen.len());
 }
