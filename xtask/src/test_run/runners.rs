@@ -53,6 +53,13 @@ pub struct Runner {
     pub format: Format,
 }
 
+impl Runner {
+    /// A suite that needs a release build of the server.
+    fn of_release(name: &'static str, build: &Step, step: Step) -> Self {
+        Self { name, prepare: vec![build.clone()], beside: None, step, format: Format::Cargo }
+    }
+}
+
 /// Every runner.
 pub fn all(root: &Path) -> Vec<Runner> {
     let target = target_folder(root);
@@ -104,27 +111,17 @@ pub fn all(root: &Path) -> Vec<Runner> {
         suite("gomemcache", "go", &[], "go test -v -count=1 ./...", Format::Go),
         suite("npm memcached", "node", &["npm ci --no-audit --no-fund"], NODE, Format::Node),
         suite("spymemcached", "java", &[], "mvn -B -ntp -Dstyle.color=never test", Format::Surefire),
-        Runner {
-            name: "replay",
-            prepare: vec![build.clone()],
-            beside: None,
-            step: Step::new(root, "cargo run --quiet --package lab -- replay --short").with("GANNET_BIN", &server),
-            format: Format::Cargo,
-        },
-        Runner {
-            name: "soak",
-            prepare: vec![build.clone()],
-            beside: None,
-            step: Step::new(root, "cargo run --quiet --package lab -- soak --short").with("GANNET_BIN", &server),
-            format: Format::Cargo,
-        },
-        Runner {
-            name: "bench gate",
-            prepare: vec![build.clone()],
-            beside: None,
-            step: Step::new(root, format!("{xtask} gate")).with("GANNET_BIN", &server),
-            format: Format::Cargo,
-        },
+        Runner::of_release(
+            "replay",
+            &build,
+            Step::new(root, "cargo run --quiet --package lab -- replay --short").with("GANNET_BIN", &server),
+        ),
+        Runner::of_release(
+            "soak",
+            &build,
+            Step::new(root, "cargo run --quiet --package lab -- soak --short").with("GANNET_BIN", &server),
+        ),
+        Runner::of_release("bench gate", &build, Step::new(root, format!("{xtask} gate")).with("GANNET_BIN", &server)),
     ]
 }
 

@@ -71,7 +71,9 @@ fn a_key_that_is_stored_after_a_flush_counts_while_what_was_flushed_is_removed()
                 let key = guard.key(space, name.as_bytes());
                 guard.items_mut().put(&key, &Put::set(b"value")).is_ok()
             };
-            (0..2000).for_each(|n| drop(put(&format!("old {round} {n}"))));
+            for n in 0..2000 {
+                put(&format!("old {round} {n}"));
+            }
             store.flush(space);
             let is_stored = put("new");
             handle.tidy(crashes::NOW);
