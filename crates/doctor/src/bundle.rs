@@ -8,8 +8,8 @@
 //! ```
 //! Invariants:
 //! - The tree contains only what a check read: no command line, environment, configuration, key or value.
-//! - Anything in it that reveals more than the check needs is removed before it is stored ([`told`]): names of other
-//!   processes, options and places of mounts, the files that a process maps, the host's name.
+//! - Anything in it that reveals more than the check needs is removed before it is stored ([`redacted`]): names of
+//!   other processes, options and places of mounts, the files that a process maps, the host's name.
 //! - The archive has a maximum size in bytes. Files that do not fit are listed in it.
 
 use std::collections::BTreeSet;
@@ -62,7 +62,7 @@ impl Bundle {
         let mut known = BTreeSet::new();
         for (path, text) in &tape.files {
             let plain = path.strip_prefix("/later").unwrap_or(path);
-            if let Some(text) = told(plain, text, pid) {
+            if let Some(text) = redacted(plain, text, pid) {
                 bundle.add(&format!("tree{}", behind_links(path, tape)), text);
                 known.insert(path.as_str());
             }
@@ -71,8 +71,8 @@ impl Bundle {
             bundle.links.push((format!("tree{path}"), to.clone()));
             known.insert(path);
         }
-        let is_told = |path: &&String| !is_process(path, pid) && !known.contains(path.as_str());
-        let folders = tape.folders.iter().filter(is_told).take(FOLDERS_MAX);
+        let is_listed = |path: &&String| !is_process(path, pid) && !known.contains(path.as_str());
+        let folders = tape.folders.iter().filter(is_listed).take(FOLDERS_MAX);
         bundle.folders = folders.map(|path| format!("tree{}", behind_links(path, tape))).collect();
         bundle
     }
@@ -165,7 +165,7 @@ const OPTIONS: [&str; 14] = [
 ];
 
 /// Returns the part of a file's text that may be shared; `None` if not even its existence may be known.
-pub fn told(path: &str, text: &str, pid: Option<u32>) -> Option<String> {
+pub fn redacted(path: &str, text: &str, pid: Option<u32>) -> Option<String> {
     let lines = |line: &dyn Fn(&str) -> Option<String>| {
         text.lines().filter_map(line).map(|line| line + "\n").collect::<String>()
     };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::{Host, Unread};
 
-/// What its remedy needs.
+/// The privilege that a remedy needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Needs {
@@ -18,7 +18,7 @@ pub enum Needs {
     Restart,
 }
 
-/// What was found.
+/// The verdict on a setting or a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -44,12 +44,12 @@ impl Verdict {
     }
 }
 
-/// What a probe has seen.
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     /// Never [`Verdict::Unknown`]: that is [`Unread`].
     pub verdict: Verdict,
-    /// What was read, in words.
+    /// The value that was read, in words.
     pub value: String,
     /// Among findings of the same verdict the heavier comes first: the part of a request's time or of a machine that it
     /// may cost, or 0 where only the setting is known.
@@ -72,7 +72,7 @@ impl Seen {
         Self { verdict: Verdict::Bad, ..Self::ok(value) }
     }
 
-    /// How heavy it is.
+    /// Sets the weight.
     pub fn weighing(self, weight: f64) -> Self {
         Self { weight, ..self }
     }
@@ -88,7 +88,7 @@ impl Seen {
     }
 }
 
-/// What a probe comes to.
+/// The result of a probe, or the reason why it could not read.
 pub type Probed = Result<Seen, Unread>;
 
 /// One thing that is looked at.
@@ -96,47 +96,47 @@ pub type Probed = Result<Seen, Unread>;
 pub struct Check {
     /// `group.name`.
     pub id: &'static str,
-    /// Where it reads.
+    /// The files that it reads.
     pub reads: &'static str,
-    /// How it costs tails.
+    /// The mechanism by which it costs tails.
     pub mechanism: &'static str,
-    /// What to do.
+    /// The remedy.
     pub remedy: &'static str,
-    /// What is to be expected of that, and its price.
+    /// The expected effect of the remedy, and its price.
     pub expect: &'static str,
-    /// What that needs.
+    /// The privilege that the remedy needs.
     pub needs: Needs,
-    /// How it is taken back.
+    /// The way to undo the remedy.
     pub undo: &'static str,
-    /// Who says so.
+    /// The source of the claim.
     pub source: &'static str,
     /// Looks.
     pub probe: fn(&Host) -> Probed,
 }
 
-/// What a check has found on a host.
+/// The result of a check on a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// The check.
     pub id: String,
-    /// What was found.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What was read, or why nothing was.
+    /// The value that was read, or the reason why none was.
     pub value: String,
-    /// How it costs tails.
+    /// The mechanism by which it costs tails.
     pub mechanism: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
-    /// What is to be expected of that, and its price.
+    /// The expected effect of the remedy, and its price.
     #[serde(default)]
     pub expect: String,
-    /// What that needs.
+    /// The privilege that the remedy needs.
     pub needs: Needs,
-    /// How it is taken back.
+    /// The way to undo the remedy.
     pub undo: String,
-    /// Where it was read.
+    /// The files that were read.
     pub reads: String,
-    /// Who says so.
+    /// The source of the claim.
     pub source: String,
     #[serde(skip)]
     weight: f64,

@@ -15,7 +15,7 @@ pub fn diff(a: &Report, b: &Report) -> String {
     let mut ids: Vec<&String> = first.keys().chain(second.keys()).collect();
     ids.sort();
     ids.dedup();
-    let told = |finding: Option<&Finding>| {
+    let text_of = |finding: Option<&Finding>| {
         finding.map_or_else(|| "not looked at".to_owned(), |found| format!("{}: {}", found.verdict.text(), found.value))
     };
     let mut text = String::new();
@@ -26,7 +26,7 @@ pub fn diff(a: &Report, b: &Report) -> String {
             _ => false,
         };
         if !same {
-            let _ = writeln!(text, "{id}\n  {:<12} {}\n  {:<12} {}", a.host, told(one), b.host, told(other));
+            let _ = writeln!(text, "{id}\n  {:<12} {}\n  {:<12} {}", a.host, text_of(one), b.host, text_of(other));
         }
     }
     text

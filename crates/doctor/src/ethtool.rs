@@ -81,8 +81,8 @@ const NAME_BYTES_MAX: usize = 15;
 pub(crate) fn ask(nic: &str, option: &str) -> Result<String, Unread> {
     let Some(kind) = KINDS.iter().find(|kind| kind.option == option) else { return ask_program(nic, option) };
     let Ok(mut family) = Family::open("ethtool") else { return ask_program(nic, option) };
-    let told = family.ask(kind.get, &head(nic)).map_err(|error| unread(nic, option, &error))?;
-    Ok(printed(nic, kind, told))
+    let reply = family.ask(kind.get, &head(nic)).map_err(|error| unread(nic, option, &error))?;
+    Ok(printed(nic, kind, reply))
 }
 
 fn head(nic: &str) -> Vec<u8> {
@@ -99,12 +99,12 @@ fn unread(nic: &str, option: &str, error: &std::io::Error) -> Unread {
 }
 
 /// Formats netlink's reply as the program would print it.
-fn printed(nic: &str, kind: &Kind, told: &[u8]) -> String {
+fn printed(nic: &str, kind: &Kind, reply: &[u8]) -> String {
     let mut text = format!("{} parameters for {nic}:\n", kind.title);
     let of_kind = || KNOWN.iter().filter(|known| known.option == kind.option);
     let value = |known: &Known, at: u16| match known.is_switch {
-        true => find(told, at).map(|state| if state.first() == Some(&1) { "on" } else { "off" }.to_owned()),
-        false => attribute_number(told, at).map(|number| number.to_string()),
+        true => find(reply, at).map(|state| if state.first() == Some(&1) { "on" } else { "off" }.to_owned()),
+        false => attribute_number(reply, at).map(|number| number.to_string()),
     };
     let mut lines = |heading: &str, of: &dyn Fn(&Known) -> Option<u16>| {
         text.push_str(heading);
@@ -221,11 +221,11 @@ impl<'a> Tunable<'a> {
 
 /// Returns the program's output about an interface.
 fn ask_program(nic: &str, option: &str) -> Result<String, Unread> {
-    let told = || format!("ethtool -{option} {nic}");
+    let command = || format!("ethtool -{option} {nic}");
     let Some(program) = PROGRAMS.into_iter().find(|path| Path::new(path).exists()) else {
-        return Err(Unread::Refused(told(), "the program is not installed".to_owned()));
+        return Err(Unread::Refused(command(), "the program is not installed".to_owned()));
     };
-    let refused = |why: String| Unread::Refused(told(), why);
+    let refused = |why: String| Unread::Refused(command(), why);
     // The kernel allows interface names that begin with `-`; the program would take them for options.
     if nic.starts_with('-') {
         return Err(refused("the interface's name begins as an option does".to_owned()));
@@ -236,7 +236,7 @@ fn ask_program(nic: &str, option: &str) -> Result<String, Unread> {
         let why = String::from_utf8_lossy(&output.stderr);
         return Err(refused(why.lines().next_back().unwrap_or("it failed").trim().to_owned()));
     }
-    String::from_utf8(output.stdout).map_err(|_| Unread::Garbage(told(), "text"))
+    String::from_utf8(output.stdout).map_err(|_| Unread::Garbage(command(), "text"))
 }
 
 /// Returns a number by its name at the start of a line: `Combined: 8`. `n/a` counts as no number.
@@ -284,16 +284,16 @@ mod tests {
     #[test]
     fn what_netlink_tells_is_printed_as_the_program_does() {
         let number = |kind, value: u32| attribute(kind, &value.to_ne_bytes());
-        let told = [number(2, 4096), number(5, 4096), number(6, 256), number(9, 512)].concat();
-        let text = printed("eth0", &KINDS[0], &told);
+        let reply = [number(2, 4096), number(5, 4096), number(6, 256), number(9, 512)].concat();
+        let text = printed("eth0", &KINDS[0], &reply);
         let (most, now) = parts(&text).unwrap();
         assert_eq!(
             (super::number(most, "RX"), super::number(now, "RX"), super::number(now, "TX")),
             (Some(4096), Some(256), Some(512))
         );
         assert!(text.starts_with("Ring parameters for eth0:\nPre-set maximums:\n") && now.contains("RX Mini:\tn/a"));
-        let told = [number(2, 8), attribute(11, &[1])].concat();
-        let text = printed("eth0", &KINDS[2], &told);
+        let reply = [number(2, 8), attribute(11, &[1])].concat();
+        let text = printed("eth0", &KINDS[2], &reply);
         assert!(text.contains("\nAdaptive RX:\ton\n") && text.contains("\nrx-usecs:\t8\n"), "{text}");
     }
 

@@ -339,13 +339,13 @@ impl Host {
     pub fn measured(&self, id: &str) -> Result<Vec<(String, f64)>, Unread> {
         let path = format!("/measured/{id}");
         let garbage = || Unread::Garbage(path.clone(), "names and numbers");
-        let mut told = Vec::new();
+        let mut figures = Vec::new();
         for line in self.read(&path)?.lines() {
             let (name, number) = line.split_once(' ').ok_or_else(garbage)?;
             let number = number.trim().parse::<f64>().ok().filter(|number| number.is_finite());
-            told.push((name.to_owned(), number.ok_or_else(garbage)?));
+            figures.push((name.to_owned(), number.ok_or_else(garbage)?));
         }
-        Ok(told)
+        Ok(figures)
     }
 
     /// Returns the last component of a link's target.

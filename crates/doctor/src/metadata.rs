@@ -49,7 +49,7 @@ pub(crate) fn ask(addr: SocketAddr) -> Result<String, Unread> {
         request(addr, &head).map_err(failed)
     };
     let (200, zone) = path("availability-zone")? else {
-        return Err(refused("it tells no zone".to_owned()));
+        return Err(refused("it returns no zone".to_owned()));
     };
     let group = match path("group-name")? {
         (200, group) if !group.is_empty() => group,

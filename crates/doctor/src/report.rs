@@ -1,4 +1,4 @@
-//! What was found, as text and as JSON.
+//! The report of all findings, as text and as JSON.
 //!
 //! `docs/doctor/report.schema.json` describes the JSON; it is made from these types, and a test holds it to them.
 
@@ -18,7 +18,7 @@ pub const VERSION: u32 = 1;
 pub struct Report {
     /// [`VERSION`].
     pub version: u32,
-    /// The host's name, if it was told.
+    /// The host's name, or `unknown`.
     pub host: String,
     /// Its kernel.
     pub kernel: String,
@@ -37,13 +37,13 @@ const WIDTH: usize = 100;
 const INDENT: &str = "      ";
 
 impl Report {
-    /// The report of findings on a host.
+    /// Returns the report of findings on a host.
     pub fn new(host: &Host, pid: Option<u32>, findings: Vec<Finding>) -> Self {
-        let told = |path: &str| host.read(path).unwrap_or_else(|_| "unknown".to_owned());
+        let read = |path: &str| host.read(path).unwrap_or_else(|_| "unknown".to_owned());
         Self {
             version: VERSION,
-            host: told("/proc/sys/kernel/hostname"),
-            kernel: told("/proc/sys/kernel/osrelease"),
+            host: read("/proc/sys/kernel/hostname"),
+            kernel: read("/proc/sys/kernel/osrelease"),
             cpus: host.cpus().map_or(0, |cpus| cpus.len()),
             pid,
             process: pid.and_then(|pid| host.read(&format!("/proc/{pid}/comm")).ok()),
@@ -56,7 +56,7 @@ impl Report {
         self.findings.iter().filter(|finding| finding.verdict == verdict).count()
     }
 
-    /// For scripts: 0 nothing to do, 1 warnings, 2 something is bad, 3 nothing could be told.
+    /// Returns the exit code for scripts: 0 nothing to do, 1 warnings, 2 something is bad, 3 no check could run.
     pub fn exit_code(&self) -> u8 {
         match self.findings.iter().map(|finding| finding.verdict).min() {
             Some(Verdict::Bad) => 2,
@@ -96,13 +96,13 @@ impl Report {
         }
         let (bad, warn) = (self.count(Verdict::Bad), self.count(Verdict::Warn));
         if self.exit_code() == 3 {
-            text.push_str("Nothing could be told: none of what the checks read is there.\n");
+            text.push_str("No check could run: none of the files that the checks read exists.\n");
         } else if bad + warn == 0 {
             text.push_str("Nothing was found that causes tails.\n");
         }
         let _ = writeln!(
             text,
-            "\n{bad} bad, {warn} to look at, {} fine, {} cannot be told here{}.",
+            "\n{bad} bad, {warn} to look at, {} fine, {} could not run here{}.",
             self.count(Verdict::Ok),
             self.count(Verdict::Unknown),
             if all { "" } else { " (--all lists them)" }
@@ -115,10 +115,10 @@ impl Report {
         serde_json::to_string_pretty(self).expect("a report is plain JSON") + "\n"
     }
 
-    /// The report that a JSON text holds.
+    /// Parses a report from JSON.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A message that says what is wrong with it.
     pub fn from_json(text: &str) -> Result<Self, String> {
         let report: Self =
             serde_json::from_str(text).map_err(|error| format!("it is no report of the doctor: {error}"))?;

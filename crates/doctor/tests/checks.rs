@@ -60,7 +60,7 @@ fn what_is_absent_is_never_fine() {
     let host = tree.host(None);
     let report = Report::new(&host, None, run(&host, &select(&[]).unwrap()));
     assert_eq!(report.exit_code(), 3);
-    assert!(report.text(false).contains("Nothing could be told") && !report.text(false).contains("Nothing was found"));
+    assert!(report.text(false).contains("No check could run") && !report.text(false).contains("Nothing was found"));
 }
 
 /// Parts of paths whose absence is a thing less on the host: a CPU, a node, a thread, an open file, a queue.

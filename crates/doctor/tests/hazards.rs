@@ -138,7 +138,7 @@ fn processes_that_are_not_seen_from_a_container_are_not_said_to_be_absent() {
     is_told(&own, "clock.slew", Unknown, "not seen from here");
     let host = [own[0], ("/proc/2/comm", "kthreadd"), own[2]];
     is_told(&host, "irq.irqbalance", Ok, "does not run");
-    is_told(&host, "clock.slew", Warn, "nobody");
+    is_told(&host, "clock.slew", Warn, "no known time service");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn who_may_not_count_is_told_what_the_limits_alone_say() {
     is_told(&files(&few), "lim.nofile", Warn, "300 allowed");
     is_told(&files(limits)[..2], "lim.nofile", Unknown, "/proc/7/fd");
     let maps = |most| [("/proc/sys/vm/max_map_count", most), ("/proc/7/maps/none", "")];
-    is_told(&maps("65530"), "mem.map-count", Warn, "65530 allowed; how many are in use is not told");
+    is_told(&maps("65530"), "mem.map-count", Warn, "65530 allowed; the number in use is unknown");
     is_told(&maps("1048576"), "mem.map-count", Unknown, "/proc/7/maps");
 }
 

@@ -79,13 +79,13 @@ fn serve() -> Command {
         Arg::new(FILE_RESET)
             .long(FILE_RESET)
             .action(ArgAction::SetTrue)
-            .help("Throw away what the file given by --file holds, whatever it is, and make it anew"),
+            .help("Discard the contents of the file given by --file, whatever they are, and create it again"),
     );
     serve = serve.arg(
         Arg::new(FLASH_RESET)
             .long(FLASH_RESET)
             .action(ArgAction::SetTrue)
-            .help("Throw away what devices and files given by --flash hold, also another owner's data"),
+            .help("Discard the contents of the devices and files given by --flash, also another owner's data"),
     );
     serve = serve.arg(Arg::new(UPGRADE).long(UPGRADE).action(ArgAction::SetTrue).help(
         "Take over listeners, connections and memory from the server that runs at the same address, which ends; it \

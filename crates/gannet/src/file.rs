@@ -1,5 +1,5 @@
-//! `gannet file`: looks at a memory file that no server has, tells what is in it, makes another one of it, and changes
-//! nothing of it.
+//! `gannet file`: reads a memory file that no server uses, prints its contents, copies it into another one, and never
+//! changes it.
 
 use std::fmt::Write;
 use std::io::{BufWriter, ErrorKind, Write as _};
@@ -89,20 +89,20 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let file = MapFile::open_there(path).map_err(|error| failed(error.to_string()))?;
     let file = Arc::new(file);
-    // What is to be done about a file is for who starts a server on it to say.
+    // The remedy for a faulty file is printed when a server is started on it.
     let faulty = |fault: FileFault| failed(fault.to_string());
-    let told = segment::file_stats(&file, power().boot).map_err(faulty)?;
+    let report = segment::file_stats(&file, power().boot).map_err(faulty)?;
     match name {
         "stats" => {
             let left = offline::left_on_flash(&file, power().boot).map_err(faulty)?;
-            print(&(stats(&told) + &left.map(on_flash).unwrap_or_default()))
+            print(&(stats(&report) + &left.map(on_flash).unwrap_or_default()))
         }
-        _ => tell_check(&told, segment::file_check(&file, power().boot).map_err(faulty)?),
+        _ => print_check(&report, segment::file_check(&file, power().boot).map_err(faulty)?),
     }
 }
 
 /// Says what a look at all of a file found.
-fn tell_check(stats: &FileStats, check: FileCheck) -> Result<(), Failure> {
+fn print_check(stats: &FileStats, check: FileCheck) -> Result<(), Failure> {
     let mut text = String::new();
     if let Some(lost) = lost(stats) {
         let _ = writeln!(text, "{lost}");
@@ -133,16 +133,16 @@ fn has_checkpoints(stats: &FileStats) -> bool {
     stats.superblock.iter().any(|(name, value)| *name == "checkpoints" && *value == 1)
 }
 
-/// What a loss of power left of a file, if there was one since it was in use.
+/// Describes the contents of a file after a loss of power, if there was one since it was in use.
 fn lost(stats: &FileStats) -> Option<String> {
     if !stats.lost {
         return None;
     }
     let since = "the machine was started again while it was in use";
     Some(match (has_checkpoints(stats), stats.checkpoint) {
-        (false, _) => format!("{since}, and no checkpoints were made: on a disk nobody knows what of it is the latest"),
+        (false, _) => format!("{since}, and no checkpoints were made: on a disk, newer writes may be lost"),
         (true, None) => {
-            format!("{since}, and it had no checkpoint: nothing of it is believed, and a server makes it anew")
+            format!("{since}, and it had no checkpoint: a server discards its contents and creates it again")
         }
         (true, Some((at, segments))) => {
             let there: u64 = stats.segments.iter().sum();
@@ -165,17 +165,17 @@ fn dump(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
         .and_then(|counts| out.flush().map(|()| counts));
     match written {
         Ok(counts) if counts.lost == 0 => {
-            eprintln!("gannet: {} items", counts.told);
+            eprintln!("gannet: {} items", counts.reported);
             Ok(())
         }
         Ok(counts) => Err(Failure::Failed(vec![format!(
-            "{} items were written; {} can not be read, since a part of them is lost or damaged",
-            counts.told, counts.lost
+            "{} items were written; {} cannot be read, since a part of them is lost or damaged",
+            counts.reported, counts.lost
         )])),
-        // Who reads has seen enough, as in `| head`.
+        // The reader may have closed the pipe, as `| head` does.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => {
-            Err(Failure::Failed(vec![format!("standard output can not be written ({error}); look at what it goes to")]))
+            Err(Failure::Failed(vec![format!("cannot write to standard output: {error}; check its destination")]))
         }
     }
 }
@@ -214,7 +214,7 @@ fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
     print(&format!("{} items are in {}\n", copied.items, to.display()))?;
     let mut left = Vec::new();
     if copied.lost > 0 {
-        left.push(format!("{} items can not be read, since a part of them is lost", copied.lost));
+        left.push(format!("{} items cannot be read, since a part of them is lost", copied.lost));
     }
     if copied.refused > 0 {
         left.push(format!("{} items have no room there; give more --memory or larger segments", copied.refused));
@@ -231,7 +231,7 @@ fn put_line(text: &mut String, name: &str, value: &str) {
     let _ = writeln!(text, "{name:<24}{value}");
 }
 
-/// What is on flash, as far as the memory file says.
+/// Formats the contents of flash, as far as the memory file has them.
 fn on_flash(left: LeftOnFlash) -> String {
     let mut text = String::new();
     let lines = [

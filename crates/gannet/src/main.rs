@@ -25,7 +25,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: io::allocation::MappedLong = io::allocation::MappedLong::new();
 
-/// What a subcommand ends with when it could not do its work.
+/// The failure of a subcommand.
 pub enum Failure {
     /// The arguments are wrong: a line for each fault.
     Usage(Vec<String>),
@@ -86,7 +86,7 @@ fn ended(ended: Result<(), Failure>) -> ExitCode {
 pub fn print(text: &str) -> Result<(), Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::Failed(vec![format!("standard output can not be written ({error}); look at what it goes to")]))
+            Err(Failure::Failed(vec![format!("cannot write to standard output: {error}; check its destination")]))
         }
         _ => Ok(()),
     }

@@ -28,7 +28,7 @@ pub fn readings() -> [Arg; 2] {
     [interval, once]
 }
 
-/// How a line is shown.
+/// The style of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// The names of columns and lists.
@@ -41,7 +41,7 @@ pub enum Weight {
 pub struct Line {
     /// At most as many characters as there are columns.
     pub text: String,
-    /// How it is shown.
+    /// Its style.
     pub weight: Weight,
 }
 
@@ -91,20 +91,20 @@ impl Drop for Screen {
     }
 }
 
-/// What a key does.
+/// The effect of a key.
 enum Wish {
     End,
     /// Stops, or goes on.
     Hold,
-    /// Draws anew.
+    /// Draws again.
     Draw,
 }
 
-/// Shows what `take` reads, as `show` makes lines of the last reading and the one before, until somebody ends it. What
-/// can not be read is said in place of it.
+/// Shows the readings of `take` until a key ends it. `show` formats the last reading and the one before. An error
+/// of `take` is shown in place of its reading.
 ///
 /// # Errors
-/// What the terminal refused.
+/// The error of the terminal.
 pub fn run<R>(
     interval: Duration,
     mut take: impl FnMut() -> Result<R, String>,
@@ -140,7 +140,7 @@ pub fn run<R>(
     }
 }
 
-/// Waits until `due`, or until somebody wants something.
+/// Waits until `due`, or until a key is pressed.
 fn wait(due: Instant) -> std::io::Result<Option<Wish>> {
     while event::poll(due.saturating_duration_since(Instant::now()))? {
         match event::read()? {

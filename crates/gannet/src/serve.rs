@@ -67,8 +67,8 @@ fn chosen(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<Fault>> {
     planned(matches).map(|(settings, origins, _)| (settings, origins))
 }
 
-/// The settings, and why nothing is pinned if a plan was asked for and pins nothing. Who names no listener at all is
-/// served on the ports that clients try first, of Redis too.
+/// Returns the settings, and the reason if a plan was requested and pins nothing. If no listener is
+/// named, the server listens on the ports that clients try first, that of Redis too.
 fn planned(matches: &ArgMatches) -> Result<(Settings, Origins, Option<String>), Vec<Fault>> {
     let (mut settings, origins) = args::settings(matches)?;
     let unpinned = place(&mut settings, &origins)?;
@@ -110,17 +110,17 @@ pub type Reread = Box<dyn Fn() -> Result<(Settings, Origins), Vec<Fault>> + Send
 /// The exit code when the memory file fails.
 const BUS_ERROR_CODE: i32 = 74;
 
-/// What a server of this process is hosted with.
+/// The environment of a server of this process.
 pub struct Hosted {
-    /// What it is started with.
+    /// The plan that it starts with.
     pub plan: Plan,
-    /// Where its settings came from.
+    /// The origins of its settings.
     pub origins: Origins,
     /// Reads the settings once more, for a reload.
     pub read: Reread,
     /// Called when clients can connect.
     pub up: Box<dyn FnOnce(&Running)>,
-    /// The exit code when an address can not be listened on.
+    /// The exit code when an address cannot be listened on.
     pub bind_code: u8,
     /// It takes over from the server that runs.
     pub upgrade: Option<Upgrade>,
@@ -130,9 +130,9 @@ pub struct Hosted {
 pub fn host(hosted: Hosted) -> Result<(), Failure> {
     let Hosted { mut plan, origins, read, up, bind_code, upgrade } = hosted;
     let log = Log::start(plan.resolved.log_level).map_err(|error| failed([error.to_string()]))?;
-    let signals = Signals::take_over().map_err(|error| failed([format!("signals can not be had ({error})")]))?;
+    let signals = Signals::take_over().map_err(|error| failed([format!("cannot handle signals: {error}")]))?;
     raise_files_limit(plan.files)
-        .map_err(|error| failed([format!("{} open files can not be had ({error}); raise `ulimit -n`", plan.files)]))?;
+        .map_err(|error| failed([format!("cannot open {} files: {error}; raise `ulimit -n`", plan.files)]))?;
     let start_failed = |error: StartError| match error {
         StartError::Bind { .. } => Failure::Code(bind_code, vec![remedy::start_error(&error)]),
         _ => failed([remedy::start_error(&error)]),
@@ -155,7 +155,7 @@ pub fn host(hosted: Hosted) -> Result<(), Failure> {
     let shared = Arc::new(Mutex::new(Arc::clone(served.running.shared())));
     let reloader = Reloader { read, settings: Arc::clone(&settings), log, shared: Arc::clone(&shared) };
     let listener = std::thread::Builder::new().name("signals".to_owned()).spawn(move || reloader.run(signals));
-    let listener = listener.map_err(|error| failed([format!("a thread is not to be had ({error})")]))?;
+    let listener = listener.map_err(|error| failed([format!("cannot create a thread: {error}")]))?;
     let tell = |running: &Running, admin| {
         announce(&plan, running, admin);
         up(running);
@@ -180,11 +180,11 @@ fn end_on_bus_error(plan: &Plan) -> Result<(), Failure> {
     let Some(path) = &plan.server.file else { return Ok(()) };
     let path = path.display();
     let line = format!(
-        "the memory file {path} can not be read or written any more: it was cut short, its disk failed, or its \
+        "the memory file {path} cannot be read or written any more: it was cut short, its disk failed, or its \
          file system is full; the server ends, and what the file holds is taken over by the next one"
     );
     io::signal::end_on_bus_error(&line, BUS_ERROR_CODE)
-        .map_err(|error| failed([format!("signals can not be had ({error})")]))
+        .map_err(|error| failed([format!("cannot handle signals: {error}")]))
 }
 
 /// Locks each page when it is first used: far more address space is reserved than will ever be. Memory that the kernel
@@ -193,7 +193,7 @@ fn lock_memory(plan: &Plan) {
     if plan.resolved.lock
         && let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)
     {
-        tracing::warn!("memory can not be locked ({error}); raise `ulimit -l`, or grant CAP_IPC_LOCK");
+        tracing::warn!("cannot lock memory: {error}; raise `ulimit -l`, or grant CAP_IPC_LOCK");
     }
 }
 
@@ -228,7 +228,7 @@ fn announce(plan: &Plan, running: &Running, admin: Option<SocketAddr>) {
         "gannet is up"
     );
     if let (Some(file), Some(reopened)) = (running.shared().store.file(), running.shared().store.reopened()) {
-        tell_file(file.path(), reopened, running.shared().opened_in);
+        log_file(file.path(), reopened, running.shared().opened_in);
     }
     for (door, addr) in running.doors() {
         let (protocol, name) = (door.protocol, running.shared().namespaces.name(door.namespace));
@@ -241,26 +241,26 @@ fn announce(plan: &Plan, running: &Running, admin: Option<SocketAddr>) {
 }
 
 /// Says what was found in the memory file.
-fn tell_file(path: &std::path::Path, reopened: &segment::Reopened, took: std::time::Duration) {
+fn log_file(path: &std::path::Path, reopened: &segment::Reopened, took: std::time::Duration) {
     let path = path.display();
     if reopened.lost_all {
-        tracing::warn!("the machine lost its power before {path} had a checkpoint: nothing of it is believed");
+        tracing::warn!("power was lost before the first checkpoint of {path}; its contents are discarded");
     }
     if reopened.lost {
         tracing::warn!(
-            "the machine lost its power while {path} was in use: what is there is that of the checkpoint of {} s since \
-             1970, without {} of its segments, which were emptied since",
+            "power was lost while {path} was in use: the server resumes from the checkpoint of {} s since 1970; {} \
+             segments of that checkpoint were emptied since",
             reopened.checkpoint_ms / 1000,
             reopened.segments_emptied
         );
     }
     if reopened.flash_emptied {
-        tracing::warn!("what was on flash is gone with the power: no checkpoint has it, and flash is used anew");
+        tracing::warn!("power was lost: all items on flash are lost, since checkpoints do not cover them");
     }
     if reopened.unsynced {
         tracing::warn!(
-            "the machine was started again since {path} was in use, and no checkpoints were made: nobody knows what of \
-             it is the latest; --file-reset throws it away, and --checkpoint has the next one come through"
+            "the machine restarted since {path} was in use, and no checkpoints were made: its latest writes may be \
+             lost; --file-reset discards the file, and --checkpoint makes the next loss of power recoverable"
         );
     }
     if !reopened.found {
@@ -272,9 +272,9 @@ fn tell_file(path: &std::path::Path, reopened: &segment::Reopened, took: std::ti
         (reopened.items, reopened.segments_open, reopened.stripes_held, reopened.groups_undone);
     if reopened.rebuilds_index {
         tracing::info!(
-            "the memory lies in {path}, which {left}: the index is made anew for about {items} items, and those that \
-             are not found yet are misses; {open} segments were open; {undone} transactions were cut and are undone; \
-             it took {took_ms} ms"
+            "the memory lies in {path}, which {left}: the index is being rebuilt for about {items} items, and those \
+             that are not found yet are misses; {open} segments were open; {undone} transactions were cut and are \
+             undone; it took {took_ms} ms"
         );
     } else {
         tracing::info!(
@@ -312,7 +312,7 @@ fn trial(protocol: Protocol, addr: &ListenAddr) -> String {
     }
 }
 
-/// What a signal acts on.
+/// The targets of a signal.
 struct Reloader {
     read: Reread,
     settings: RunningSettings,

@@ -99,14 +99,14 @@ fn refused(refused: Refused) -> Failure {
 pub struct Served {
     pub running: Running,
     pub admin: Option<Bound>,
-    /// What it is found by who wants to take over from it, if it took over itself.
+    /// The names by which a later process finds it, if it took over itself.
     pub names: Names,
     /// The process that takes memory and listeners back if this process exits right away.
     pub before: Option<Predecessor>,
 }
 
 /// Serves until it is over: a stop was asked for, or another process has taken over. When one fails to, all goes on.
-/// `up` is told once, with the address of the admin port, when all that is to be found can be found.
+/// `up` is called once, with the address of the admin port, when clients and a later process can reach the server.
 pub fn serve(
     served: Served,
     config: &ServerConfig,
@@ -118,10 +118,10 @@ pub fn serve(
     let mut up = Some(up);
     loop {
         let admin = bound.map(|bound| bound.start(Arc::clone(running.shared()), Arc::clone(settings))).transpose();
-        let admin = admin.map_err(|error| failed([format!("the admin port can not be started ({error})")]))?;
+        let admin = admin.map_err(|error| failed([format!("cannot start the admin port: {error}")]))?;
         let admin_addr = admin.as_ref().map(Admin::addr);
         let giver = Giver::start(running.shared(), running.addrs(), admin_addr, names)
-            .map_err(|error| failed([format!("a thread is not to be had ({error})")]))?;
+            .map_err(|error| failed([format!("cannot create a thread: {error}")]))?;
         if let Some(up) = up.take() {
             up(&running, admin_addr);
         }
@@ -145,7 +145,7 @@ pub fn serve(
             }
             Err(Some(kept)) => kept,
             Err(None) => {
-                return Err(failed(["the new process has the memory and can not be ended; this one ends".to_owned()]));
+                return Err(failed(["the new process has the memory and cannot be ended; this one ends".to_owned()]));
             }
         };
         if is_stopped() {

@@ -97,11 +97,11 @@ fn quota_of(host: &Host, folder: String) -> Result<Option<Quota>, Unread> {
 /// Returns the quotas that apply to the process: its own group's first, then those of the groups above.
 fn quotas(host: &Host) -> Result<Vec<Quota>, Unread> {
     let folders = host.groups("cpu")?;
-    let (mut quotas, mut absent, mut told) = (Vec::new(), None, false);
+    let (mut quotas, mut absent, mut is_read) = (Vec::new(), None, false);
     for folder in &folders {
         match quota_of(host, folder.clone()) {
             Ok(quota) => {
-                told = true;
+                is_read = true;
                 quotas.extend(quota);
             }
             Err(why @ Unread::Absent(_)) => absent = absent.or(Some(why)),
@@ -109,7 +109,7 @@ fn quotas(host: &Host) -> Result<Vec<Quota>, Unread> {
         }
     }
     match absent {
-        Some(why) if !told && !host.sees_all_groups(&folders) => Err(why),
+        Some(why) if !is_read && !host.sees_all_groups(&folders) => Err(why),
         _ => Ok(quotas),
     }
 }
@@ -263,16 +263,16 @@ const CPU_PRESSURE_MAX: f64 = 20.0;
 const PRESSURE_MAX: f64 = 1.0;
 
 fn pressure(host: &Host) -> Probed {
-    let (mut high, mut told) = (0.0_f64, Vec::new());
+    let (mut high, mut parts) = (0.0_f64, Vec::new());
     for (kind, most) in [("cpu", CPU_PRESSURE_MAX), ("memory", PRESSURE_MAX), ("io", PRESSURE_MAX)] {
         let path = format!("/proc/pressure/{kind}");
         let text = host.read(&path)?;
         let average = text.lines().find_map(|line| line.strip_prefix("some avg10=")?.split_whitespace().next());
         let part: f64 = average.and_then(|word| word.parse().ok()).ok_or(Unread::Garbage(path, "some avg10="))?;
         high = high.max(part / most);
-        told.push(format!("{kind} {part:.1} %"));
+        parts.push(format!("{kind} {part:.1} %"));
     }
-    let mut value = format!("something waited for {}", told.join(", "));
+    let mut value = format!("something waited for {}", parts.join(", "));
     if let Some(version) = host.groups_version() {
         value += &format!("; control groups of version {version}");
     }

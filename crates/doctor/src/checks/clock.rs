@@ -20,7 +20,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "clock.slew",
         reads: "the time of day beside the hardware's count, twice; /proc/*/comm (chronyd, ntpd, systemd-timesyn)",
-        mechanism: "A clock that nobody sets drifts away from other hosts' clocks, and times compared between \
+        mechanism: "A clock without a time service drifts from other hosts' clocks, and times compared between \
                     hosts (leases, expiry) are wrong by as much. One that is being pulled back runs fast or slow \
                     meanwhile.",
         remedy: "run chrony; where it runs and the clock is still pulled, look at `chronyc tracking`",
@@ -95,8 +95,8 @@ pub(crate) const SETTERS: [&str; 5] = ["chronyd", "ntpd", "systemd-timesyn", "pt
 /// Returns the parts in a million by which the time of day runs faster than the hardware clock.
 fn slew_ppm(host: &Host) -> Result<f64, Unread> {
     let Some(before) = host.clocks() else {
-        let told = host.measured("clock.slew")?;
-        let found = told.iter().find(|(name, _)| name == "ppm").map(|(_, ppm)| *ppm);
+        let figures = host.measured("clock.slew")?;
+        let found = figures.iter().find(|(name, _)| name == "ppm").map(|(_, ppm)| *ppm);
         return found.ok_or_else(|| Unread::Garbage("/measured/clock.slew".to_owned(), "ppm"));
     };
     let now = Clocks::now();
@@ -117,7 +117,7 @@ fn slew(host: &Host) -> Probed {
     let value = format!(
         "corrected by {} parts in a million; set by {}",
         ppm.round() as i64,
-        setter.unwrap_or("nobody that is known")
+        setter.unwrap_or("no known time service")
     );
     if ppm.abs() > SLEW_PPM_MAX {
         return Ok(Seen::bad(value));

@@ -73,8 +73,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "sys.kernel",
         reads: "/proc/sys/kernel/osrelease",
-        mechanism: "Which remedies there are, and which faults are mended, depends on the kernel. It is told so \
-                    that hosts can be compared.",
+        mechanism: "The available remedies, and the kernel faults that are fixed, depend on the version. It is shown \
+                    so that hosts can be compared.",
         remedy: "none by itself",
         expect: "none",
         needs: Needs::Nothing,
@@ -100,16 +100,16 @@ fn steal(host: &Host) -> Probed {
 }
 
 fn nic_driver(host: &Host) -> Probed {
-    let (mut old, mut told) = (false, Vec::new());
+    let (mut old, mut parts) = (false, Vec::new());
     for nic in host.nics()? {
         let folder = format!("/sys/class/net/{nic}/device");
         let text = host.read(&format!("{folder}/uevent"))?;
         let driver = text.lines().find_map(|line| line.strip_prefix("DRIVER="));
         let driver = driver.ok_or_else(|| Unread::Garbage(format!("{folder}/uevent"), "DRIVER="))?;
         old |= matches!(driver, "vif" | "xen-netfront" | "ixgbevf" | "8139cp" | "e1000");
-        told.push(format!("{nic}: {driver}"));
+        parts.push(format!("{nic}: {driver}"));
     }
-    Ok(Seen::warn_if(old, told.join(", ")))
+    Ok(Seen::warn_if(old, parts.join(", ")))
 }
 
 fn queues_default(host: &Host) -> Probed {
@@ -117,10 +117,10 @@ fn queues_default(host: &Host) -> Probed {
     let planned = plan(&topology, &Wanted::default());
     let planned = planned.map_err(|_| Unread::Beside("no CPU may be used, so there is no plan"))?;
     let nic = topology.nic().ok_or_else(|| Unread::Absent("/sys/class/net/*/device".to_owned()))?;
-    let told = || format!("ethtool -l {}", nic.name);
+    let command = || format!("ethtool -l {}", nic.name);
     let text = host.ethtool(&nic.name, "l")?;
-    let most = channels_max(&text).ok_or_else(|| Unread::Garbage(told(), "most channels"))?;
-    let now = channels_now(&text).ok_or_else(|| Unread::Garbage(told(), "channels"))?;
+    let most = channels_max(&text).ok_or_else(|| Unread::Garbage(command(), "most channels"))?;
+    let now = channels_now(&text).ok_or_else(|| Unread::Garbage(command(), "channels"))?;
     let value = format!("{}: {now} queues of {most}", nic.name);
     Ok(match planned.queues {
         Some(queues) => Seen::warn_if(queues != now, format!("{value}, and the plan has {queues}")),
@@ -154,7 +154,7 @@ fn placement(host: &Host) -> Probed {
     let zone = word("zone").ok_or_else(|| Unread::Garbage(path.to_owned(), "zone"))?;
     // Not every cloud reports the placement group.
     Ok(match word("group") {
-        None => Seen::ok(format!("zone {zone}; the group is not told")),
+        None => Seen::ok(format!("zone {zone}; the group is unknown")),
         Some("none") => Seen::warn(format!("zone {zone}, in no placement group")),
         Some(group) => Seen::ok(format!("zone {zone}, placement group {group}")),
     })

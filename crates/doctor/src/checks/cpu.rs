@@ -22,7 +22,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "An idle CPU sleeps deeper the longer it is idle, and needs the time that the state is named \
                     for to wake. A request that arrives at a sleeping CPU waits for it.",
         remedy: "hold /dev/cpu_dma_latency open with 1 us written into it while the server runs",
-        expect: "no request waits for a CPU to wake, at most the time that is told; more power at rest",
+        expect: "no request waits for a CPU to wake, at most the time shown; more power at rest",
         needs: Needs::Root,
         undo: "close it: it ends with the process that holds it",
         source: "kernel: admin-guide/pm/cpuidle, power/pm_qos_interface",
@@ -56,7 +56,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cpu.involuntary-switch",
         reads: "/proc/PID/task/*/status, twice",
-        mechanism: "A thread that is taken off its CPU while it has work serves nobody until it is back. Every \
+        mechanism: "A thread that is taken off its CPU while it has work serves no client until it is back. Every \
                     request that it holds waits for as long: milliseconds, on a busy host.",
         remedy: "pin the server's hot threads each to a CPU that nothing else uses",
         expect: "p99 and p999 fall under load, p50 hardly; nothing where CPUs are idle",
@@ -92,8 +92,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cpu.mitigations",
         reads: "/sys/devices/system/cpu/vulnerabilities/*",
-        mechanism: "What protects against speculative attacks makes each system call dearer. It is told so that \
-                    hosts can be compared, and should stay on.",
+        mechanism: "Protection against speculative attacks makes each system call slower. It is shown so that hosts \
+                    can be compared, and should stay on.",
         remedy: "none: fewer system calls a request are the remedy, not fewer mitigations",
         expect: "none",
         needs: Needs::Nothing,
@@ -158,10 +158,10 @@ fn isolated(host: &Host) -> Probed {
     if cpus < ISOLATION_CPUS_MIN {
         return Ok(Seen::ok(format!("{cpus} CPUs: none to set apart")));
     }
-    Ok(Seen::warn_if(isolated.is_empty(), format!("of {cpus} CPUs set apart: {}", told(&isolated))))
+    Ok(Seen::warn_if(isolated.is_empty(), format!("of {cpus} CPUs set apart: {}", or_none(&isolated))))
 }
 
-fn told(list: &str) -> &str {
+fn or_none(list: &str) -> &str {
     if list.is_empty() { "none" } else { list }
 }
 

@@ -44,7 +44,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "irq.net-drops",
         reads: "/proc/net/softnet_stat (dropped, squeezed), twice",
-        mechanism: "A CPU takes only so many packets in one go; squeezed ones wait for the next, and what finds \
+        mechanism: "A CPU takes a limited number of packets in one go; squeezed ones wait for the next, and what finds \
                     the backlog full is dropped. A dropped packet is sent again after 200 ms at the least.",
         remedy: "sysctl net.core.netdev_max_backlog and net.core.netdev_budget, doubled until neither grows",
         expect: "no pauses of 200 ms for this cause; more memory for packets in a burst",

@@ -72,7 +72,7 @@ fn nofile(host: &Host) -> Probed {
     let Some(most) = limit(host, "Max open files")? else { return Ok(Seen::ok("no limit")) };
     let open = match host.count(&host.process("fd")?) {
         Ok(open) => open,
-        Err(_) if most < NOFILE_MIN => return Ok(Seen::warn(format!("{most} allowed; how many are open is not told"))),
+        Err(_) if most < NOFILE_MIN => return Ok(Seen::warn(format!("{most} allowed; the number in use is unknown"))),
         // Without permission to count the open files, the table's size is still readable. It is never below their
         // number.
         Err(why) => match slots(host) {

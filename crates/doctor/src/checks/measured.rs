@@ -30,7 +30,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "disk.fsync-probe",
         reads: "writes of 4 KB with fdatasync in the folder of --data (--measure)",
-        mechanism: "A log is on the disk when fdatasync returns, and whoever waits for that waits as long. Its slowest \
+        mechanism: "A log is on the disk when fdatasync returns, and each write of the log waits for that. Its slowest \
                     one in a hundred is the slowest write of one client in a hundred.",
         remedy: "a disk of its own for the log, or fewer and larger commits; see disk.scheduler and \
                  disk.write-throttle",
@@ -42,7 +42,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Share of all time that gaps longer than the limit may take: one request in so many meets such a gap.
+/// Share of all time that gaps longer than the limit may take: one request in a thousand meets such a gap.
 const SHARE: f64 = 0.001;
 const GAP_US_MAX: f64 = 50.0;
 /// Measuring time: of all CPUs together, and of one CPU at most and at least.
@@ -127,9 +127,9 @@ fn fsync(host: &Host) -> Probed {
         let refused = |error: std::io::Error| Unread::Refused(folder.display().to_string(), error.to_string());
         sync_times_us(folder).map_err(refused)?
     } else {
-        let told = host.measured("disk.fsync-probe")?;
+        let figures = host.measured("disk.fsync-probe")?;
         let one = |name: &'static str| {
-            let found = told.iter().find(|(known, _)| known == name).map(|(_, number)| *number);
+            let found = figures.iter().find(|(known, _)| known == name).map(|(_, number)| *number);
             found.ok_or_else(|| Unread::Garbage("/measured/disk.fsync-probe".to_owned(), name))
         };
         [one("p50_us")?, one("p99_us")?]

@@ -8,7 +8,8 @@ pub(super) const CHECKS: &[Check] = &[
         id: "mem.thp",
         reads: "/sys/kernel/mm/transparent_hugepage/enabled",
         mechanism: "With always, every process gets huge pages, asked for or not: a first touch clears 2 MiB instead \
-                    of 4 KiB, and khugepaged takes locks to make more. With madvise only who asks for them gets them.",
+                    of 4 KiB, and khugepaged takes locks to make more. With madvise a process gets them \
+                    only where it asks for them.",
         remedy: "write madvise into transparent_hugepage/enabled",
         expect: "fewer stalls in memory that asked for no huge pages, and less memory; more misses of the TLB there",
         needs: Needs::Root,
@@ -56,7 +57,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "mem.swap",
         reads: "/proc/swaps, /proc/sys/vm/swappiness, /proc/PID/status (VmSwap)",
         mechanism: "A page that was swapped out is read back from disk in the middle of a request. That is \
-                    milliseconds in which a worker serves nobody.",
+                    milliseconds in which a worker serves no client.",
         remedy: "sysctl vm.swappiness=1, or no swap; lock the server's memory",
         expect: "no request waits for a page to come back; memory that runs out ends a process sooner",
         needs: Needs::Root,
@@ -79,8 +80,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "mem.map-count",
         reads: "/proc/sys/vm/max_map_count, /proc/PID/maps",
-        mechanism: "A process may have so many mappings. Who maps files or arenas one by one meets the limit as if \
-                    memory had run out.",
+        mechanism: "A process may have a limited number of mappings. A server that maps files or arenas one by one \
+                    meets the limit as if memory had run out.",
         remedy: "sysctl vm.max_map_count=262144 or more",
         expect: "no mapping is refused before memory is used up; nothing for times",
         needs: Needs::Root,
@@ -127,8 +128,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "mem.page-cache-garbage",
         reads: "/proc/meminfo (Inactive(file), MemFree, MemTotal)",
-        mechanism: "Files that are read once, or were deleted after, fill memory as cache that nobody uses. When \
-                    memory is needed they have to be thrown out first, and hot pages go with them.",
+        mechanism: "Files that are read once, or were deleted after, fill memory as unused cache. When memory is \
+                    needed they have to be evicted first, and hot pages go with them.",
         remedy: "keep a pool of files instead of making and deleting them; POSIX_FADV_DONTNEED after what is read \
                  once",
         expect: "less reclaim, and fewer hot pages lost to it",
@@ -274,7 +275,7 @@ fn map_count(host: &Host) -> Probed {
             }
             Err(why) if most >= MAPS_MIN => return Err(why),
             // A limit that is too low is too low, however many mappings are in use.
-            Err(_) => value += "; how many are in use is not told",
+            Err(_) => value += "; the number in use is unknown",
         }
     }
     Ok(if is_near { Seen::bad(value) } else { Seen::warn_if(most < MAPS_MIN, value) })

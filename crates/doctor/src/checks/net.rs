@@ -57,8 +57,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "net.somaxconn",
         reads: "/proc/sys/net/core/somaxconn, /proc/net/netstat (ListenOverflows), twice",
-        mechanism: "Connections that nobody has accepted yet wait in a queue of this length. When it is full the \
-                    client's packet is dropped, and it tries again after a second.",
+        mechanism: "Connections that the server has not accepted yet wait in a queue of this length. When it is full \
+                    the client's packet is dropped, and it tries again after a second.",
         remedy: "sysctl net.core.somaxconn=4096, and as long a backlog in the server",
         expect: "no connection waits a second or more to be opened in a rush; nothing for open ones",
         needs: Needs::Root,
@@ -106,8 +106,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "net.tcp-mem",
         reads: "/proc/sys/net/ipv4/tcp_mem, /proc/net/sockstat",
-        mechanism: "All connections share so many pages of buffers. Near the limit the kernel shrinks windows and \
-                    drops what arrives.",
+        mechanism: "All connections share a limited number of pages of buffers. Near that limit the kernel shrinks \
+                    windows and drops what arrives.",
         remedy: "sysctl net.ipv4.tcp_mem, the high one three times what is in use",
         expect: "no shrunken windows while many connections hold data",
         needs: Needs::Root,
@@ -174,13 +174,13 @@ fn queue_names(host: &Host, nic: &str, kind: &str) -> Result<Vec<String>, Unread
 
 fn queues(host: &Host) -> Probed {
     let cpus = host.cpus()?.len();
-    let (mut few, mut told) = (false, Vec::new());
+    let (mut few, mut parts) = (false, Vec::new());
     for nic in host.nics()? {
         let queues = queue_names(host, &nic, "rx-")?.len();
         few |= queues == 1 && cpus >= 4;
-        told.push(format!("{nic}: {queues}"));
+        parts.push(format!("{nic}: {queues}"));
     }
-    Ok(Seen::warn_if(few, format!("receive queues on {cpus} CPUs: {}", told.join(", "))))
+    Ok(Seen::warn_if(few, format!("receive queues on {cpus} CPUs: {}", parts.join(", "))))
 }
 
 /// Returns whether a mask such as `00000000,0000000f` contains a CPU.
@@ -190,7 +190,7 @@ fn has_cpu(mask: &str) -> bool {
 
 fn rps(host: &Host) -> Probed {
     let cpus = host.cpus()?.len();
-    let (mut missing, mut told) = (false, Vec::new());
+    let (mut missing, mut parts) = (false, Vec::new());
     for nic in host.nics()? {
         let queues = queue_names(host, &nic, "rx-")?;
         let mut steered = 0;
@@ -198,9 +198,9 @@ fn rps(host: &Host) -> Probed {
             steered += u32::from(has_cpu(&host.read(&format!("/sys/class/net/{nic}/queues/{queue}/rps_cpus"))?));
         }
         missing |= queues.len() * 4 < cpus && steered == 0;
-        told.push(format!("{nic}: {steered} of {} receive queues are steered", queues.len()));
+        parts.push(format!("{nic}: {steered} of {} receive queues are steered", queues.len()));
     }
-    Ok(Seen::warn_if(missing, format!("{}, on {cpus} CPUs", told.join(", "))))
+    Ok(Seen::warn_if(missing, format!("{}, on {cpus} CPUs", parts.join(", "))))
 }
 
 fn rfs(host: &Host) -> Probed {
@@ -214,7 +214,7 @@ fn rfs(host: &Host) -> Probed {
 }
 
 fn xps(host: &Host) -> Probed {
-    let (mut missing, mut told) = (false, Vec::new());
+    let (mut missing, mut parts) = (false, Vec::new());
     for nic in host.nics()? {
         let queues = queue_names(host, &nic, "tx-")?;
         let mut mapped = 0;
@@ -224,9 +224,9 @@ fn xps(host: &Host) -> Probed {
             mapped += u32::from(mask.is_ok_and(|mask| has_cpu(&mask)));
         }
         missing |= queues.len() > 1 && mapped == 0;
-        told.push(format!("{nic}: {mapped} of {} send queues have CPUs", queues.len()));
+        parts.push(format!("{nic}: {mapped} of {} send queues have CPUs", queues.len()));
     }
-    Ok(Seen::warn_if(missing, told.join(", ")))
+    Ok(Seen::warn_if(missing, parts.join(", ")))
 }
 
 /// Waiting connections that a server should be able to have.

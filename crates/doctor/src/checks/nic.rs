@@ -11,7 +11,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "The interface waits this long for more packets before it interrupts. Every request waits as long; \
                     an adaptive interface waits as it likes, and differently from one second to the next.",
         remedy: "ethtool -C IFACE adaptive-rx off rx-usecs 8, or what `prove` finds: 0 gives an interrupt a packet",
-        expect: "each request waits less, by up to the time that is told; more interrupts",
+        expect: "each request waits less, by up to the time shown; more interrupts",
         needs: Needs::Root,
         undo: "set the old values",
         source: "man 8 ethtool",
@@ -32,8 +32,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cloud.allowance",
         reads: "ethtool -S (*_allowance_exceeded), twice",
-        mechanism: "A cloud gives each type of machine so much bandwidth and so many packets and connections. What is \
-                    beyond is held back or dropped below this machine, where nothing else shows it.",
+        mechanism: "A cloud limits the bandwidth, packets and connections of each type of machine. The excess is held \
+                    back or dropped below this machine, where nothing else shows it.",
         remedy: "a larger type of machine, or fewer packets: larger batches, pipelines",
         expect: "nothing held back or dropped below this machine",
         needs: Needs::Restart,
@@ -47,7 +47,7 @@ pub(super) const CHECKS: &[Check] = &[
 const WAIT_US_MAX: u64 = 20;
 
 fn coalesce(host: &Host) -> Probed {
-    let (mut slow, mut told) = (false, Vec::new());
+    let (mut slow, mut parts) = (false, Vec::new());
     for nic in host.nics()? {
         let text = host.ethtool(&nic, "c")?;
         let is_adaptive = text.lines().any(|line| line.trim().starts_with("Adaptive RX: on"));
@@ -57,13 +57,13 @@ fn coalesce(host: &Host) -> Probed {
         }
         slow |= is_adaptive || wait.is_some_and(|us| us > WAIT_US_MAX);
         let wait = wait.map_or_else(|| "unknown".to_owned(), |us| format!("{us} us"));
-        told.push(format!("{nic}: {wait}{}", if is_adaptive { ", adaptive" } else { "" }));
+        parts.push(format!("{nic}: {wait}{}", if is_adaptive { ", adaptive" } else { "" }));
     }
-    Ok(Seen::warn_if(slow, format!("packets wait for others: {}", told.join("; "))))
+    Ok(Seen::warn_if(slow, format!("packets wait for others: {}", parts.join("; "))))
 }
 
 fn ring(host: &Host) -> Probed {
-    let (mut lost, mut told) = (0, Vec::new());
+    let (mut lost, mut rings) = (0, Vec::new());
     for nic in host.nics()? {
         for name in ["rx_missed_errors", "rx_fifo_errors"] {
             let path = format!("/sys/class/net/{nic}/statistics/{name}");
@@ -74,9 +74,9 @@ fn ring(host: &Host) -> Probed {
         let text = host.ethtool(&nic, "g")?;
         let sizes = parts(&text).and_then(|(most, now)| Some((number(most, "RX")?, number(now, "RX")?)));
         let (most, now) = sizes.ok_or_else(|| Unread::Garbage(format!("ethtool -g {nic}"), "RX"))?;
-        told.push(format!("{nic}: {now} of {most}"));
+        rings.push(format!("{nic}: {now} of {most}"));
     }
-    let value = format!("receive rings {}; {lost} packets found them full meanwhile", told.join(", "));
+    let value = format!("receive rings {}; {lost} packets found them full meanwhile", rings.join(", "));
     Ok(if lost > 0 { Seen::bad(value).weighing(1.0) } else { Seen::ok(value) })
 }
 
@@ -92,17 +92,17 @@ fn exceeded(text: &str) -> Option<u64> {
 }
 
 fn allowance(host: &Host) -> Probed {
-    let (mut grown, mut told) = (0, Vec::new());
+    let (mut grown, mut parts) = (0, Vec::new());
     for nic in host.nics()? {
         let Ok(twice) = host.ethtool_twice(&nic, "S") else { continue };
         if let (Some(before), Some(after)) = (exceeded(&twice.before), exceeded(&twice.after)) {
             grown += after.saturating_sub(before);
-            told.push(format!("{nic}: {after} packets since it is up"));
+            parts.push(format!("{nic}: {after} packets since it is up"));
         }
     }
-    if told.is_empty() {
+    if parts.is_empty() {
         return Err(Unread::Beside("no interface here counts what is beyond an allowance"));
     }
-    let value = format!("beyond the allowance: {}; {grown} meanwhile", told.join(", "));
+    let value = format!("beyond the allowance: {}; {grown} meanwhile", parts.join(", "));
     Ok(if grown > 0 { Seen::bad(value).weighing(1.0) } else { Seen::ok(value) })
 }

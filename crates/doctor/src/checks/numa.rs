@@ -22,10 +22,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "numa.balancing",
         reads: "/proc/sys/kernel/numa_balancing",
-        mechanism: "Automatic balancing unmaps pages to see who touches them. Each touch after that is a fault, \
-                    and pages are copied between the nodes.",
+        mechanism: "Automatic balancing unmaps pages to see which thread touches them. Each touch after that is a \
+                    fault, and pages are copied between the nodes.",
         remedy: "sysctl kernel.numa_balancing=0, and place the server's threads and memory",
-        expect: "no faults to find out who touches what; memory stays where it is",
+        expect: "no faults that only show which thread uses a page; memory stays on its node",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/sysctl/kernel",
@@ -137,11 +137,11 @@ fn placement(host: &Host) -> Probed {
 
 fn nic_node(host: &Host) -> Probed {
     let count = host.nodes()?;
-    let (mut told, mut near) = (Vec::new(), Vec::new());
+    let (mut parts, mut near) = (Vec::new(), Vec::new());
     for nic in host.nics()? {
         let node = host.number(&format!("/sys/class/net/{nic}/device/numa_node"));
         if let Some(node) = node.ok().and_then(|node| usize::try_from(node).ok()) {
-            told.push(format!("{nic}: node {node}"));
+            parts.push(format!("{nic}: node {node}"));
             near.push(node);
         }
     }
@@ -149,14 +149,14 @@ fn nic_node(host: &Host) -> Probed {
         return Ok(Seen::ok("one node"));
     }
     if near.is_empty() {
-        return Err(Unread::Beside("no network interface here tells its node"));
+        return Err(Unread::Beside("no network interface here reports its node"));
     }
     let nodes = nodes(host)?;
     let node_of = |cpu: usize| nodes.iter().find(|(_, cpus)| cpus.contains(&cpu)).map(|(node, _)| *node);
     let busy = busy(host)?;
     let far = busy.iter().find_map(|thread| {
         let node = node_of(thread.cpu).filter(|node| !near.contains(node))?;
-        Some(format!("the busy thread {} is on node {node}; {}", thread.name, told.join(", ")))
+        Some(format!("the busy thread {} is on node {node}; {}", thread.name, parts.join(", ")))
     });
-    Ok(far.map_or_else(|| Seen::ok(format!("{} busy threads; {}", busy.len(), told.join(", "))), Seen::warn))
+    Ok(far.map_or_else(|| Seen::ok(format!("{} busy threads; {}", busy.len(), parts.join(", "))), Seen::warn))
 }

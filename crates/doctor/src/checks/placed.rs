@@ -80,7 +80,7 @@ fn ticks(text: &str) -> Option<(u64, usize)> {
 
 /// Returns the busy threads of the process.
 pub(super) fn busy(host: &Host) -> Result<Vec<Busy>, Unread> {
-    let (mut threads, mut unread, mut is_told) = (Vec::new(), None, false);
+    let (mut threads, mut unread, mut is_read) = (Vec::new(), None, false);
     for thread in host.threads()? {
         let path = format!("{thread}/stat");
         let twice = match host.twice(&path) {
@@ -91,7 +91,7 @@ pub(super) fn busy(host: &Host) -> Result<Vec<Busy>, Unread> {
                 continue;
             }
         };
-        is_told = true;
+        is_read = true;
         let garbage = || Unread::Garbage(path.clone(), "ticks and CPU");
         let (before, _) = ticks(&twice.before).ok_or_else(garbage)?;
         let (after, last) = ticks(&twice.after).ok_or_else(garbage)?;
@@ -108,7 +108,7 @@ pub(super) fn busy(host: &Host) -> Result<Vec<Busy>, Unread> {
         threads.push(Busy { name, cpu: if is_pinned { allowed[0] } else { last }, is_pinned });
     }
     // If no thread could be read, it is not known whether they are idle.
-    unread.filter(|_| !is_told).map_or(Ok(threads), Err)
+    unread.filter(|_| !is_read).map_or(Ok(threads), Err)
 }
 
 /// Returns the topology, if the kernel reports siblings.

@@ -20,7 +20,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "disk.readahead",
         reads: "/sys/block/*/queue/read_ahead_kb",
         mechanism: "A fault on a mapped file reads as much as this around it. With megabytes of it, random reads \
-                    fill memory and the disk's queue with what nobody asked for.",
+                    fill memory and the disk's queue with unused pages.",
         remedy: "write 128 or less into queue/read_ahead_kb where mapped files are read at random",
         expect: "random reads of mapped files move less and wait less; reading a file through may become slower",
         needs: Needs::Root,
@@ -31,7 +31,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "disk.write-throttle",
         reads: "/sys/block/*/queue/{wbt_lat_usec,nomerges}",
-        mechanism: "The kernel holds writing back when reads take longer than this. It is told so that hosts can \
+        mechanism: "The kernel holds writing back when reads take longer than this. It is shown so that hosts can \
                     be compared.",
         remedy: "none by itself: measure the log's fdatasync before and after",
         expect: "none",
@@ -95,7 +95,7 @@ fn mount(host: &Host) -> Probed {
 }
 
 fn scheduler(host: &Host) -> Probed {
-    let (mut others, mut told) = (0, Vec::new());
+    let (mut others, mut parts) = (0, Vec::new());
     for disk in host.disks()? {
         let text = host.read(&format!("/sys/block/{disk}/queue/scheduler"))?;
         let moves = host.number(&format!("/sys/block/{disk}/queue/rotational")).unwrap_or(0) == 1;
@@ -103,9 +103,9 @@ fn scheduler(host: &Host) -> Probed {
         let name = chosen(&text).unwrap_or(&text);
         others += u32::from(name != "none" && !moves);
         let why = if moves && name != "none" { " (it says that it has moving parts)" } else { "" };
-        told.push(format!("{disk}: {name}{why}"));
+        parts.push(format!("{disk}: {name}{why}"));
     }
-    Ok(Seen::warn_if(others > 0, told.join(", ")))
+    Ok(Seen::warn_if(others > 0, parts.join(", ")))
 }
 
 pub(crate) const READAHEAD_KB_MAX: i64 = 128;
@@ -126,18 +126,18 @@ fn readahead(host: &Host) -> Probed {
 }
 
 fn write_throttle(host: &Host) -> Probed {
-    let mut told = Vec::new();
+    let mut parts = Vec::new();
     for disk in host.disks()? {
         let queue = format!("/sys/block/{disk}/queue");
         if let (Ok(us), Ok(merges)) =
             (host.number(&format!("{queue}/wbt_lat_usec")), host.number(&format!("{queue}/nomerges")))
         {
-            told.push(format!("{disk}: wbt_lat_usec {us}, nomerges {merges}"));
+            parts.push(format!("{disk}: wbt_lat_usec {us}, nomerges {merges}"));
         }
     }
-    if told.is_empty() {
+    if parts.is_empty() {
         Err(Unread::Absent("/sys/block/*/queue/wbt_lat_usec".to_owned()))
     } else {
-        Ok(Seen::ok(told.join("; ")))
+        Ok(Seen::ok(parts.join("; ")))
     }
 }

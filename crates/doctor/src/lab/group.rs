@@ -108,11 +108,11 @@ impl Group {
 
     /// Returns how often the group's memory limit was reached: charges that found no room, by any thread.
     pub fn limit_reached(&self) -> f64 {
-        let told = match self.version {
+        let count = match self.version {
             Version::One => self.read("memory.failcnt").trim().parse().ok(),
             Version::Two => field(&self.read("memory.events"), "max"),
         };
-        told.unwrap_or(0) as f64
+        count.unwrap_or(0) as f64
     }
 
     /// Moves a process into the group.

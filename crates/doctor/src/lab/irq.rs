@@ -121,7 +121,7 @@ impl Wire {
     fn receive_on(&self, cpu: usize) -> Result<(), Unable> {
         let script = format!("echo {} > /sys/class/net/wire/queues/rx-0/rps_cpus", mask(cpu));
         let done = command("ip", &["netns", "exec", &self.to, "sh", "-c", &script]);
-        done.map(drop).map_err(|why| Unable::Host(format!("packets can not be steered: {why}")))
+        done.map(drop).map_err(|why| Unable::Host(format!("cannot steer packets: {why}")))
     }
 }
 
@@ -135,7 +135,7 @@ fn mask(cpu: usize) -> String {
 pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
     let cpus = io::affinity::usable_cpus().map_err(|error| Unable::Failed(error.to_string()))?;
     let (Some(&worker), Some(&other)) = (cpus.first(), cpus.last()) else {
-        return Err(Unable::Failed("no CPU is told".to_owned()));
+        return Err(Unable::Failed("cannot find a CPU".to_owned()));
     };
     if worker == other {
         return Err(Unable::Host("it takes two CPUs".to_owned()));

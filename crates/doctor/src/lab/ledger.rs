@@ -102,7 +102,7 @@ impl Ledger {
         }
         let gate = own_file(&folder.join("lock")).map_err(wrong)?;
         gate.lock().map_err(wrong)?;
-        let told = sweep(folder);
+        let notes = sweep(folder);
         let name = (0..RUNS_MAX)
             .map(|n| format!("run-{}-{n}", std::process::id()))
             .find(|name| DirBuilder::new().mode(0o700).create(folder.join(name)).is_ok())
@@ -111,7 +111,7 @@ impl Ledger {
         let lock = own_file(&folder.join("lock")).map_err(wrong)?;
         lock.lock().map_err(wrong)?;
         let lines = own_file(&folder.join("left")).map_err(wrong)?;
-        Ok((Self { folder, name, left: Vec::new(), lines, _lock: lock }, told))
+        Ok((Self { folder, name, left: Vec::new(), lines, _lock: lock }, notes))
     }
 
     /// Returns the run's folder.
@@ -168,14 +168,14 @@ fn sweep(folder: &Path) -> Vec<String> {
     };
     let runs: Vec<PathBuf> =
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_run).take(RUNS_MAX).collect();
-    let mut told = Vec::new();
+    let mut notes = Vec::new();
     for run in runs {
         let Ok(lock) = own_file(&run.join("lock")) else { continue };
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => continue,
             Err(TryLockError::Error(error)) => {
-                told.push(format!("{}: {error}", run.display()));
+                notes.push(format!("{}: {error}", run.display()));
                 continue;
             }
         }
@@ -185,17 +185,17 @@ fn sweep(folder: &Path) -> Vec<String> {
         let faults: Vec<String> = left.iter().rev().filter_map(|left| take_away(left, &run).err()).collect();
         let name = run.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if faults.is_empty() {
-            told.push(match fs::remove_dir_all(&run) {
+            notes.push(match fs::remove_dir_all(&run) {
                 Ok(()) => {
                     format!("what a lab that was killed had left is cleared away ({name}, {} things)", left.len())
                 }
                 Err(error) => format!("{}: {error}", run.display()),
             });
         } else {
-            told.push(format!("what a lab that was killed had left stays: {}", faults.join("; ")));
+            notes.push(format!("what a lab that was killed had left stays: {}", faults.join("; ")));
         }
     }
-    told
+    notes
 }
 
 /// Returns the id of the current boot of the host.
@@ -283,13 +283,13 @@ mod tests {
     #[test]
     fn a_dead_run_is_cleared_away_and_a_living_one_is_left() {
         let folder = folder("dead");
-        let (living, told) = Ledger::begin(&folder).expect("begin");
-        assert!(told.is_empty(), "{told:?}");
+        let (living, notes) = Ledger::begin(&folder).expect("begin");
+        assert!(notes.is_empty(), "{notes:?}");
         let dead = folder.join("run-1-0");
         fs::create_dir(&dead).unwrap();
         fs::write(dead.join("left"), "{\"network\":\"gannet-lab-none\"}\n{\"grou").unwrap();
-        let (other, told) = Ledger::begin(&folder).expect("begin");
-        assert!(told.len() == 1 && told[0].contains("run-1-0, 1 things"), "{told:?}");
+        let (other, notes) = Ledger::begin(&folder).expect("begin");
+        assert!(notes.len() == 1 && notes[0].contains("run-1-0, 1 things"), "{notes:?}");
         assert!(!dead.exists() && living.folder().exists() && living.folder() != other.folder());
         let path = living.folder().to_owned();
         drop((living, other));

@@ -80,7 +80,7 @@ pub const LABS: [Entry; 5] = [
         name: "quota",
         about: "A control group's CPU quota stops a server that uses less than its share",
         mechanism: "A group that has used its share of a period is stopped until the next one begins. Requests do not \
-                    come evenly, so a period now and then holds more work than the mean, and whoever asks then waits \
+                    come evenly, so a period now and then holds more work than the mean, and its last requests wait \
                     for the next.",
         seconds: "2",
         checks: &["cg.cpu-quota"],
@@ -100,7 +100,7 @@ pub const LABS: [Entry; 5] = [
         name: "readahead",
         about: "Read-ahead makes a fault for one page read many",
         mechanism: "A fault in a mapped file reads what is around the page too, as much as the device's read_ahead_kb \
-                    says. Where reads are random that is wasted: the disk is busy with what nobody asked for, and it \
+                    says. Where reads are random that is wasted: the disk is busy with unused pages, and it \
                     pushes out of the cache what was in use.",
         seconds: "2",
         checks: &["disk.readahead"],
@@ -110,7 +110,7 @@ pub const LABS: [Entry; 5] = [
         name: "irq",
         about: "Packets that are received on a worker's CPU take its time",
         mechanism: "What the network receives is worked on in soft interrupts, before any thread of the CPU that they \
-                    run on. A thread that is pinned there waits, whoever the packets are for.",
+                    run on. A thread that is pinned there waits, even if the packets are for another one.",
         seconds: "2",
         checks: &["irq.softirq-time"],
     },
@@ -118,9 +118,9 @@ pub const LABS: [Entry; 5] = [
         lab: Lab::Reclaim,
         name: "reclaim",
         about: "Files that come and go under memory pressure, beside a pool of files and an arena",
-        mechanism: "A new file's pages have to be found: where no memory is free, whoever needs one frees others \
-                    first, and what goes is often what is read next. Files that are used again, or memory that was \
-                    got at the start, ask for nothing.",
+        mechanism: "A new file's pages have to be found: where no memory is free, the thread that needs one frees \
+                    others first, and what goes is often what is read next. Files that are used again, or memory \
+                    that was got at the start, ask for nothing.",
         seconds: "6",
         checks: &["mem.reclaim", "mem.page-cache-garbage", "numa.zone-reclaim", "mem.mglru"],
     },
@@ -147,7 +147,7 @@ pub enum Unable {
 impl std::fmt::Display for Unable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Host(why) => write!(f, "it can not be shown here: {why}"),
+            Self::Host(why) => write!(f, "it cannot be shown here: {why}"),
             Self::Failed(why) => f.write_str(why),
             Self::Stopped => f.write_str("it was stopped"),
         }

@@ -53,7 +53,7 @@ pub struct Done {
 /// A line that a part writes.
 #[derive(Debug, Serialize, Deserialize)]
 enum Said {
-    /// A note for the person who watches.
+    /// A note for the operator.
     Note(String),
     /// The preparation is done and the measurement begins.
     Ready,
@@ -176,7 +176,7 @@ fn say(said: &Said) {
     let _ = std::io::stdout().lock().write_all(line.as_bytes());
 }
 
-/// Sends a note to the person who watches the lab.
+/// Sends a note to the operator of the lab.
 pub fn note(text: String) {
     say(&Said::Note(text));
 }

@@ -103,7 +103,7 @@ fn device(scene: &mut Scene<'_>) -> Result<(String, std::path::PathBuf), Unable>
     // The file below the device must not be cached too: a second cache would serve pages that the first has dropped.
     let made = command("losetup", &["--find", "--read-only", "--direct-io=on", name]);
     made.map_err(|why| Unable::Host(format!("no loop device: {why}")))?;
-    let device = loop_of(&path).ok_or_else(|| Unable::Failed("the loop device is not told".to_owned()))?;
+    let device = loop_of(&path).ok_or_else(|| Unable::Failed("cannot find the loop device".to_owned()))?;
     let queue = Path::new("/sys/block").join(device.trim_start_matches("/dev/"));
     Ok((device, queue))
 }

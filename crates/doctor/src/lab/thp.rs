@@ -29,8 +29,8 @@ const SETTINGS: [&str; 2] = ["small pages", "huge pages"];
 const FIGURES: [&str; 4] = ["sparse_mib", "p999_us", "touch_all_ms", "read_ns"];
 
 pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
-    let told = read_at(ENABLED.as_ref(), ENABLED).map_err(|unread| Unable::Host(unread.to_string()))?;
-    if chosen(&told) == Some("never") {
+    let text = read_at(ENABLED.as_ref(), ENABLED).map_err(|unread| Unable::Host(unread.to_string()))?;
+    if chosen(&text) == Some("never") {
         return Err(Unable::Host(format!("{ENABLED} is never; madvise would let the lab ask for huge pages")));
     }
     let failed = |error: std::io::Error| Unable::Failed(format!("memory: {error}"));

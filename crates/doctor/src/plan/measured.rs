@@ -52,13 +52,13 @@ pub fn measured(host: &Host, topology: &Topology, wanted: Wanted) -> Result<(Wan
     let mut cores: Vec<usize> = topology.cpus.iter().filter(|cpu| cpu.is_allowed).map(|cpu| cpu.core).collect();
     cores.sort_unstable();
     cores.dedup();
-    let told =
+    let load_text =
         format!("Measured: interrupts took {:.1} CPUs, threads {:.1}, of {}", load.network, load.threads, load.cpus);
     if load.network + load.threads < BUSY_MIN * load.cpus as f64 {
-        return Ok((wanted, format!("{told}: too little to plan by; measure under the load that it is for.")));
+        return Ok((wanted, format!("{load_text}: too little to plan by; measure under the load that it is for.")));
     }
     if cores.len() < CORES_MIN {
-        return Ok((wanted, format!("{told}; too few cores to set one apart for the network.")));
+        return Ok((wanted, format!("{load_text}; too few cores to set one apart for the network.")));
     }
     // A load that exceeds whole CPUs by a thousandth needs no further CPU.
     let cpus = |load: f64, busy: f64| (load / busy - 1e-3).ceil() as usize;
@@ -68,7 +68,7 @@ pub fn measured(host: &Host, topology: &Topology, wanted: Wanted) -> Result<(Wan
     let queues = needed.clamp(1, NETWORK_CPUS_MAX).min(room);
     let short = if queues < needed { ", though it needs more: the threads leave no others" } else { "" };
     let what = if queues == 1 { "one CPU is the network's".to_owned() } else { format!("{queues} are the network's") };
-    Ok((Wanted { queues: Some(queues), ..wanted }, format!("{told}: {what}{short}.")))
+    Ok((Wanted { queues: Some(queues), ..wanted }, format!("{load_text}: {what}{short}.")))
 }
 
 #[cfg(test)]
@@ -89,22 +89,22 @@ mod tests {
         }
         let cpu = |number| Cpu { number, package: 0, core: number, l3: None, node: 0, is_allowed: true };
         let topology = Topology { cpus: (0..cores).map(cpu).collect(), ..Topology::default() };
-        let (wanted, told) = measured(&Host::now(root.clone(), None), &topology, Wanted::default()).unwrap();
+        let (wanted, load_text) = measured(&Host::now(root.clone(), None), &topology, Wanted::default()).unwrap();
         let _ = std::fs::remove_dir_all(root);
-        (wanted.queues, told)
+        (wanted.queues, load_text)
     }
 
     #[test]
     fn the_network_has_as_many_cpus_as_its_work_needs_and_the_threads_leave() {
         // 16 CPUs with a fifth of each for packets: 3.2 CPUs. Four CPUs handle that at four fifths.
-        let (queues, told) = planned("fits", 16, [50, 20, 30]);
+        let (queues, load_text) = planned("fits", 16, [50, 20, 30]);
         assert_eq!(
-            (queues, told.as_str()),
+            (queues, load_text.as_str()),
             (Some(4), "Measured: interrupts took 3.2 CPUs, threads 8.0, of 16: 4 are the network's.")
         );
         // The threads use 12.8 CPUs, so 14: two are left.
-        let (queues, told) = planned("short", 16, [80, 20, 0]);
-        assert!(queues == Some(2) && told.contains("though it needs more"), "{queues:?} {told}");
+        let (queues, load_text) = planned("short", 16, [80, 20, 0]);
+        assert!(queues == Some(2) && load_text.contains("though it needs more"), "{queues:?} {load_text}");
         assert_eq!(planned("few", 8, [60, 5, 35]).0, Some(1));
         // On an idle host, or one that is too small, the rules apply unchanged.
         assert_eq!((planned("idle", 16, [3, 1, 96]).0, planned("small", 2, [60, 20, 20]).0), (None, None));

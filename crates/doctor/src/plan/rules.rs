@@ -19,7 +19,7 @@ struct Core {
     l3: usize,
     node: usize,
     /// True if the kernel reports that cache; else `l3` is the package.
-    is_l3_told: bool,
+    is_l3_known: bool,
     /// True if the core's other CPU counts as another core here.
     is_half: bool,
     /// True if the kernel runs only explicitly pinned threads on it (isolcpus).
@@ -281,7 +281,7 @@ impl Planner<'_> {
                 None => cores.iter().filter(|core| core.node == node).count() / (mates - before),
             };
             let mine = take_together(&mut cores, share, node);
-            let spread = mine.iter().any(|core| core.l3 != mine[0].l3 || !core.is_l3_told);
+            let spread = mine.iter().any(|core| core.l3 != mine[0].l3 || !core.is_l3_known);
             let storage_from = mine.len().saturating_sub(self.wanted.storage);
             for (at, core) in mine.iter().enumerate() {
                 let role = if at < storage_from { Role::Worker } else { Role::Storage };
@@ -380,10 +380,10 @@ impl Planner<'_> {
         }
         if queues.is_some() && nic.is_none() {
             self.notes
-                .push("No network interface with hardware behind it is told: its queues are not planned.".to_owned());
+                .push("No network interface with hardware behind it was found: its queues are not planned.".to_owned());
         } else if queues.is_some() && most.is_none() {
             self.notes
-                .push("How many queues the interface may have is not told: compare with `ethtool -l`.".to_owned());
+                .push("The interface's maximum number of queues is unknown: compare with `ethtool -l`.".to_owned());
         }
         let nodes: Vec<usize> = self.topology.cpus.iter().filter(|cpu| cpu.is_allowed).map(|cpu| cpu.node).collect();
         if pinned && self.wanted.processes.is_none() && nodes.iter().any(|node| *node != nodes[0]) {
@@ -415,7 +415,7 @@ fn cores(usable: &[&Cpu], isolated: &[usize]) -> Vec<Core> {
             cpus: Vec::new(),
             l3,
             node: cpu.node,
-            is_l3_told: cpu.l3.is_some(),
+            is_l3_known: cpu.l3.is_some(),
             is_half: false,
             is_isolated: isolated.contains(&cpu.number),
         });

@@ -56,9 +56,9 @@ fn table(plan: &Plan, topology: &Topology) -> String {
     let mut text = format!(" CPU  node  core    L3  {:<width$}  why\n", "role");
     for (row, roles) in lines {
         let cpu = topology.cpu(row.cpu);
-        let told = |number: Option<usize>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
-        let (node, core) = (told(cpu.map(|cpu| cpu.node)), told(cpu.map(|cpu| cpu.core)));
-        let l3 = told(cpu.and_then(|cpu| cpu.l3));
+        let or_dash = |number: Option<usize>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+        let (node, core) = (or_dash(cpu.map(|cpu| cpu.node)), or_dash(cpu.map(|cpu| cpu.core)));
+        let l3 = or_dash(cpu.and_then(|cpu| cpu.l3));
         let _ = writeln!(text, "{:>4}  {node:>4}  {core:>4}  {l3:>4}  {roles:<width$}  {}", row.cpu, row.why);
     }
     let _ = writeln!(text, "\n{}", summary(plan));

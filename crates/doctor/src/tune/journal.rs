@@ -124,7 +124,7 @@ pub struct Journal {
     _lock: Lock,
 }
 
-fn told(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
+fn with_remedy(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
     move |error| {
         let remedy = match error.kind() {
             std::io::ErrorKind::PermissionDenied => "; run it as root",
@@ -149,7 +149,7 @@ impl Drop for Lock {
 
 fn lock(folder: &Path) -> Result<Lock, String> {
     let path = folder.join("lock");
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(told(&path))?;
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(with_remedy(&path))?;
     file.try_lock().map_err(|_| format!("{}: another apply or undo is at work; wait for it", path.display()))?;
     Ok(Lock(file))
 }
@@ -157,7 +157,7 @@ fn lock(folder: &Path) -> Result<Lock, String> {
 fn path_of(folder: &Path, run: &str) -> Result<PathBuf, String> {
     let is_name = !run.is_empty() && run.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     if !is_name {
-        return Err(format!("{run:?} is no name of a run; `gannet doctor undo --list` tells them"));
+        return Err(format!("{run:?} is no name of a run; `gannet doctor undo --list` lists them"));
     }
     Ok(folder.join(format!("{run}.jsonl")))
 }
@@ -168,7 +168,7 @@ impl Journal {
     /// # Errors
     /// In words, if the folder cannot be written or another run is at work.
     pub fn begin(folder: &Path, boot: &str) -> Result<Self, String> {
-        fs::create_dir_all(folder).map_err(told(folder))?;
+        fs::create_dir_all(folder).map_err(with_remedy(folder))?;
         let lock = lock(folder)?;
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         for count in 0..RUNS_A_SECOND_MAX {
@@ -179,11 +179,11 @@ impl Journal {
                     let mut journal = Self { file, run, _lock: lock };
                     journal.append(&Record::Begin { version: VERSION, boot: boot.to_owned() })?;
                     // The file's name must survive a crash too.
-                    File::open(folder).and_then(|folder| folder.sync_all()).map_err(told(folder))?;
+                    File::open(folder).and_then(|folder| folder.sync_all()).map_err(with_remedy(folder))?;
                     return Ok(journal);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(told(&path)(error)),
+                Err(error) => return Err(with_remedy(&path)(error)),
             }
         }
         Err(format!("{}: {RUNS_A_SECOND_MAX} runs of one second are there already", folder.display()))
@@ -200,9 +200,9 @@ impl Journal {
         }
         let lock = lock(folder)?;
         let log = Log::read(folder, run)?;
-        let mut file = OpenOptions::new().write(true).open(&path).map_err(told(&path))?;
-        file.set_len(log.whole_bytes).map_err(told(&path))?;
-        file.seek(SeekFrom::End(0)).map_err(told(&path))?;
+        let mut file = OpenOptions::new().write(true).open(&path).map_err(with_remedy(&path))?;
+        file.set_len(log.whole_bytes).map_err(with_remedy(&path))?;
+        file.seek(SeekFrom::End(0)).map_err(with_remedy(&path))?;
         Ok((Self { file, run: run.to_owned(), _lock: lock }, log))
     }
 
@@ -218,7 +218,7 @@ impl Journal {
     pub(super) fn append(&mut self, record: &Record) -> Result<(), String> {
         let line = serde_json::to_string(record).expect("a record is plain JSON") + "\n";
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
-        written.map_err(|error| format!("the journal of run {} can not be written ({error})", self.run))
+        written.map_err(|error| format!("cannot write the journal of run {}: {error}", self.run))
     }
 }
 
@@ -229,11 +229,11 @@ impl Log {
     /// In words, if the journal does not exist or is damaged.
     pub fn read(folder: &Path, run: &str) -> Result<Self, String> {
         let path = path_of(folder, run)?;
-        let long = fs::metadata(&path).map_err(told(&path))?.len() > BYTES_MAX;
+        let long = fs::metadata(&path).map_err(with_remedy(&path))?.len() > BYTES_MAX;
         if long {
             return Err(format!("{} is longer than a journal can be", path.display()));
         }
-        let text = fs::read(&path).map_err(told(&path))?;
+        let text = fs::read(&path).map_err(with_remedy(&path))?;
         Self::parse(&String::from_utf8_lossy(&text)).map_err(|why| format!("{}: {why}", path.display()))
     }
 }

@@ -67,7 +67,7 @@ pub fn apply(
             Ok(()) => {
                 reached(Moment::Written(at));
                 match read(root, &step.new.path) {
-                    Err(why) => Outcome::Refused(format!("it can not be read back: {why}")),
+                    Err(why) => Outcome::Refused(format!("cannot read it back: {why}")),
                     Ok(now) => {
                         journal.append(&Record::Done { at, now: now.clone() })?;
                         outcome(step, now)

@@ -54,7 +54,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = matches.get_one::<PathBuf>("out").cloned();
     let path = path.unwrap_or_else(|| PathBuf::from(format!("gannet-doctor-{now_s}.tar.gz")));
     let fault = |error: std::io::Error| failed(vec![format!("{}: {error}; name another --out", path.display())]);
-    // What is there already is somebody's.
+    // An existing file belongs to another program.
     let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(fault)?;
     bundle.write(file).and_then(|file| file.sync_all()).map_err(fault)?;
     print(&format!("{}: look through it before you send it; README.txt says what was taken out.\n", path.display()))

@@ -23,7 +23,7 @@ pub fn command() -> Command {
         .after_help(
             "A lab takes CPU for some seconds; what it makes (control groups, networks, loop devices, files) it takes \
              away again, also when it is interrupted, and what one that was killed has left the next one clears \
-             away.\nExit codes: 0 it was shown; 1 it was not; 3 it can not be shown on this host.",
+             away.\nExit codes: 0 it was shown; 1 it was not; 3 it cannot be shown on this host.",
         )
         .subcommand_required(true)
         .subcommands(LABS.iter().map(|entry| {
@@ -120,7 +120,7 @@ fn compared(text: &str) -> Option<(String, Vec<String>)> {
     (name.starts_with("vm.") && values.len() > 1 && values.iter().all(is_number)).then(|| (name.to_owned(), values))
 }
 
-/// What `reclaim` is asked for.
+/// The options of `reclaim`.
 fn shape(matches: &ArgMatches) -> Shape {
     let size = |name: &str| matches.get_one::<u64>(name).copied();
     let part = |name: &str| *matches.get_one::<f64>(name).expect("it has a default");
@@ -139,7 +139,7 @@ fn shape(matches: &ArgMatches) -> Shape {
         writers: threads("writers"),
         write_bytes_per_s: size("writes").expect("it has a default").max(1),
         scan_bytes_per_s: size("scan").expect("it has a default"),
-        tells_slow: matches.get_flag("article-mode"),
+        notes_slow: matches.get_flag("article-mode"),
         engine: matches.get_one::<String>("engine").map(named),
         values: matches.get_one::<(String, Vec<String>)>("compare").cloned(),
     }
@@ -165,13 +165,12 @@ fn one(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
         phase: Duration::from_secs(*matches.get_one::<u64>("seconds").expect("it has a default")),
         seed: *matches.get_one::<u64>("seed").expect("it has a default"),
         reclaim: if entry.lab == Lab::Reclaim { shape(matches) } else { Shape::default() },
-        program: std::env::current_exe()
-            .map_err(|error| words(format!("this program's file is not told ({error})")))?,
+        program: std::env::current_exe().map_err(|error| words(format!("cannot find this program's file: {error}")))?,
     };
     let stop = stop::switch()?;
     let folder = matches.get_one::<PathBuf>("folder").cloned().unwrap_or_else(usual_folder);
-    let (mut ledger, told) = Ledger::begin(&folder).map_err(words)?;
-    told.iter().for_each(|line| eprintln!("gannet: {line}"));
+    let (mut ledger, lines) = Ledger::begin(&folder).map_err(words)?;
+    lines.iter().for_each(|line| eprintln!("gannet: {line}"));
     let ran = show(entry.lab, &wanted, &mut ledger, &stop, &mut |line| eprintln!("{name}: {line}"));
     drop(ledger);
     let outcome = ran.map_err(|why| words(format!("lab {name}: {why}")))?;

@@ -68,7 +68,7 @@ pub fn command() -> Command {
                 .help("Ask the cloud's metadata service where this machine stands"),
         )
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the whole report as JSON"))
-        .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).help("List also what is fine or cannot be told"))
+        .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).help("List also checks that pass or cannot be run"))
         .subcommand(
             Command::new("explain")
                 .about("All that is known of a check")
@@ -149,7 +149,7 @@ fn check(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// What is looked at: `--root` and `--pid`, which are there.
+/// The host to check: `--root` and `--pid`, if they exist.
 fn target(matches: &ArgMatches, window: Duration) -> Result<Target, Failure> {
     let target = Target {
         root: matches.get_one::<PathBuf>("root").expect("it has a default").clone(),
@@ -163,7 +163,7 @@ fn target(matches: &ArgMatches, window: Duration) -> Result<Target, Failure> {
     if let Some(pid) = target.pid
         && !target.root.join(format!("proc/{pid}")).is_dir()
     {
-        return Err(failed(vec![format!("--pid: there is no process {pid}; `pidof NAME` tells a server's")]));
+        return Err(failed(vec![format!("--pid: there is no process {pid}; `pidof NAME` prints a server's")]));
     }
     Ok(target)
 }
@@ -175,7 +175,7 @@ fn explain(id: &str) -> Result<(), Failure> {
     print(&report::explain(check))
 }
 
-/// What a file that a person names holds.
+/// Reads a file that the command line names.
 fn read_named(path: &str) -> Result<String, Failure> {
     doctor::host::read_named(path.as_ref()).map_err(|why| failed(vec![format!("{path}: {why}")]))
 }

@@ -86,9 +86,9 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let topology = Topology::read(&host, pid).map_err(unread)?;
     let made = match matches.get_one::<String>("check") {
         None if measures => {
-            let (wanted, told) = measured(&host, &topology, wanted(matches)).map_err(unread)?;
+            let (wanted, note) = measured(&host, &topology, wanted(matches)).map_err(unread)?;
             let mut made = plan(&topology, &wanted).map_err(failed)?;
-            made.notes.insert(0, told);
+            made.notes.insert(0, note);
             made
         }
         None => plan(&topology, &wanted(matches)).map_err(failed)?,
@@ -135,7 +135,7 @@ pub fn of_host(host: &Host) -> String {
 /// The plan for this process on this host, for `--pin auto`.
 ///
 /// # Errors
-/// What does not fit, or what was not told; in words.
+/// A message that says what does not fit, or what could not be read.
 pub fn for_this_process(wanted: &Wanted) -> Result<Plan, String> {
     let host = Host::watch(Target { root: "/".into(), pid: None, window: Duration::ZERO, asked: Asked::default() });
     let topology = Topology::read(&host, None).map_err(|why| why.to_string())?;

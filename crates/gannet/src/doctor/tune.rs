@@ -16,7 +16,7 @@ use crate::{Failure, print};
 
 /// Seconds that a run with changes to the network waits for its confirmation.
 const CONFIRM_S: &str = "60";
-/// How often the timer looks whether the run was confirmed.
+/// Interval at which the timer checks whether the run was confirmed.
 const LOOK: Duration = Duration::from_millis(200);
 
 pub fn flag(name: &'static str, help: &'static str) -> Arg {
@@ -65,7 +65,7 @@ pub fn commands() -> [Command; 3] {
         .about("Take a run back, the last change first")
         .after_help("Exit codes: 0 it is as before; 1 something was left as it is; 3 it could not.")
         .arg(run())
-        .arg(flag("force", "Also what somebody else changed since"))
+        .arg(flag("force", "Undo also values that another program changed since"))
         .arg(flag("list", "List the runs, and what of them is not undone"))
         .arg(
             Arg::new("unless-confirmed")
@@ -99,7 +99,7 @@ pub fn commands() -> [Command; 3] {
     [apply, undo, persist]
 }
 
-/// Where the journals are.
+/// The folder of the journals.
 pub fn folder(matches: &ArgMatches, root: &Path) -> PathBuf {
     matches.get_one::<PathBuf>("journals").cloned().unwrap_or_else(|| root.join("var/lib/gannet/doctor"))
 }
@@ -166,14 +166,14 @@ fn drafted(matches: &ArgMatches, target: Target) -> Result<Draft, Failure> {
     let only: Vec<String> = matches.get_many::<String>("only").unwrap_or_default().cloned().collect();
     let checks = select(&only).map_err(failed)?;
     let mut drafted = draft(&Host::watch(target), &checks);
-    // Of what nobody asked for by name only what is written is told.
+    // If no check is named, only the steps that are written are listed.
     if only.is_empty() {
         drafted.beside.clear();
     }
     Ok(drafted)
 }
 
-/// What may cut off whoever is connected.
+/// Returns whether a write to the file may cut off connected clients.
 fn is_network(path: &str) -> bool {
     ["/sys/class/net/", "/proc/irq/", "/ethtool/"].iter().any(|start| path.starts_with(start))
 }
@@ -204,7 +204,7 @@ fn start_undo(root: &Path, folder: &Path, run: &str, when: [&str; 2]) -> Result<
         .stderr(Stdio::null())
         .process_group(0)
         .spawn();
-    later.map_err(|error| format!("what would undo the run later can not be started ({error})"))
+    later.map_err(|error| format!("cannot start the process that would undo the run later: {error}"))
 }
 
 fn confirm(folder: &Path) -> Result<(), Failure> {
@@ -250,7 +250,7 @@ pub fn run_undo(matches: &ArgMatches) -> Result<(), Failure> {
     ended(&(text + &end), &settled)
 }
 
-/// Waits for the confirmation, which a journal that can not be read is not.
+/// Waits for the confirmation. A journal that cannot be read is not a confirmation.
 fn is_confirmed_within(folder: &Path, run: &str, time: Duration) -> bool {
     // Its terminal's end does not end it: it is the last that can help then.
     let _ = rustix::process::setsid();
@@ -308,8 +308,8 @@ fn line(settled: &Settled, is_back: bool) -> String {
         Outcome::Clamped(now) => format!("CLAMPED: it is {now}"),
         Outcome::Refused(why) => format!("REFUSED: {why}"),
         Outcome::Untouched => "it is as before already".to_owned(),
-        Outcome::Foreign(now) => format!("LEFT: somebody changed it to {now}; --force undoes that too"),
-        Outcome::Restarted => "the host was started anew since, and is left as its start set it".to_owned(),
+        Outcome::Foreign(now) => format!("LEFT: another program changed it to {now}; --force undoes that too"),
+        Outcome::Restarted => "the host restarted since; its settings are left as its start set them".to_owned(),
     };
     let text = format!("{}: {} ({from} -> {to}): {what}", step.check, step.new.path);
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>() + "\n"

@@ -1,7 +1,7 @@
-//! `gannet doctor watch`: who is switched, moved, interrupted and made to wait, live, by thread and by CPU.
+//! `gannet doctor watch`: switches, moves, interrupts and waits, live, by thread and by CPU.
 //!
 //! ```text
-//!   Counters ──two of them──> Grown ──> lines: host, CPUs, threads (who waited most comes first)
+//!   Counters ──two of them──> Grown ──> lines: host, CPUs, threads (the longest wait first)
 //! ```
 
 use std::io::IsTerminal;
@@ -55,7 +55,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     screen::run(interval, take, show).map_err(no_terminal)
 }
 
-/// What was counted between two readings, as lines.
+/// Formats the differences of two readings, as lines.
 fn lines(grown: &Grown, columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut put = |weight, text: String| lines.push(Line::new(weight, &text, columns));
@@ -110,7 +110,7 @@ fn lines(grown: &Grown, columns: usize) -> Vec<Line> {
     lines
 }
 
-/// A second; `-` if it is not told.
+/// Formats a rate per second; `-` if it is unknown.
 fn rate_of(rate: Option<f64>) -> String {
     match rate {
         None => "-".to_owned(),

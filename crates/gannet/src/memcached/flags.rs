@@ -8,7 +8,7 @@ use command::memcache::VERSION;
 
 use super::suboptions::{SUBOPTIONS, Suboption, Use};
 
-/// What follows a flag.
+/// The argument of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// Nothing.
@@ -26,9 +26,9 @@ pub struct Flag {
     pub letter: char,
     /// Its long name, without the dashes.
     pub name: &'static str,
-    /// What follows it.
+    /// Its argument.
     pub argument: Argument,
-    /// What it does here, in whole sentences.
+    /// Its effect here, in whole sentences.
     pub what: &'static str,
 }
 
@@ -38,7 +38,7 @@ const fn flag(letter: char, name: &'static str, argument: Argument, what: &'stat
 
 use Argument::{Needed, None as Nothing, Optional};
 
-/// All flags, in the order in which `-h` tells them.
+/// All flags, in the order in which `-h` lists them.
 pub static FLAGS: [Flag; 37] = [
     flag('p', "port", Needed("num"), "The TCP port, 11211 without it. -1 takes a free one, 0 listens on no TCP port."),
     flag('U', "udp-port", Needed("num"), "Only 0 is taken: UDP is not spoken."),
@@ -59,7 +59,7 @@ pub static FLAGS: [Flag; 37] = [
     ),
     flag('d', "daemon", Nothing, "Run in the background. The command ends when clients can connect, or says why not."),
     flag('r', "enable-coredumps", Nothing, "Raise the limit on the size of core files."),
-    flag('u', "user", Needed("user"), "The user to become when started by root, who must name one."),
+    flag('u', "user", Needed("user"), "The user to become; required if started by root."),
     flag(
         'm',
         "memory-limit",
@@ -92,7 +92,7 @@ pub static FLAGS: [Flag; 37] = [
         'C',
         "disable-cas",
         Nothing,
-        "No CAS tokens: they are told as 0, and a cas of an item that exists never matches.",
+        "No CAS tokens: they are reported as 0, and a cas of an item that exists never matches.",
     ),
     flag('b', "listen-backlog", Needed("num"), "Connections that wait in the kernel to be accepted; 1024 without it."),
     flag('B', "protocol", Needed("name"), "auto or ascii. The binary protocol is refused: its authors retired it."),
@@ -138,12 +138,12 @@ pub fn by_letter(letter: char) -> Option<&'static Flag> {
     FLAGS.iter().find(|flag| flag.letter == letter)
 }
 
-/// What `-V` prints.
+/// The text of `-V`.
 pub fn version() -> String {
     format!("memcached {VERSION}\n")
 }
 
-/// What `-i` prints.
+/// The text of `-i`.
 pub fn license() -> String {
     version()
         + concat!(
@@ -155,7 +155,7 @@ pub fn license() -> String {
 }
 
 impl Flag {
-    /// How it is written: `-p, --port=<num>`.
+    /// Formats the flag and its argument: `-p, --port=<num>`.
     fn usage(&self) -> String {
         let value = match self.argument {
             Nothing => String::new(),
@@ -170,7 +170,7 @@ impl Flag {
     }
 }
 
-/// What `-h` prints.
+/// The text of `-h`.
 pub fn help() -> String {
     let mut out = version();
     let mut line = |head: &str, text: &str| {
@@ -204,11 +204,11 @@ pub fn docs() -> String {
     out.push_str("\n## Options of `-o`\n\n");
     out.push_str("Those without effect are taken with a warning, and their values are checked as memcached does.\n\n");
     out.push_str("| option | what it does |\n|---|---|\n");
-    let told = |option: &&Suboption| !matches!(option.use_, Use::Ignored(_));
-    for option in SUBOPTIONS.iter().filter(told) {
+    let has_effect = |option: &&Suboption| !matches!(option.use_, Use::Ignored(_));
+    for option in SUBOPTIONS.iter().filter(has_effect) {
         let _ = writeln!(out, "| `{}` | {} |", option.name, option.what());
     }
-    let ignored: Vec<String> = SUBOPTIONS.iter().filter(|o| !told(o)).map(|o| format!("`{}`", o.name)).collect();
+    let ignored: Vec<String> = SUBOPTIONS.iter().filter(|o| !has_effect(o)).map(|o| format!("`{}`", o.name)).collect();
     let _ = writeln!(out, "\nWithout effect: {}.", ignored.join(", "));
     out.push_str(PAGE_TAIL);
     out

@@ -12,7 +12,7 @@ pub enum Word {
     Flag(&'static Flag, Option<String>),
     /// Something that belongs to no flag.
     Operand(String),
-    /// What can not be read, as a sentence.
+    /// A message about an argument that cannot be read.
     Fault(String),
 }
 
@@ -96,7 +96,7 @@ fn read_long(long: &str, args: &mut impl Iterator<Item = String>) -> Word {
 mod tests {
     use super::*;
 
-    /// What is read, in a short form: `p=1`, `d`, `+operand`, `!fault`.
+    /// Returns the words of a command line in a short form: `p=1`, `d`, `+operand`, `!fault`.
     fn told(line: &str) -> String {
         let words = read(line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned));
         let told = words.into_iter().map(|word| match word {

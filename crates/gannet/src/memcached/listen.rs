@@ -1,4 +1,4 @@
-//! Where `-l`, `-p` and `-s` say to listen.
+//! The addresses to listen on, from `-l`, `-p` and `-s`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 

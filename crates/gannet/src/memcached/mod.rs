@@ -22,11 +22,11 @@ use server::config::{Fault, value::Auto};
 
 use crate::Failure;
 use crate::serve::{Hosted, host};
-use translate::{Asked, Translation, translate};
+use translate::{CommandLine, Translation, translate};
 
 /// The exit codes that memcached takes from sysexits.h, beside 1.
 mod code {
-    /// The command line asks for what can not be.
+    /// The command line is invalid.
     pub const USAGE: u8 = 64;
     /// There is no such user.
     pub const NO_USER: u8 = 67;
@@ -53,8 +53,8 @@ pub fn run(args: impl Iterator<Item = OsString>) -> Result<(), Failure> {
         words.push(word);
     }
     let translation = match translate(words, &Host::probe()) {
-        Ok(Asked::Print(text)) => return crate::print(&text),
-        Ok(Asked::Serve(translation)) => *translation,
+        Ok(CommandLine::Print(text)) => return crate::print(&text),
+        Ok(CommandLine::Serve(translation)) => *translation,
         Err(faults) => {
             let code = faults[0].0;
             return Err(Failure::Code(code, faults.into_iter().map(|(_, line)| line).collect()));
@@ -73,8 +73,8 @@ fn serve(mut translation: Translation) -> Result<(), Failure> {
     let host = room_for_connections(&mut translation)?;
     process.become_user().map_err(refused)?;
     let Translation { settings, origins, warnings, .. } = translation;
-    let told = |faults: Vec<Fault>| Failure::Code(code::USAGE, faults.iter().map(Fault::to_string).collect());
-    let mut plan = plan(&settings, &origins, &host).map_err(told)?;
+    let usage = |faults: Vec<Fault>| Failure::Code(code::USAGE, faults.iter().map(Fault::to_string).collect());
+    let mut plan = plan(&settings, &origins, &host).map_err(usage)?;
     plan.notes.splice(0..0, warnings);
     let again = (settings, origins.clone());
     let after = process.clone();
@@ -116,7 +116,7 @@ fn room_for_connections(translation: &mut Translation) -> Result<Host, Failure> 
     Ok(host)
 }
 
-/// What C's `atoi` makes of `text`, and whether that was all of it.
+/// Parses `text` as C's `atoi` does, and returns whether that was all of it.
 fn number(text: &str) -> (i64, bool) {
     let body = text.trim_start();
     let (negative, digits) = match body.as_bytes().first() {

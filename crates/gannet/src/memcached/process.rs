@@ -1,12 +1,12 @@
-//! What memcached's flags ask of the process itself: to go into the background, to become another user, a pid file,
-//! larger limits.
+//! The flags of memcached that change the process itself: to go into the background, to become another user, a pid
+//! file, larger limits.
 //!
 //! ```text
 //!   started ── -d? ──> starts itself once more, detached ──> waits for a byte on its standard output ──> ends
 //!                            │ limits, user, settings, server
 //!                            └─ clients can connect: pid file, port file, the byte, standard streams to /dev/null
 //! ```
-//! A process that has threads can not be forked safely, and a new one starts with none. All that is done here is done
+//! A process that has threads cannot be forked safely, and a new one starts with none. All that is done here is done
 //! before there is a second thread, since the kernel gives each thread a user of its own.
 
 use std::fs;
@@ -24,21 +24,21 @@ use super::{Refusal, code};
 
 /// Set for the process that runs in the background.
 const DETACHED: &str = "GANNET_DETACHED";
-/// Names a file that is told which ports are listened on.
+/// Names a file for the ports on which the server listens.
 const PORT_FILE: &str = "MEMCACHED_PORT_FILENAME";
 
-/// What is done to this process.
+/// Changes to this process.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     /// The user to become, if root starts it.
     pub user: Option<String>,
-    /// Where the process id is written.
+    /// The file for the process id.
     pub pid_file: Option<PathBuf>,
     /// It runs in the background.
     pub daemon: bool,
     /// Core files are as large as may be.
     pub core_files: bool,
-    /// How often `-v` was said.
+    /// The number of times that `-v` was given.
     pub verbosity: u8,
 }
 
@@ -73,15 +73,15 @@ impl Process {
     /// # Errors
     /// The code that it ended with; it has said why itself.
     pub fn detach(&self) -> Result<(), (u8, Option<String>)> {
-        let failed = |error| (code::FAILED, Some(format!("-d: the background process can not be started ({error})")));
+        let failed = |error| (code::FAILED, Some(format!("-d: cannot start the background process: {error}")));
         let mut args = std::env::args_os();
         let name = args.next().unwrap_or_default();
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from(&name));
         let mut command = Command::new(program);
         command.arg0(name).args(args).env(DETACHED, "1").stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
-        let mut told = [0];
-        let serves = child.stdout.take().is_some_and(|mut stdout| stdout.read_exact(&mut told).is_ok());
+        let mut byte = [0];
+        let serves = child.stdout.take().is_some_and(|mut stdout| stdout.read_exact(&mut byte).is_ok());
         if serves {
             return Ok(());
         }
@@ -96,9 +96,7 @@ impl Process {
             let detached = setsid().map(|_| ());
             // A core file is written into the current folder, so that one is kept for it.
             let moved = if self.core_files { Ok(()) } else { rustix::process::chdir("/") };
-            detached
-                .and(moved)
-                .map_err(|error| (code::FAILED, format!("-d: this process can not detach ({error})")))?;
+            detached.and(moved).map_err(|error| (code::FAILED, format!("-d: cannot detach this process: {error}")))?;
         }
         if self.core_files {
             raise_core_limit()?;
@@ -111,16 +109,16 @@ impl Process {
         let Some((user, group)) = self.wanted_user()? else { return Ok(()) };
         let name = self.user.as_deref().unwrap_or_default();
         match set_thread_groups(&[]) {
-            // Whoever may not change its groups has nothing to give up.
+            // A process that may not change its groups has none to give up.
             Ok(()) | Err(Errno::PERM) => {}
-            Err(error) => return Err((code::SYSTEM, format!("-u: the groups of root can not be left ({error})"))),
+            Err(error) => return Err((code::SYSTEM, format!("-u: cannot leave the groups of root: {error}"))),
         }
         set_thread_gid(group)
             .and_then(|()| set_thread_uid(user))
             .map_err(|error| (code::SYSTEM, format!("-u: this process may not become {name} ({error})")))
     }
 
-    /// Clients can connect to `addrs`: says so to whoever waits for it.
+    /// Reports to the waiting process that clients can connect to `addrs`.
     pub fn up(&self, addrs: &[ListenAddr]) {
         if let Some(path) = std::env::var_os(PORT_FILE) {
             write_ports(Path::new(&path), addrs);
@@ -131,7 +129,7 @@ impl Process {
         if self.daemon
             && let Err(error) = self.leave_terminal()
         {
-            tracing::warn!(%error, "the terminal can not be left");
+            tracing::warn!(%error, "cannot leave the terminal");
         }
     }
 
@@ -143,7 +141,7 @@ impl Process {
         rustix::stdio::dup2_stdin(&null)?;
         let waits = rustix::io::dup(rustix::stdio::stdout())?;
         rustix::stdio::dup2_stdout(&null)?;
-        // Whoever waits may have been ended meanwhile.
+        // The waiting process may have ended.
         let _ = rustix::io::write(&waits, b"\n");
         Ok(())
     }
@@ -153,7 +151,7 @@ impl Process {
         if let Some(path) = self.pid_file.as_ref().filter(|_| self.daemon)
             && let Err(error) = fs::remove_file(path)
         {
-            tracing::warn!("the pid file {} can not be removed ({error})", path.display());
+            tracing::warn!("cannot remove the pid file {}: {error}", path.display());
         }
     }
 }
@@ -200,7 +198,7 @@ fn write_pid(path: &Path) {
         tracing::warn!("the pid file {} named process {before}, which runs", path.display());
     }
     if let Err(error) = replace(path, ".tmp", &format!("{pid}\n")) {
-        tracing::error!("the pid file {} can not be written ({error})", path.display());
+        tracing::error!("cannot write the pid file {}: {error}", path.display());
     }
 }
 
@@ -214,7 +212,7 @@ fn write_ports(path: &Path, addrs: &[ListenAddr]) {
         return;
     }
     if let Err(error) = replace(path, ".lck", &text) {
-        tracing::error!("the ports can not be written to {} ({error})", path.display());
+        tracing::error!("cannot write the ports to {}: {error}", path.display());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use base::nearest::nearest;
 
-/// What values an option takes.
+/// The values of an option.
 #[derive(Clone, Copy, Debug)]
 pub enum Takes {
     /// None.
@@ -17,7 +17,7 @@ pub enum Takes {
     Word(&'static [&'static str]),
 }
 
-/// What is done with an option.
+/// The use of an option.
 #[derive(Clone, Copy, Debug)]
 pub enum Use {
     /// It describes machinery that is not here: it is checked, and a warning says that it has no effect.
@@ -26,7 +26,7 @@ pub enum Use {
     AsIs(&'static str),
     /// Seconds without a request after which a connection is closed.
     IdleTimeout,
-    /// It asks for what this build can not do.
+    /// This build does not support it.
     Refused(&'static str),
 }
 
@@ -35,7 +35,7 @@ pub enum Use {
 pub struct Suboption {
     /// Its name.
     pub name: &'static str,
-    /// What is done with it.
+    /// Its use.
     pub use_: Use,
 }
 
@@ -124,7 +124,7 @@ pub static SUBOPTIONS: [Suboption; 71] = [
 ];
 
 impl Suboption {
-    /// What it does here, as a sentence.
+    /// Describes its effect here, in a sentence.
     pub fn what(&self) -> String {
         match self.use_ {
             Use::Ignored(_) => "Taken and without effect.".to_owned(),
@@ -136,7 +136,7 @@ impl Suboption {
         }
     }
 
-    /// Whether memcached takes `value` too; else what is wrong.
+    /// Checks that memcached accepts `value` too.
     pub fn check(&self, value: Option<&str>) -> Result<(), String> {
         let takes = match self.use_ {
             Use::Ignored(takes) => takes,

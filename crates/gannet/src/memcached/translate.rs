@@ -13,7 +13,7 @@ use super::process::Process;
 use super::suboptions::{self, Use};
 use super::{Refusal, code, flags, listen, number};
 
-/// What memcached takes where nothing is said.
+/// memcached's default port.
 const PORT: i64 = 11_211;
 const MEMORY_MIB: i64 = 64;
 const CONNECTIONS: i64 = 1024;
@@ -26,25 +26,25 @@ const ITEM_BYTES_MAX: i64 = 1 << 30;
 /// memcached ends at once; a client gets this long for what is in flight.
 const STOP_TIMEOUT: &str = "1s";
 
-/// What a command line asks for.
+/// The request of a command line.
 #[derive(Debug)]
-pub enum Asked {
+pub enum CommandLine {
     /// To print this and end.
     Print(String),
     /// To serve.
     Serve(Box<Translation>),
 }
 
-/// What to serve with.
+/// The configuration to serve with.
 #[derive(Debug)]
 pub struct Translation {
     /// The settings.
     pub settings: Settings,
     /// The flags that they come from.
     pub origins: Origins,
-    /// What is done to this process.
+    /// The changes to this process.
     pub process: Process,
-    /// What was taken and has no effect, and the like: a sentence each.
+    /// Warnings, such as flags without effect, a sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ pub struct Translation {
 ///
 /// # Errors
 /// All that is wrong, each with the code that memcached ends with for it; at least one.
-pub fn translate(args: Vec<String>, host: &Host) -> Result<Asked, Vec<Refusal>> {
+pub fn translate(args: Vec<String>, host: &Host) -> Result<CommandLine, Vec<Refusal>> {
     let mut reading = Reading::new(host);
     for word in getopt::read(args) {
         match word {
@@ -66,7 +66,7 @@ pub fn translate(args: Vec<String>, host: &Host) -> Result<Asked, Vec<Refusal>> 
                         continue;
                     }
                 };
-                return if reading.faults.is_empty() { Ok(Asked::Print(printed)) } else { Err(reading.faults) };
+                return if reading.faults.is_empty() { Ok(CommandLine::Print(printed)) } else { Err(reading.faults) };
             }
             Word::Operand(text) => reading.warnings.push(format!("{text:?} belongs to no flag and is not looked at")),
             Word::Fault(what) => reading.faults.push((code::FAILED, what)),
@@ -87,7 +87,7 @@ struct Reading {
     socket: Option<String>,
     memory_mib: i64,
     item_bytes: i64,
-    /// What `-B` says.
+    /// The protocol of `-B`.
     protocol: Option<String>,
 }
 
@@ -215,7 +215,7 @@ impl Reading {
         if let Some(wanted) = self.positive('t', text) {
             let workers = wanted.min(WORKERS_MAX as i64);
             if workers < wanted {
-                self.warnings.push(format!("-t: {workers} threads are the most; so many are started"));
+                self.warnings.push(format!("-t: the maximum is {workers} threads; the server starts {workers}"));
             }
             self.set('t', "threads.workers", &[&workers.to_string()]);
         }
@@ -228,7 +228,7 @@ impl Reading {
         match wanted {
             0 => return self.refuse(code::FAILED, "-R is 0; write a number above 0"),
             1.. if wanted <= most => {}
-            _ => self.warnings.push(format!("-R: {most} requests are the most; so many are served at once")),
+            _ => self.warnings.push(format!("-R: the maximum is {most} requests; the server uses {most}")),
         }
         let requests = if (1..=most).contains(&wanted) { wanted } else { most };
         self.set('R', "limits.requests_a_visit", &[&requests.to_string()]);
@@ -309,8 +309,8 @@ impl Reading {
         }
     }
 
-    /// What can be said only when all flags are known.
-    fn finish(mut self) -> Result<Asked, Vec<Refusal>> {
+    /// Checks that need all flags.
+    fn finish(mut self) -> Result<CommandLine, Vec<Refusal>> {
         self.sizes();
         self.addresses();
         if self.settings.auth_file.0.is_some() && self.protocol.as_deref().is_some_and(|name| name != "ascii") {
@@ -324,7 +324,7 @@ impl Reading {
             return Err(self.faults);
         }
         let Self { settings, origins, process, warnings, .. } = self;
-        Ok(Asked::Serve(Box::new(Translation { settings, origins, process, warnings })))
+        Ok(CommandLine::Serve(Box::new(Translation { settings, origins, process, warnings })))
     }
 
     fn sizes(&mut self) {

@@ -55,7 +55,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 
 /// Of a terminal that refused something.
 pub fn no_terminal(error: std::io::Error) -> Failure {
-    Failure::Failed(vec![format!("the terminal can not be used: {error}")])
+    Failure::Failed(vec![format!("cannot use the terminal: {error}")])
 }
 
 pub fn interval(text: &str) -> Result<Duration, Failure> {

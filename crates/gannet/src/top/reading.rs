@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// How long the server may take to answer.
+/// Maximum time of the server's reply.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A page is not longer than this, in bytes.
 const PAGE_BYTES_MAX: u64 = 8 << 20;
 
-/// What a server said, and when.
+/// The server's figures, and the time of the reading.
 pub struct Reading {
     at: Instant,
     stats: Value,
@@ -33,7 +33,7 @@ pub struct Leader {
     pub name: String,
     /// Requests or bytes.
     pub amount: u64,
-    /// Where it is; empty: the server does not say.
+    /// Its location; empty if the server does not report it.
     pub namespace: String,
 }
 

@@ -1,4 +1,4 @@
-//! What two readings come to, as lines.
+//! The differences of two readings, as lines.
 
 use super::reading::{Of, Reading};
 use crate::screen::{Line, Weight};
@@ -25,7 +25,7 @@ struct Rates<'r> {
 
 impl Rates<'_> {
     fn rate(&self, of: impl Fn(&Reading) -> f64) -> f64 {
-        // A server that was started anew counts from 0.
+        // A restarted server counts from 0.
         self.before.map_or(0.0, |before| (of(self.now) - of(before)).max(0.0) / self.now.seconds_since(before))
     }
 
@@ -124,7 +124,7 @@ fn commands(rates: &Rates<'_>) -> (Vec<String>, String) {
     (busiest_first(rates.now.commands().into_iter().map(row).collect()), titles)
 }
 
-/// What is named `name`: its rate, and a line with it and the times of its requests.
+/// Returns the rate of the requests called `name`, and a line with it and their times.
 fn timed(rates: &Rates<'_>, name: &str, of: Of<'_>) -> (f64, String) {
     let rate = rates.rate(|reading| reading.count(of));
     let parts = ["wait", "execute", "send"].map(|part| {
@@ -140,7 +140,7 @@ fn busiest_first(mut rows: Vec<(f64, String)>) -> Vec<String> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// What each namespace does and has, if there are several.
+/// Formats the load and the memory of each namespace, if there are several.
 fn namespaces(rates: &Rates<'_>) -> Vec<(Weight, String)> {
     let names = rates.now.labels("gannet_namespace_items");
     if names.len() < 2 {
@@ -231,7 +231,7 @@ fn lists(now: &Reading, columns: usize) -> Vec<(Weight, String)> {
     lines
 }
 
-/// At most so many characters.
+/// Cuts `text` to at most this number of characters.
 fn cut(text: &str, columns: usize) -> String {
     text.chars().take(columns).collect()
 }

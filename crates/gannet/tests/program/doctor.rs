@@ -103,7 +103,7 @@ fn this_machine_and_its_own_process_are_looked_at() {
     let pid = std::process::id().to_string();
     let (code, out, err) = run(&["doctor", "--pid", &pid, "--all"]);
     assert!((0..=2).contains(&code) && err.is_empty(), "{code} {err}");
-    assert!(out.contains("lim.nofile") && out.contains("cannot be told here"), "{out}");
+    assert!(out.contains("lim.nofile") && out.contains("could not run here"), "{out}");
 }
 
 /// A tree of so many CPUs, each a core, in one cache.

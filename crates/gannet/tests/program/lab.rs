@@ -51,7 +51,7 @@ fn lab(name: &str, folder: &Path) -> Option<serde_json::Value> {
     let more: &[&str] =
         if name == "reclaim" { &["--memory", "160MiB", "--segment", "1MiB", "--json"] } else { &["--json"] };
     let (code, out, err) = run(&[&args[..], more].concat());
-    if code == 3 && err.contains("it can not be shown here") {
+    if code == 3 && err.contains("it cannot be shown here") {
         eprintln!("skipped: {}", err.lines().last().unwrap_or_default());
         assert_eq!((runs(folder), left(folder, 0).len()), (0, 0), "{err}");
         return None;
@@ -139,7 +139,7 @@ fn begun(name: &str, folder: &Path) -> Option<Child> {
         .unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
     if said.by_ref().map_while(Result::ok).filter(|line| line.contains(": round")).nth(1).is_none() {
-        eprintln!("skipped: lab {name} can not be shown here");
+        eprintln!("skipped: lab {name} cannot be shown here");
         let _ = child.wait();
         return None;
     }

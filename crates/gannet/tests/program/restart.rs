@@ -362,7 +362,7 @@ fn a_file_that_is_cut_short_ends_the_server_with_a_line_that_names_it() {
     ask(&mut connect(addr), b"set k 0 0 1\r\nv\r\n", b"STORED\r\n");
     std::fs::OpenOptions::new().write(true).open(&file.0).expect("there").set_len(0).expect("cut");
     // The background touches the headers within a slice.
-    let line = serving.wait_for("can not be read or written any more");
+    let line = serving.wait_for("cannot be read or written any more");
     assert!(line.contains(file.path()), "{line}");
     let status = serving.ended();
     assert_eq!(status.code(), Some(74), "{status}");

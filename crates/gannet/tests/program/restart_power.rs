@@ -113,7 +113,7 @@ fn check(image: &TempFile, config: &TempFile, told: &str) {
     assert!(code == 0 && out.starts_with(&format!("{there} items are in ")), "{told}: {there} dumped, {out}{err}");
     let (mut serving, memcached, _) = serve(image, config, 2);
     let says = |text: &str| serving.lines.iter().any(|line| line.contains(text));
-    assert!(says("the machine lost its power while") && says("is that of the checkpoint of"), "{:#?}", serving.lines);
+    assert!(says("power was lost while") && says("resumes from the checkpoint of"), "{:#?}", serving.lines);
     wait_until_whole(&mut serving);
     let mut stream = BufReader::new(connect(memcached));
     let mut hits = 0;

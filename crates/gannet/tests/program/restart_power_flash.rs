@@ -34,8 +34,8 @@ fn says(serving: &Serving, text: &str) -> bool {
     serving.lines.iter().any(|line| line.contains(text))
 }
 
-const LOST: &str = "the machine lost its power while";
-const GONE: &str = "what was on flash is gone with the power";
+const LOST: &str = "power was lost while";
+const GONE: &str = "all items on flash are lost";
 
 #[test]
 fn a_loss_of_power_leaves_nothing_on_flash_and_a_kill_or_an_end_in_order_all_of_it() {

@@ -82,7 +82,7 @@ pub enum Told<'e> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The number of items that were reported.
-    pub told: u64,
+    pub reported: u64,
     /// The number of items that exist and cannot be read: a part of them is lost, or their bytes or their device are
     /// damaged.
     pub lost: u64,
@@ -165,7 +165,7 @@ impl Offline {
                     return;
                 }
                 match tell(&self.shared, &guard, namespace, item, &mut value, each) {
-                    Ok(Some(true)) => counts.told += 1,
+                    Ok(Some(true)) => counts.reported += 1,
                     Ok(Some(false)) => counts.lost += 1,
                     Ok(None) => {}
                     Err(error) => ended = Some(error),

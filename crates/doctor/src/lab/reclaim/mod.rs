@@ -85,7 +85,7 @@ pub struct Shape {
     /// Bytes per second of garbage that is read meanwhile.
     pub scan_bytes_per_s: u64,
     /// True to report each slow read, as the article did.
-    pub tells_slow: bool,
+    pub notes_slow: bool,
     /// The only engine to run; `None` means all.
     pub engine: Option<Engine>,
     /// A setting `vm.NAME` to compare, and its values.
@@ -105,7 +105,7 @@ impl Default for Shape {
             writers: 1,
             write_bytes_per_s: 32 << 20,
             scan_bytes_per_s: 64 << 20,
-            tells_slow: false,
+            notes_slow: false,
             engine: None,
             values: None,
         }
@@ -162,8 +162,8 @@ fn memory(shape: &Shape) -> Result<u64, Unable> {
 /// Checks that the disk has room for the lab's files.
 fn check_room(scene: &Scene<'_>, bytes: f64) -> Result<(), Unable> {
     let folder = scene.ledger.folder();
-    let told = rustix::fs::statvfs(folder).map_err(|error| Unable::Failed(format!("{}: {error}", folder.display())))?;
-    let free = told.f_bavail as f64 * told.f_frsize as f64;
+    let room = rustix::fs::statvfs(folder).map_err(|error| Unable::Failed(format!("{}: {error}", folder.display())))?;
+    let free = room.f_bavail as f64 * room.f_frsize as f64;
     if free < bytes * DISK_SPARE {
         let needed = bytes * DISK_SPARE / f64::from(1 << 20);
         return Err(Unable::Host(format!(
@@ -265,7 +265,7 @@ impl Bench {
             write_bytes_per_s: self.shape.write_bytes_per_s,
             scan_bytes_per_s: self.shape.scan_bytes_per_s,
             counts_reclaim: self.no_reclaim.is_none(),
-            tells_slow: self.shape.tells_slow,
+            notes_slow: self.shape.notes_slow,
             time: scene.wanted.phase,
             seed: scene.wanted.seed ^ u64::from(round),
         };
@@ -338,7 +338,7 @@ fn conclude(outcome: &mut Outcome, bench: &Bench) {
         outcome.notes.push(note.to_owned());
     }
     if let Some(why) = &bench.no_reclaim {
-        outcome.notes.push(format!("Which slow reads had to free memory themselves is not told here: {why}."));
+        outcome.notes.push(format!("Slow reads that had to free memory themselves are not marked here: {why}."));
     }
 }
 

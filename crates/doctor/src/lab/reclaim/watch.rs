@@ -193,19 +193,19 @@ impl Watch {
         self.point("free memory/free", "MiB", now_s, free * PAGE_KIB / 1024.0);
         self.point("free memory/low mark", "MiB", now_s, low * PAGE_KIB / 1024.0);
         for node in nodes() {
-            let told = text(&format!("{NODES}/{node}/meminfo"));
+            let fields = text(&format!("{NODES}/{node}/meminfo"));
             for (chart, key) in NODE_LEVELS {
-                if let Some(kib) = of_node(&told, key) {
+                if let Some(kib) = of_node(&fields, key) {
                     self.point(&format!("{chart}/{node}"), "MiB", now_s, kib / 1024.0);
                 }
             }
         }
-        let (told, keys, mib) = match group {
+        let (fields, keys, mib) = match group {
             Some(group) => (group.read("memory.stat"), ["active_file", "inactive_file"], f64::from(1 << 20)),
             None => (text("/proc/meminfo"), ["Active(file)", "Inactive(file)"], 1024.0),
         };
         for (name, key) in ["file pages/active", "file pages/inactive"].into_iter().zip(keys) {
-            if let Some(value) = field(&told, key) {
+            if let Some(value) = field(&fields, key) {
                 self.point(name, "MiB", now_s, value as f64 / mib);
             }
         }

@@ -60,7 +60,7 @@ pub struct Work {
     /// True if the kernel accounts for the time in which threads free memory.
     pub counts_reclaim: bool,
     /// True to report each read that took as long as those that the article printed.
-    pub tells_slow: bool,
+    pub notes_slow: bool,
     /// Time for which the part works.
     pub time: Duration,
     /// The seed of the random numbers.
@@ -208,7 +208,7 @@ fn read(work: &Work, store: &Store, begun: Instant, reader: u64) -> Result<Seen,
         if took >= SLOW {
             let cause = cause(&before, &meter.read(), took.as_nanos() as u64);
             *seen.causes.entry(cause).or_default() += 1;
-            if work.tells_slow && took >= ARTICLE && notes < NOTES_MAX {
+            if work.notes_slow && took >= ARTICLE && notes < NOTES_MAX {
                 notes += 1;
                 note(format!("a read took {:.0} ms: {cause:?}", took.as_secs_f64() * 1e3));
             }
@@ -279,7 +279,7 @@ mod tests {
             write_bytes_per_s: 1 << 20,
             scan_bytes_per_s: 1 << 20,
             counts_reclaim: Delays::new().is_ok(),
-            tells_slow: false,
+            notes_slow: false,
             time: Duration::from_millis(300),
             seed: 5,
         };
@@ -316,7 +316,7 @@ mod tests {
             write_bytes_per_s: 1,
             scan_bytes_per_s: 0,
             counts_reclaim: false,
-            tells_slow: false,
+            notes_slow: false,
             time,
             seed: 9,
         };

@@ -1,4 +1,4 @@
-//! What is changed and taken back between measurements, so that nothing stays that nobody chose.
+//! The change that is applied and undone between measurements, so that no setting stays unless the operator chose it.
 //!
 //! ```text
 //!   apply: journal ─> guard ─> write      the guard is a process that undoes the run when this one is gone
@@ -27,7 +27,7 @@ struct Applied {
     guard: Child,
 }
 
-/// What is compared.
+/// The change under test.
 pub enum Change {
     /// Settings of the host.
     Settings(Settings),
@@ -48,7 +48,7 @@ impl Settings {
         // From here on there may be something to take back.
         self.applied = Some(Applied { journal, guard });
         match settled?.iter().find_map(refused) {
-            Some(why) => Err(format!("it can not be applied here: {why}")),
+            Some(why) => Err(format!("it cannot be applied here: {why}")),
             None => Ok(()),
         }
     }
@@ -60,7 +60,7 @@ impl Settings {
         let boot = tune::boot(&self.root);
         let settled = undo(&self.root, &mut applied.journal, &log, &boot, false, &mut |_| {})?;
         let stuck = settled.iter().find_map(|step| match &step.outcome {
-            Outcome::Foreign(now) => Some(format!("{} was changed by somebody else, to {now}", step.step.new.path)),
+            Outcome::Foreign(now) => Some(format!("{} was changed by another program, to {now}", step.step.new.path)),
             outcome => refusal(outcome).map(|why| format!("{}: {why}", step.step.new.path)),
         });
         match stuck {
@@ -94,10 +94,10 @@ fn refused(settled: &Settled) -> Option<String> {
 }
 
 impl Change {
-    /// Whether it can be made at all, before anything is measured for it.
+    /// Checks that it can be applied, before anything is measured for it.
     ///
     /// # Errors
-    /// What may not be written.
+    /// A message that names a setting that may not be written.
     pub fn check(&self) -> Result<(), String> {
         let Self::Settings(settings) = self else { return Ok(()) };
         for step in &settings.draft.steps {
@@ -188,7 +188,7 @@ mod tests {
         change.set(Side::Changed).unwrap();
         std::fs::write(root.join(&PATH[1..]), "33").unwrap();
         let why = change.set(Side::Before).unwrap_err();
-        assert!(why.contains("changed by somebody else, to 33") && why.contains("gannet doctor undo"), "{why}");
+        assert!(why.contains("changed by another program, to 33") && why.contains("gannet doctor undo"), "{why}");
         assert_eq!(held(&root), "33");
         std::fs::remove_dir_all(root).unwrap();
     }
@@ -198,7 +198,7 @@ mod tests {
         let (root, mut change) = change("refused");
         std::fs::remove_file(root.join(&PATH[1..])).unwrap();
         let why = change.set(Side::Changed).unwrap_err();
-        assert!(why.starts_with("it can not be applied here: /proc/sys/vm/swappiness"), "{why}");
+        assert!(why.starts_with("it cannot be applied here: /proc/sys/vm/swappiness"), "{why}");
         change.set(Side::Before).unwrap();
         std::fs::remove_dir_all(root).unwrap();
     }

@@ -35,11 +35,11 @@ pub struct Live {
     pub admin: SocketAddr,
     /// Its process.
     pub pid: Option<u32>,
-    /// How long each measurement is.
+    /// Length of each measurement.
     pub seconds: u64,
 }
 
-/// How many requests took at most so many ns and more than the bucket before.
+/// Counts of requests by the upper bound of their bucket, in ns.
 type Buckets = BTreeMap<u64, u64>;
 
 impl Live {
@@ -57,7 +57,7 @@ impl Live {
         let mut measured = Measured { figures: counted_figures(&after.since(&before)), fault: None };
         for (part, p999, p99) in PARTS {
             let Some(times) = buckets(&first[part]).zip(buckets(&second[part])).and_then(|(a, b)| since(&a, &b)) else {
-                measured.fault = Some("the server was started anew".to_owned());
+                measured.fault = Some("the server was restarted".to_owned());
                 return Ok(measured);
             };
             let count = times.values().sum::<u64>();
@@ -80,14 +80,14 @@ fn buckets(part: &Value) -> Option<Buckets> {
     part.as_array()?.iter().map(pair).collect()
 }
 
-/// What came between; `None` if something went, as when the server was started anew.
+/// Returns the counts between two readings; `None` if one fell, as after a restart of the server.
 fn since(before: &Buckets, after: &Buckets) -> Option<Buckets> {
     let is_whole = before.iter().all(|(ns, count)| after.get(ns).is_some_and(|now| now >= count));
     let grown = |(ns, now): (&u64, &u64)| (*ns, now - before.get(ns).copied().unwrap_or(0));
     is_whole.then(|| after.iter().map(grown).collect())
 }
 
-/// What `share` of them do not exceed: the end of its bucket.
+/// Returns the upper bound of the bucket that contains the quantile `share`.
 fn quantile(times: &Buckets, share: f64) -> Option<u64> {
     let rank = (times.values().sum::<u64>() as f64 * share).ceil() as u64;
     let mut seen = 0;
@@ -119,7 +119,7 @@ mod tests {
             (quantile(&times, 0.99), quantile(&times, 0.998), quantile(&times, 1.0)),
             (Some(100), Some(200), Some(9000))
         );
-        assert_eq!(since(&after, &before), None, "a server that was started anew counts from 0");
+        assert_eq!(since(&after, &before), None, "a restarted server counts from 0");
         assert_eq!(quantile(&Buckets::new(), 0.5), None);
     }
 

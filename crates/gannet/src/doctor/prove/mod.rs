@@ -56,7 +56,7 @@ pub fn command() -> Command {
         )
         .after_help(
             "Each round measures both, in an order that follows from the seed. Flags behind -- are those of \
-             `gannet load`.\nExit codes: 0 it helped and stays; 1 it did not, or nothing could be told, and it is \
+             `gannet load`.\nExit codes: 0 it helped and stays; 1 it did not, or the result is unclear, and it is \
              undone; 2 wrong arguments; 3 it could not be applied or measured, and is undone.\n\nExamples:\n  \
              gannet doctor prove --remedy mem.min-free --report min-free.html\n  gannet doctor prove --pin auto \
              --slo p999=2ms\n  gannet doctor prove --set vm.swappiness=10 --target 127.0.0.1:6379 --rate 20k -- \
@@ -77,7 +77,7 @@ pub fn command() -> Command {
                 .conflicts_with_all(["target", "server", "rate", "slo", "trial", "pin", "flags"]),
         )
         .arg(value("target", "HOST:PORT", "The server [default: a Gannet that is started for each measurement]"))
-        .arg(value("server", "COMMAND", "Starts the server at --target, anew for each measurement").requires("target"))
+        .arg(value("server", "COMMAND", "Starts the server at --target, once for each measurement").requires("target"))
         .arg(super::pid("The server's process, where it is not found by its port"));
     let command = command
         .next_help_heading("How it is measured")
@@ -139,7 +139,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if helped { Ok(()) } else { Err(Failure::Code(NOT_HELPED, Vec::new())) }
 }
 
-/// How both sides are measured.
+/// The measurement of both sides.
 enum Meter {
     /// By requests from here.
     Load(Bench),
@@ -163,12 +163,12 @@ impl Meter {
         }
     }
 
-    /// What is asked, and how, in words.
+    /// Describes the server and its load.
     fn words(&self) -> (String, String) {
         match self {
             Self::Load(bench) => (bench.server_words(), bench.load_words()),
             Self::Live(live) => {
-                let load = format!("its own traffic for {} s, as its histograms tell it", live.seconds);
+                let load = format!("its own traffic for {} s, as its histograms show it", live.seconds);
                 (format!("the server with the admin port {}", live.admin), load)
             }
         }
@@ -209,7 +209,7 @@ fn rounds_wanted(matches: &ArgMatches, meter: &Meter) -> Result<u64, Failure> {
     }
 }
 
-/// What is to be proved, each with its change.
+/// Returns the subjects to prove, each with its change.
 fn wanted(matches: &ArgMatches) -> Result<Vec<(Subject, Change)>, Failure> {
     let root = tune::root_of(matches)?;
     let host = Host::now(root.clone(), matches.get_one::<u32>("pid").copied());
@@ -254,7 +254,7 @@ fn wanted(matches: &ArgMatches) -> Result<Vec<(Subject, Change)>, Failure> {
 /// A change that has nothing to write, or not all of it, is none.
 fn none_beside(draft: &Draft) -> Result<(), Failure> {
     if let Some((check, why)) = draft.beside.first() {
-        return Err(failed(vec![format!("{check} can not be proved here: {why}")]));
+        return Err(failed(vec![format!("{check} cannot be proved here: {why}")]));
     }
     if draft.steps.is_empty() {
         return Err(failed(vec!["all of it is so already, so there is nothing to compare with".to_owned()]));
@@ -360,7 +360,7 @@ fn rounds(
             if desk.is_stopped() {
                 return Ok(rounds);
             }
-            told(rounds.len(), side, &measured);
+            print_round(rounds.len(), side, &measured);
             match side {
                 Side::Before => before = Some(measured),
                 Side::Changed => changed = Some(measured),
@@ -377,7 +377,7 @@ fn rounds(
 }
 
 /// A measurement in a line on standard error.
-fn told(round: usize, side: Side, measured: &Measured) {
+fn print_round(round: usize, side: Side, measured: &Measured) {
     let side = if side == Side::Before { "as it was" } else { "changed  " };
     let figures: Vec<String> =
         measured.judged().map(|(figure, value)| format!("{} {}", figure.name, number(figure.unit, value))).collect();

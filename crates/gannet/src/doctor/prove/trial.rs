@@ -1,5 +1,5 @@
 //! One measurement: a server, requests at a rate from the open-loop engine, and what the kernel counts meanwhile.
-//! Where nobody names the rate, trials find one first (`doctor::prove::pace` has the rule).
+//! If no rate is given, trials find one first (`doctor::prove::pace` has the rule).
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
@@ -19,21 +19,21 @@ use crate::Failure;
 use crate::load::one;
 use crate::load::started::Server;
 
-/// How long the closed loop and each trial are that the rate is taken from, where none is asked for.
+/// Length of the closed loop, and of each trial that finds the rate, if none is given.
 const TRIAL: &str = "3s";
 /// Memory of the server that is started where none is named.
 const MEMORY: &str = "256MiB";
-/// Servers that are started where none is named may find their port taken by somebody else.
+/// Maximum number of starts of a demonstration server, since another program may take its port.
 const STARTS_MAX: usize = 3;
 const NO_PREFILL: &str = "--no-prefill";
 /// Flags with a value that the caller's own take the place of.
 const YIELDING: [&str; 2] = ["--warm-up", "--confirm"];
 
-/// What is measured, and how.
+/// The measurements: server, load and length.
 pub struct Bench {
-    /// A command that starts the server at the target, anew for each measurement.
+    /// A command that starts the server at the target, once for each measurement.
     pub server: Option<String>,
-    /// Where the server listens; `None`: wherever a demonstration server finds a free port.
+    /// The server's address; `None` for a demonstration server on a free port.
     pub target: Option<String>,
     /// The server's process, if it is not started here and not found by its port.
     pub pid: Option<u32>,
@@ -41,11 +41,11 @@ pub struct Bench {
     pub rate: Option<String>,
     /// Why it is this one, in words.
     pub why: String,
-    /// How long each measurement is.
+    /// Length of each measurement.
     pub seconds: u64,
     /// Objectives, for the rate within them too.
     pub slo: Option<String>,
-    /// How long each trial of a search is.
+    /// Length of each trial of a search.
     pub trial: String,
     /// More flags of `gannet load`.
     pub flags: Vec<String>,
@@ -61,16 +61,16 @@ struct Asked {
 }
 
 impl Bench {
-    /// What is asked, in words.
+    /// Describes the server that is measured.
     pub fn server_words(&self) -> String {
         match (&self.server, &self.target) {
-            (Some(server), _) => format!("`{server}`, started anew for each measurement"),
+            (Some(server), _) => format!("`{server}`, restarted for each measurement"),
             (None, Some(target)) => format!("the server at {target}"),
-            (None, None) => "a Gannet of this program, started anew for each measurement".to_owned(),
+            (None, None) => "a Gannet of this program, restarted for each measurement".to_owned(),
         }
     }
 
-    /// How it is asked, in words.
+    /// Describes the load.
     pub fn load_words(&self) -> String {
         let rate = self.rate.as_deref().unwrap_or("?");
         let slo = self.slo.as_ref().map_or(String::new(), |slo| format!(", then the highest rate with {slo}"));
@@ -92,7 +92,7 @@ impl Bench {
             }
             (_, None) => {
                 let program = std::env::current_exe().map_err(|error| {
-                    Failure::Failed(vec![format!("this program's file is not told ({error}); name a --server")])
+                    Failure::Failed(vec![format!("cannot find this program's file: {error}; name a --server")])
                 })?;
                 let program = program.display().to_string();
                 let mut last = Err(Failure::Failed(Vec::new()));
@@ -198,7 +198,7 @@ impl Bench {
     }
 }
 
-/// What a run tells of whether its rate is too high.
+/// Returns whether the rate of a run is too high.
 fn tried(result: &RunResult) -> Trial {
     let generator = &result.figures.generator;
     let waited = generator.threads.iter().map(|thread| thread.waiting_share).fold(0.0, f64::max);
@@ -234,7 +234,7 @@ fn free_address() -> Result<String, Failure> {
         .map_err(|error| Failure::Failed(vec![format!("no port is free ({error}); name a --target")]))
 }
 
-/// A time in which nothing is measured, so that what a change set off is over; shorter if somebody ends it.
+/// Waits without measuring until the effects of a change are over, or until the operator stops the run.
 pub fn settle(time: Duration, desk: &Desk) {
     let begun = Instant::now();
     while begun.elapsed() < time && !desk.is_stopped() {

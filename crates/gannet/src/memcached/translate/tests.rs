@@ -12,13 +12,13 @@ fn host() -> Host {
     }
 }
 
-fn read(line: &str) -> Result<Asked, Vec<Refusal>> {
+fn read(line: &str) -> Result<CommandLine, Vec<Refusal>> {
     translate(line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect(), &host())
 }
 
 fn served(line: &str) -> Translation {
     match read(line) {
-        Ok(Asked::Serve(translation)) => *translation,
+        Ok(CommandLine::Serve(translation)) => *translation,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -88,7 +88,7 @@ fn without_flags_it_is_what_memcached_is() {
     assert!(process.user.is_none() && process.pid_file.is_none() && !process.daemon && !process.core_files);
     let one = Host { cpus: vec![0], ..host() };
     match translate(Vec::new(), &one) {
-        Ok(Asked::Serve(translation)) => assert_eq!(translation.settings.workers.said(), Some(1)),
+        Ok(CommandLine::Serve(translation)) => assert_eq!(translation.settings.workers.said(), Some(1)),
         other => panic!("{other:?}"),
     }
 }
@@ -157,8 +157,8 @@ fn what_can_not_be_is_refused_with_memcacheds_code() {
 
 #[test]
 fn what_is_to_be_printed_comes_before_faults_that_stand_behind_it() {
-    assert!(matches!(read("-V -Q"), Ok(Asked::Print(text)) if text.starts_with("memcached 1.6.45-gannet-")));
-    assert!(matches!(read("-h"), Ok(Asked::Print(text)) if text.contains("--memory-limit=<num>")));
-    assert!(matches!(read("--license"), Ok(Asked::Print(text)) if text.contains("Apache")));
+    assert!(matches!(read("-V -Q"), Ok(CommandLine::Print(text)) if text.starts_with("memcached 1.6.45-gannet-")));
+    assert!(matches!(read("-h"), Ok(CommandLine::Print(text)) if text.contains("--memory-limit=<num>")));
+    assert!(matches!(read("--license"), Ok(CommandLine::Print(text)) if text.contains("Apache")));
     assert!(read("-Q -V").is_err());
 }
