@@ -1,4 +1,4 @@
-//! Maps that any thread may read and write without synchronisation, for a program that measures memory itself.
+//! Memory maps that any thread may read and write without synchronisation, for a program that measures memory itself.
 //!
 //! ```text
 //!   anonymous(Pages)  load, store          memory of this process, in pages of a size
@@ -6,11 +6,11 @@
 //! ```
 //!
 //! Invariants:
-//! - Every access is of one aligned atomic word inside the map, so no two of them are ever a data race.
-//! - Nothing is stored into a map of a file: it is mapped for reading.
+//! - Every access is to one aligned atomic word inside the map, so two accesses never form a data race.
+//! - A map of a file is read-only.
 //!
-//! If a file is cut short below its map, a read there ends the process (SIGBUS). So only files are mapped that no other
-//! process has a reason to change.
+//! If a file is truncated below the end of its map, a read there ends the process (SIGBUS). Map only files that no
+//! other process has a reason to change.
 
 use std::fs::File;
 use std::io;
@@ -20,28 +20,28 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, mmap};
 
 use crate::Map;
 
-/// The bytes of a word.
+/// Number of bytes in a word.
 const WORD_BYTES: usize = size_of::<AtomicU64>();
 
-/// Which pages memory is had in.
+/// The page size that an anonymous map asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// Ordinary ones, also where huge ones are the host's rule.
+    /// Ordinary pages, even if the host enables huge pages for all memory.
     Small,
-    /// Transparent huge ones, where the host has any.
+    /// Transparent huge pages, if the host has them.
     Huge,
 }
 
-/// The order in which a file's pages are about to be read.
+/// The order in which a file's pages will be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As the kernel thinks fit: with read-ahead.
+    /// No advice: the kernel reads ahead as usual.
     Usual,
-    /// Here and there: without.
+    /// Random order: the kernel does not read ahead.
     Random,
 }
 
-/// A map of words that threads share.
+/// A map of atomic words that threads share.
 #[derive(Debug)]
 pub struct Cells {
     map: Map,
@@ -49,28 +49,28 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// `bytes` of memory that reads as zero.
+    /// Maps `bytes` of anonymous memory that reads as zero.
     ///
     /// # Errors
     /// If `mmap` fails.
     pub fn anonymous(bytes: usize, pages: Pages) -> io::Result<Self> {
         let map = Map::reserve(bytes, pages == Pages::Huge)?;
         if pages == Pages::Small {
-            // Refused on kernels without huge pages: there are no others then.
+            // A kernel without huge pages refuses this advice; all its pages are ordinary ones anyway.
             let _ = map.advise(0, map.bytes, Advice::LinuxNoHugepage);
         }
         Ok(Self { map, is_writable: true })
     }
 
-    /// The first `bytes` of a file (or block device) that is at least so long, for reading.
+    /// Maps the first `bytes` of a file or block device for reading. The file must have at least that length.
     ///
     /// # Errors
     /// If `mmap` fails.
     pub fn of_file(file: &File, bytes: usize, order: Order) -> io::Result<Self> {
         let map = Map::reserve(bytes, false)?;
-        // SAFETY: 1. start..start + bytes is address space that `map` reserved and owns alone, and that was given out
-        // to no code; 2. FIXED replaces what is mapped there, which is that reservation; 3. what others do to the file
-        // changes bytes that are only ever read as atomics.
+        // SAFETY: 1. start..start + bytes is address space that `map` reserved and owns alone, and that no other code
+        // has received; 2. FIXED replaces the existing mapping there, which is that reservation; 3. if other processes
+        // change the file, the changed bytes are only ever read as atomics.
         unsafe {
             mmap(map.start.as_ptr().cast(), map.bytes, ProtFlags::READ, MapFlags::SHARED | MapFlags::FIXED, file, 0)?
         };
@@ -85,13 +85,13 @@ impl Cells {
         self.map.bytes
     }
 
-    /// The byte at `offset`.
+    /// Returns the byte at `offset`.
     pub fn load(&self, offset: usize) -> u8 {
         let within = offset % WORD_BYTES;
         self.word(offset - within).load(Ordering::Relaxed).to_ne_bytes()[within]
     }
 
-    /// Stores `word` in the eight bytes that begin at `offset`, a multiple of eight.
+    /// Stores `word` in the eight bytes that begin at `offset`, which must be a multiple of eight.
     pub fn store(&self, offset: usize, word: u64) {
         assert!(self.is_writable, "a map of a file is for reading");
         self.word(offset).store(word, Ordering::Relaxed);
@@ -101,19 +101,20 @@ impl Cells {
         assert!(offset.is_multiple_of(WORD_BYTES) && offset < self.map.bytes, "offset {offset} outside the map");
         // SAFETY: 1. the word is inside the map (asserted; the map's length is a multiple of a page), which is readable
         // and lives as long as `self`; 2. the map begins at a page and the offset is a multiple of a word (asserted);
-        // 3. every access goes through here, so all are atomic and of this size; `store` has seen that it may write.
+        // 3. every access goes through this method, so all are atomic and of this size; `store` has checked that the
+        // map is writable.
         unsafe { AtomicU64::from_ptr(self.map.start.as_ptr().add(offset).cast()) }
     }
 
-    /// Gets memory for a range, as [`Map::populate`] does.
+    /// Allocates memory for a range, as [`Map::populate`] does.
     ///
     /// # Errors
-    /// What that answers.
+    /// If [`Map::populate`] fails.
     pub fn populate(&self, offset: usize, bytes: usize) -> io::Result<()> {
         self.map.populate(offset, bytes)
     }
 
-    /// Bytes that huge pages stand behind now.
+    /// Returns the number of bytes that huge pages back now.
     ///
     /// # Errors
     /// If `/proc` cannot be read.
@@ -121,7 +122,7 @@ impl Cells {
         self.map.huge_bytes()
     }
 
-    /// Bytes that have a page behind them now.
+    /// Returns the number of bytes that are resident in memory now.
     ///
     /// # Errors
     /// If `/proc` cannot be read.

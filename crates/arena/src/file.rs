@@ -1,4 +1,4 @@
-//! A file that maps of a store lie in: locked for this process, its space allocated before it is used.
+//! A file in which maps of a store lie. It is locked for this process, and its space is allocated before use.
 //!
 //! ```text
 //!   open (made if it is not there) -> lock, or refused -> set_bytes -> allocate(range) -> Map::of_file(range)
@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Invariants:
-//! - One process has the file at a time: an exclusive lock, which the kernel takes back with the process.
-//! - Opening changes nothing of a file that is there.
+//! - One process has the file open at a time. It holds an exclusive lock, which the kernel releases when the process
+//!   ends.
+//! - Opening an existing file changes nothing in it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -19,19 +20,19 @@ use std::time::Duration;
 use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, SeekFrom};
 use rustix::fs::{fallocate, flock, fstatfs, memfd_create, seek};
 
-/// Number of attempts to lock the file: the kernel may still be taking down the process that was killed.
+/// Number of attempts to lock the file. The kernel may still be tearing down a killed process that held the lock.
 const LOCK_TRIES: usize = 100;
-/// And how long is waited between two tries.
+/// Pause between two attempts to lock the file.
 const LOCK_WAIT: Duration = Duration::from_millis(10);
 
-/// Why a file was not opened.
+/// The reason why a file was not opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The operating system's reason.
+    /// An error from the operating system.
     Io(io::Error),
-    /// Another process has it.
+    /// Another process has the file open.
     Locked,
-    /// It is a folder, a socket, a device.
+    /// The path names a folder, socket, pipe or device.
     NotAFile,
 }
 
@@ -53,14 +54,14 @@ impl From<io::Error> for OpenError {
     }
 }
 
-/// The medium that a file lies on, as far as a memory in it is concerned.
+/// The medium that a file lies on, as far as it matters for a memory map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// Memory: tmpfs. Gone with the machine's power.
+    /// Memory (tmpfs). Its contents are lost when the machine loses power.
     Tmpfs,
-    /// Memory in huge pages: hugetlbfs.
+    /// Memory in huge pages (hugetlbfs).
     HugePages,
-    /// A disk's file system, or another one: the kernel writes its pages back.
+    /// A file system on a disk, or any other: the kernel writes dirty pages back.
     Disk,
 }
 
@@ -68,21 +69,21 @@ pub enum Medium {
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
-/// A file, open and locked.
+/// An open and locked file.
 #[derive(Debug)]
 pub struct MapFile {
     file: File,
     path: PathBuf,
     medium: Medium,
-    /// Its maps are this process's own: what is written to them is never the file's.
+    /// True if maps of this file are private: writes to them never reach the file.
     is_view: bool,
 }
 
 impl MapFile {
-    /// Opens the file for this process alone; makes an empty one if there is none, for its owner alone.
+    /// Opens the file for this process alone. Creates an empty file, accessible to its owner only, if none exists.
     ///
     /// # Errors
-    /// See [`OpenError`]. A file that is there is as it was.
+    /// See [`OpenError`]. An existing file is left unchanged.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         Self::open_with(path, true)
     }
@@ -90,16 +91,16 @@ impl MapFile {
     /// Opens a file that exists.
     ///
     /// # Errors
-    /// As for [`MapFile::open`], and if there is no file.
+    /// As for [`MapFile::open`], and if the file does not exist.
     pub fn open_there(path: &Path) -> Result<Self, OpenError> {
         Self::open_with(path, false)
     }
 
-    /// Opens a file that exists, to see what a change would make of it. Whatever is written to its maps is visible to
-    /// this process alone, and the file stays as it is. No other process may have it meanwhile.
+    /// Opens an existing file through private maps, to try out a change. Writes to the maps are visible to this process
+    /// alone, and the file stays unchanged. No other process may have the file open meanwhile.
     ///
     /// # Errors
-    /// As for [`MapFile::open_there`]; to read it is enough.
+    /// As for [`MapFile::open_there`]. Read permission is enough.
     pub fn view(path: &Path) -> Result<Self, OpenError> {
         check_kind(path)?;
         let file = File::open(path)?;
@@ -118,7 +119,7 @@ impl MapFile {
         Ok(Self { file, path: path.to_owned(), medium, is_view: false })
     }
 
-    /// A file without a name, in memory: for tests, and to be handed to another process.
+    /// Creates an unnamed file in memory, for tests and for passing to another process.
     ///
     /// # Errors
     /// If `memfd_create` fails.
@@ -127,11 +128,11 @@ impl MapFile {
         Ok(Self { file: fd.into(), path: PathBuf::from("shared memory"), medium: Medium::Tmpfs, is_view: false })
     }
 
-    /// A file that another process opened and locked, and handed over with its lock: the lock belongs to what is open,
-    /// not to who opened it. `path` is where it is said to be.
+    /// Takes over a file that another process opened, locked and passed to this one. The lock belongs to the open file
+    /// description, so it stays in force. `path` is the path under which the other process opened the file.
     ///
     /// # Errors
-    /// If it is no regular file, or `fstat` fails.
+    /// If the descriptor is not a regular file, or if `fstat` fails.
     pub fn adopt(fd: OwnedFd, path: &Path) -> io::Result<Self> {
         let file = File::from(fd);
         if !file.metadata()?.file_type().is_file() {
@@ -141,7 +142,7 @@ impl MapFile {
         Ok(Self { file, path: path.to_owned(), medium, is_view: false })
     }
 
-    /// This is the file that is at `path` now.
+    /// Returns whether `path` names this file now.
     ///
     /// # Errors
     /// If `stat` fails.
@@ -161,7 +162,7 @@ impl MapFile {
         self.medium
     }
 
-    /// Its maps are private copies: see [`MapFile::view`].
+    /// Returns true if maps of this file are private copies; see [`MapFile::view`].
     pub fn is_view(&self) -> bool {
         self.is_view
     }
@@ -178,7 +179,7 @@ impl MapFile {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Makes it so long. What is added is a hole that reads as zero; what is cut off is gone.
+    /// Sets the file's length. Growth adds a hole that reads as zero; shrinking discards the bytes past the new end.
     ///
     /// # Errors
     /// If `ftruncate` fails.
@@ -187,7 +188,7 @@ impl MapFile {
         self.file.set_len(bytes)
     }
 
-    /// Gets space for a range, so that no write to it can fail for want of it. What is there stays.
+    /// Allocates disk space for a range, so that no later write to it fails for lack of space. The contents stay.
     ///
     /// # Errors
     /// `ENOSPC`; `EOPNOTSUPP` on file systems that allocate only as they write.
@@ -203,10 +204,10 @@ impl MapFile {
         }
     }
 
-    /// Gives a range's space back: it is a hole that reads as zero.
+    /// Deallocates a range's space. The range becomes a hole that reads as zero.
     ///
     /// # Errors
-    /// If the file system has no holes: `EOPNOTSUPP`.
+    /// `EOPNOTSUPP` if the file system does not support holes.
     pub fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
         assert!(!self.is_view, "a view is looked at");
         if bytes == 0 {
@@ -215,8 +216,8 @@ impl MapFile {
         Ok(fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes)?)
     }
 
-    /// A copy of it as it is now, in memory and without a name: what a process would find that opens it after this one
-    /// was killed.
+    /// Copies the file's present contents into an unnamed file in memory. The copy holds what another process would
+    /// find if it opened the file after this process was killed.
     ///
     /// # Errors
     /// If reading or writing fails.
@@ -226,7 +227,7 @@ impl MapFile {
         image.set_bytes(end)?;
         let mut at = 0;
         while at < end {
-            // Holes are left out; behind the last one there is nothing.
+            // Holes are skipped. A failed seek means that no data follows.
             let Ok(from) = seek(&self.file, SeekFrom::Data(at)) else { break };
             let to = seek(&self.file, SeekFrom::Hole(from))?;
             let mut bytes = vec![0; (to - from) as usize];
@@ -237,7 +238,7 @@ impl MapFile {
         Ok(image)
     }
 
-    /// Writes all of it to the disk it lies on, if it does.
+    /// Flushes data and metadata to the disk, if the file lies on one.
     ///
     /// # Errors
     /// If `fsync` fails.
@@ -245,8 +246,8 @@ impl MapFile {
         if self.medium == Medium::Disk && !self.is_view { self.file.sync_all() } else { Ok(()) }
     }
 
-    /// Writes the contents of the file to its disk, as [`MapFile::sync`] does; metadata that is not needed to read them
-    /// again may be left.
+    /// Flushes the file's data to the disk, as [`MapFile::sync`] does. Metadata that is not needed to read the data
+    /// back may stay unflushed.
     ///
     /// # Errors
     /// If `fdatasync` fails.
@@ -255,11 +256,11 @@ impl MapFile {
     }
 }
 
-/// A variable of the environment that says which run of the machine it is, for tests of what a loss of power leaves. A
-/// release build does not look at it: a server that takes one run for another trusts pages that were never synced.
+/// Environment variable that overrides the machine's boot ID, for tests of power loss. A release build ignores it: a
+/// server that takes one boot for another would trust pages that were never synced.
 pub const BOOT_ID_VARIABLE: &str = "GANNET_TEST_BOOT_ID";
 
-/// Returns the number that identifies this run of the machine; `None` if the kernel does not report it.
+/// Returns the ID of the machine's current boot; `None` if the kernel does not report it.
 pub fn boot_id() -> Option<u128> {
     let text = match boot_id_told() {
         Some(told) => told,
@@ -283,7 +284,7 @@ fn check_kind(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Locks it for this process alone.
+/// Locks the file for this process alone.
 fn lock(file: &File) -> Result<(), OpenError> {
     let mut tries = LOCK_TRIES;
     while let Err(error) = flock(file, FlockOperation::NonBlockingLockExclusive) {
@@ -319,7 +320,7 @@ mod tests {
     use crate::{Map, PAGE_BYTES};
     use std::sync::Arc;
 
-    /// A path of this test's own.
+    /// Returns a path that only this test uses.
     fn temp(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("gannet-arena-{}-{name}", std::process::id()))
     }
@@ -379,7 +380,7 @@ mod tests {
         let path = temp("lock");
         let first = MapFile::open(&path).expect("made");
         assert_eq!((first.bytes().expect("length"), first.path()), (0, path.as_path()));
-        // A lock belongs to the open file, so a second opening meets it also within a process.
+        // A lock belongs to the open file description, so a second `open` fails even within one process.
         assert!(matches!(MapFile::open(&path), Err(OpenError::Locked)));
         drop(first);
         assert!(MapFile::open(&path).is_ok());

@@ -1,4 +1,5 @@
-//! Memory maps for the store: one range of address space, reserved whole, populated and released piece by piece.
+//! Memory maps for the store. Each is one range of address space that is reserved whole, then populated and released
+//! piece by piece.
 //!
 //! ```text
 //!   reserve            populate(range)            release(range)
@@ -6,15 +7,15 @@
 //! ```
 //!
 //! Invariants:
-//! - The memory reads as zero until it is first written, and again after a release.
+//! - Memory reads as zero until it is first written, and again after a release.
 //! - A map never moves, and is unmapped only when the [`Map`] is dropped.
-//! - All sizes are bytes; the start is aligned to [`HUGE_PAGE_BYTES`].
+//! - All sizes are in bytes. The start is aligned to [`HUGE_PAGE_BYTES`].
 //!
-//! A map may lie in a [`MapFile`]: then it is shared with the file, what is released is a hole in it, and space is
-//! allocated ([`Map::allocate`]) before it is written to, since a write to a hole ends the process when there is none.
+//! A map may lie in a [`MapFile`]. Then it is shared with the file, and a released range becomes a hole in the file.
+//! Space is allocated ([`Map::allocate`]) before each first write, because a write to a hole ends the process if the
+//! disk is full.
 //!
-//! This crate hands out an address and never a reference: who may read and write what, and when, is the business of
-//! the crate above it.
+//! This crate hands out an address and never a reference. The crate above it decides who may read and write, and when.
 
 mod cells;
 mod file;
@@ -28,38 +29,39 @@ use std::sync::Arc;
 
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap};
 
-/// The size of a huge page on the machines that are served (x86-64, and AArch64 with 4 KiB pages), in bytes.
+/// The size of a huge page on the supported machines (x86-64, and AArch64 with 4 KiB pages), in bytes.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// The page size that populate and release round to, in bytes.
+/// The page size to which populate and release round, in bytes.
 pub const PAGE_BYTES: usize = 4096;
 
-/// A memory map: private and anonymous, or a range of a file.
+/// A memory map: private anonymous memory, or a range of a file.
 #[derive(Debug)]
 pub struct Map {
     /// The address that `mmap` returned, for `munmap`.
     mapped: NonNull<u8>,
     mapped_bytes: usize,
-    /// The aligned part that is handed out.
+    /// Start of the aligned part that callers use.
     start: NonNull<u8>,
     bytes: usize,
-    /// The file that it is a range of, and where that begins.
+    /// The file that the map is a range of, and the offset of that range in it.
     file: Option<(Arc<MapFile>, u64)>,
 }
 
 // SAFETY: 1. A Map is an address range and owns it alone; 2. it is not tied to a thread; 3. its methods only make
-// system calls on the range, which the kernel serialises. What is read and written behind `start` is the caller's.
+// system calls on the range, which the kernel serialises. Reads and writes behind `start` are the caller's
+// responsibility.
 unsafe impl Send for Map {}
 // SAFETY: as for Send.
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// Reserves `bytes` (rounded up to a page) of address space that reads as zero. No memory is used before it is
-    /// touched or populated. `huge_pages` asks the kernel for transparent huge pages; where it refuses, the map works
-    /// with ordinary ones, and [`Map::huge_bytes`] says what was had.
+    /// Reserves `bytes` (rounded up to a page) of address space that reads as zero. No memory is used until it is
+    /// touched or populated. `huge_pages` asks the kernel for transparent huge pages. If the kernel refuses, the map
+    /// uses ordinary pages; [`Map::huge_bytes`] returns how much memory huge pages back.
     ///
     /// # Errors
-    /// If `mmap` fails, above all with `ENOMEM` where an address-space limit is set.
+    /// If `mmap` fails, most often with `ENOMEM` because an address-space limit is set.
     pub fn reserve(bytes: usize, huge_pages: bool) -> io::Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
         let mapped_bytes = bytes + HUGE_PAGE_BYTES;
@@ -74,36 +76,36 @@ impl Map {
         let start = unsafe { mapped.add(skip) };
         let map = Self { mapped, mapped_bytes, start, bytes, file: None };
         if huge_pages {
-            // Refused on kernels without transparent huge pages: ordinary pages serve.
+            // A kernel without transparent huge pages refuses this; ordinary pages work too.
             let _ = map.advise(0, bytes, Advice::LinuxHugepage);
         }
         Ok(map)
     }
 
-    /// Maps `bytes` (rounded up to a page) of a file from `at` on, which is a multiple of a page. What is written is
-    /// the file's at once, and stays when the process ends, however it does. The range has to lie in the file.
+    /// Maps `bytes` (rounded up to a page) of a file from offset `at`, which must be a multiple of a page. Writes reach
+    /// the file at once and survive the end of the process, even if it is killed. The range must lie inside the file.
     ///
     /// # Errors
     /// If `mmap` fails.
     pub fn of_file(file: &Arc<MapFile>, at: u64, bytes: usize, huge_pages: bool) -> io::Result<Self> {
         let mut map = Self::reserve(bytes, false)?;
         let flags = if file.is_view() { MapFlags::PRIVATE } else { MapFlags::SHARED } | MapFlags::FIXED;
-        // SAFETY: 1. start..start + bytes is address space that `map` reserved and owns alone, and that was given out
-        // to no code; 2. FIXED replaces what is mapped there, which is that reservation; 3. the file outlives the map,
-        // which holds it; what other processes could do to the file is kept away by its lock.
+        // SAFETY: 1. start..start + bytes is address space that `map` reserved and owns alone, and that no other code
+        // has received; 2. FIXED replaces the existing mapping there, which is that reservation; 3. the map holds the
+        // file, so the file outlives it; the file's lock keeps other processes from changing it.
         unsafe {
             let prot = ProtFlags::READ | ProtFlags::WRITE;
             mmap(map.start.as_ptr().cast(), map.bytes, prot, flags, file.file(), at)?;
         }
         map.file = Some((Arc::clone(file), at));
         if huge_pages {
-            // Refused where the file's pages are never huge ones: ordinary pages serve.
+            // A file system without huge pages refuses this; ordinary pages work too.
             let _ = map.advise(0, map.bytes, Advice::LinuxHugepage);
         }
         Ok(map)
     }
 
-    /// Gets the file's space for the pages that touch `offset .. offset + bytes`. A map of no file needs none.
+    /// Allocates file space for the pages that `offset .. offset + bytes` touches. Does nothing for an anonymous map.
     ///
     /// # Errors
     /// `ENOSPC`; `EOPNOTSUPP` on file systems that allocate only as they write.
@@ -113,7 +115,7 @@ impl Map {
         if from == to { Ok(()) } else { file.allocate(at + from as u64, (to - from) as u64) }
     }
 
-    /// The file that it is a range of.
+    /// Returns the file that the map is a range of.
     pub fn file(&self) -> Option<&Arc<MapFile>> {
         self.file.as_ref().map(|(file, _)| file)
     }
@@ -125,35 +127,35 @@ impl Map {
         (from, to)
     }
 
-    /// The first byte's address, aligned to [`HUGE_PAGE_BYTES`].
+    /// Returns the address of the first byte, aligned to [`HUGE_PAGE_BYTES`].
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Returns the number of bytes that are reserved.
+    /// Returns the number of reserved bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Gets memory for the pages that touch `offset .. offset + bytes`, so that a later write does not fault.
+    /// Allocates memory for the pages that `offset .. offset + bytes` touches, so that a later write does not fault.
     ///
     /// # Errors
-    /// `ENOMEM` when there is none; `EINVAL` on kernels before 5.14, where the first write faults instead. What
-    /// [`Map::allocate`] answers, for a map of a file.
+    /// `ENOMEM` if there is no memory; `EINVAL` on kernels before 5.14, where the first write faults instead. For a map
+    /// of a file, the errors of [`Map::allocate`].
     pub fn populate(&self, offset: usize, bytes: usize) -> io::Result<()> {
         let (from, to) = self.pages_touched(offset, bytes);
         if let Some((file, at)) = &self.file {
             file.allocate(at + from as u64, (to - from) as u64)?;
             if file.medium() == Medium::Disk || file.is_view() {
-                // A page that is mapped for writing is one that the kernel writes back.
+                // Populating would map the pages for writing, and the kernel writes such pages back.
                 return Ok(());
             }
         }
         self.advise(from, to - from, Advice::LinuxPopulateWrite)
     }
 
-    /// Gives the memory of the whole pages inside `offset .. offset + bytes` back to the kernel, and the file's space
-    /// if there is one; they read as zero. No thread may read or write the range meanwhile.
+    /// Returns the memory of all whole pages inside `offset .. offset + bytes` to the kernel, and deallocates their
+    /// file space if the map is of a file. The pages then read as zero. No thread may access the range meanwhile.
     ///
     /// # Errors
     /// If `madvise` fails, for example because the range is locked; for a file, if [`MapFile::punch`] fails.
@@ -173,7 +175,7 @@ impl Map {
             }
             return file.punch(at + from as u64, (to - from) as u64);
         }
-        // Kernels before 5.18 do not know the advice that takes locked pages too.
+        // Kernels before 5.18 lack this advice, which also covers locked pages.
         match self.advise(from, to - from, Advice::LinuxDontneedLocked) {
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
                 self.advise(from, to - from, Advice::LinuxDontNeed)
@@ -182,11 +184,11 @@ impl Map {
         }
     }
 
-    /// Writes this range of the file to the disk it lies on, if it does, as [`MapFile::sync_data`] does all of it.
-    /// Writes through other maps are included.
+    /// Flushes this map's range of the file to the disk, if the file lies on one. [`MapFile::sync_data`] does this for
+    /// the whole file. Writes through other maps are included.
     ///
     /// # Errors
-    /// If `msync` fails. It may also report an earlier error elsewhere in the file that was not reported yet.
+    /// If `msync` fails. The error may belong to an earlier failure elsewhere in the file that was not yet reported.
     pub fn sync(&self) -> io::Result<()> {
         let on_disk = |file: &MapFile| file.medium() == Medium::Disk && !file.is_view();
         if self.file().is_some_and(|file| on_disk(file)) {
@@ -204,7 +206,8 @@ impl Map {
         Ok(())
     }
 
-    /// Bytes of this map that huge pages stand behind now, as `/proc/self/smaps` says. Slow: not for a data thread.
+    /// Returns the number of bytes of this map that huge pages back now, from `/proc/self/smaps`. Slow: not for a data
+    /// thread.
     ///
     /// # Errors
     /// If `/proc` cannot be read.
@@ -212,7 +215,7 @@ impl Map {
         self.summed(huge_line)
     }
 
-    /// Bytes of this map that have a page behind them now. Slow, as [`Map::huge_bytes`] is.
+    /// Returns the number of bytes of this map that are resident now. Slow, like [`Map::huge_bytes`].
     ///
     /// # Errors
     /// If `/proc` cannot be read.
@@ -220,8 +223,8 @@ impl Map {
         self.summed(|line| line.strip_prefix("Rss:"))
     }
 
-    /// Returns the sum, in bytes, of the kB numbers in the lines of `smaps` about this map for which the function
-    /// returns the number's text.
+    /// Sums the kB numbers in the `smaps` lines of this map, in bytes. `told` returns the number's text for each line
+    /// to count.
     fn summed(&self, told: fn(&str) -> Option<&str>) -> io::Result<u64> {
         let (from, to) = (self.start.as_ptr() as u64, self.start.as_ptr() as u64 + self.bytes as u64);
         let mut inside = false;
@@ -237,13 +240,13 @@ impl Map {
     }
 }
 
-/// Returns the rest of a line of `smaps` about huge pages: of private memory, or of a file's.
+/// Returns the number's text of an `smaps` line about huge pages, of private memory or of a file.
 fn huge_line(line: &str) -> Option<&str> {
     let kinds = ["AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:", "Shared_Hugetlb:"];
     kinds.iter().find_map(|kind| line.strip_prefix(kind))
 }
 
-/// `5581a000-5581b000` as two addresses.
+/// Parses an address range such as `5581a000-5581b000`.
 fn address_range(word: &str) -> Option<(u64, u64)> {
     let (start, end) = word.split_once('-')?;
     Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
@@ -251,8 +254,8 @@ fn address_range(word: &str) -> Option<(u64, u64)> {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: 1. mapped and mapped_bytes are what mmap gave; 2. the Map is going, and references into it are bound
-        // by the lifetime of its owner.
+        // SAFETY: 1. mapped and mapped_bytes are what mmap returned; 2. the Map is being dropped, and references into
+        // it are bound by the lifetime of its owner.
         let _ = unsafe { munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) };
     }
 }
