@@ -6,33 +6,33 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Milliseconds since 1970-01-01T00:00:00Z. Coarse: read once a worker turn.
+/// Milliseconds since 1970-01-01T00:00:00Z. Coarse: a worker reads the clock once per event-loop iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMillis(pub u64);
 
 impl UnixMillis {
-    /// The wall clock now. A clock before 1970 reads as 0.
+    /// Reads the wall clock. A clock before 1970 reads as 0.
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Self(since.as_millis() as u64)
     }
 
-    /// From whole seconds since 1970, as the memcached protocol gives absolute times. Saturates.
+    /// Converts whole seconds since 1970, the form of absolute times in the memcached protocol. Saturates.
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1000))
     }
 
-    /// Whole seconds since 1970, rounded down.
+    /// Returns whole seconds since 1970, rounded down.
     pub const fn secs(self) -> u64 {
         self.0 / 1000
     }
 
-    /// This instant plus `ms` milliseconds. Saturates.
+    /// Returns this instant plus `ms` milliseconds. Saturates.
     pub const fn plus_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms))
     }
 
-    /// Milliseconds from `earlier` to this instant; 0 if `earlier` is later.
+    /// Returns the milliseconds from `earlier` to this instant; 0 if `earlier` is later.
     pub const fn ms_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -43,25 +43,25 @@ impl UnixMillis {
 pub struct MonoNanos(pub u64);
 
 impl MonoNanos {
-    /// Nanoseconds from `earlier` to this instant; 0 if `earlier` is later.
+    /// Returns the nanoseconds from `earlier` to this instant; 0 if `earlier` is later.
     pub const fn ns_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 }
 
-/// A source of [`MonoNanos`] counted from its own creation.
+/// A clock that returns [`MonoNanos`] since its own creation.
 #[derive(Clone, Copy, Debug)]
 pub struct MonoClock {
     start: Instant,
 }
 
 impl MonoClock {
-    /// A clock that reads 0 now.
+    /// Creates a clock that reads 0 now.
     pub fn start() -> Self {
         Self { start: Instant::now() }
     }
 
-    /// Nanoseconds since [`MonoClock::start`].
+    /// Returns the nanoseconds since [`MonoClock::start`].
     pub fn now(&self) -> MonoNanos {
         MonoNanos(self.start.elapsed().as_nanos() as u64)
     }

@@ -1,9 +1,9 @@
-//! Decimal text.
+//! Parsing of decimal text.
 
-/// Digits of the longest number of 64 bits with a sign. A `u64` holds every number of as many digits.
+/// Number of digits of the longest signed 64-bit number. A `u64` can hold every number with this many digits.
 const DIGITS_MAX: usize = 19;
 
-/// A number of 64 bits in the one way to write it: a minus or none, and digits without a zero before them.
+/// Parses a signed 64-bit number in its canonical form: an optional minus, then digits without leading zeros.
 pub fn parse_signed(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),

@@ -1,5 +1,5 @@
-//! What every other crate shares: units with their text forms, the two clocks, a seedable PRNG, decimal text, the
-//! nearest name.
+//! Code that all other crates share: units with their text forms, the two clocks, a seedable PRNG, decimal text, and
+//! the search for the nearest name.
 //!
 //! Nothing here does I/O apart from reading a clock, and nothing allocates.
 #![forbid(unsafe_code)]

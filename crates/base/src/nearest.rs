@@ -1,13 +1,14 @@
-//! The name that a misspelled one was probably meant to be.
+//! Finds the name that a misspelled name was probably meant to be.
 
 /// Longer names are not compared: no setting is that long.
 const NAME_LEN_MAX: usize = 64;
 
-/// Distances of one row: between a start of one name and all starts of the other one. None is above [`NAME_LEN_MAX`].
+/// One row of edit distances, between a prefix of one name and all prefixes of the other. None exceeds
+/// [`NAME_LEN_MAX`].
 type Row = [u8; NAME_LEN_MAX + 1];
 
-/// Returns the candidate with the smallest edit distance to `name`, if it is near enough to be a misspelling: at most a
-/// third of the longer name's letters.
+/// Returns the candidate with the smallest edit distance to `name`, if it is close enough to be a misspelling: at most
+/// a third of the longer name's letters may differ.
 ///
 /// A server calls this for each unknown command, so candidates whose length alone makes them too different are skipped.
 pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
@@ -17,8 +18,8 @@ pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) ->
     distances.min().map(|(_, best)| best)
 }
 
-/// Returns the number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`, or `None`
-/// if it is above `limit`.
+/// Returns the number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`; `None` if
+/// it exceeds `limit`.
 fn distance(a: &str, b: &str, limit: usize) -> Option<usize> {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len() > NAME_LEN_MAX || b.len() > NAME_LEN_MAX {
@@ -39,7 +40,8 @@ fn distance(a: &str, b: &str, limit: usize) -> Option<usize> {
             current[column] = cell;
             least = least.min(cell);
         }
-        // A swap reads two rows back, every other edit reads one: no later cell is less than the least of two rows.
+        // A swap reads two rows back and every other edit one row. So no later cell can be below the minimum of both
+        // rows.
         if usize::from(least.min(least_above)) > limit {
             return None;
         }

@@ -1,6 +1,6 @@
 //! A small seedable generator (xoshiro256++ seeded by SplitMix64; Blackman and Vigna, 2018).
 //!
-//! One seed reproduces a whole run: tests print theirs. Not for secrets.
+//! One seed reproduces a whole run, so tests print theirs. Not for secrets.
 
 /// The generator's state.
 #[derive(Clone, Debug)]
@@ -8,7 +8,7 @@ pub struct Prng {
     state: [u64; 4],
 }
 
-/// One step of SplitMix64: also a cheap bijective mixer of 64 bits.
+/// Performs one step of SplitMix64. Also serves as a cheap bijective mixer of 64 bits.
 pub const fn split_mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -17,7 +17,7 @@ pub const fn split_mix(seed: u64) -> u64 {
 }
 
 impl Prng {
-    /// A generator whose whole sequence follows from `seed`.
+    /// Creates a generator whose whole sequence follows from `seed`.
     pub fn new(seed: u64) -> Self {
         let mut state = [0; 4];
         let mut s = seed;
@@ -28,7 +28,7 @@ impl Prng {
         Self { state }
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let s = &mut self.state;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
@@ -42,18 +42,18 @@ impl Prng {
         result
     }
 
-    /// A number below `bound` (which must not be 0), by multiply-shift: bias below `bound` / 2^64.
+    /// Returns a number below `bound` (which must not be 0), by multiply-shift. The bias is below `bound` / 2^64.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "below(0) has no answer");
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number in [0, 1) with 53 random bits.
+    /// Returns a number in [0, 1) with 53 random bits.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// True with probability `numerator / denominator`.
+    /// Returns true with probability `numerator / denominator`.
     pub fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
         self.below(denominator) < numerator
     }

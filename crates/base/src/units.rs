@@ -1,8 +1,8 @@
 //! Sizes, durations and counts with their text forms.
 //!
-//! A quantity is always written with its unit: `512MiB`, `1GB`, `100ms`, `5m`. MB is 10^6 bytes and MiB 2^20,
-//! everywhere. A bare number is refused, because a reader cannot see what it counts; the error names the remedy.
-//! [`std::str::FromStr`] reads the text that [`std::fmt::Display`] writes back to the same value.
+//! A quantity is always written with its unit: `512MiB`, `1GB`, `100ms`, `5m`. MB is 10^6 bytes and MiB is 2^20 bytes,
+//! everywhere. A bare number is rejected because a reader cannot see its unit; the error names the remedy.
+//! [`std::str::FromStr`] parses the output of [`std::fmt::Display`] back to the same value.
 //!
 //! ```text
 //! quantity = number unit          number = digits [ "." digits ]      digits may hold "_" between them
@@ -14,7 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Digits that are read behind a decimal point; more are an error.
+/// Maximum number of digits after a decimal point; more are an error.
 const FRACTION_DIGITS_MAX: usize = 9;
 
 /// A number of bytes.
@@ -25,11 +25,11 @@ pub struct ByteSize(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeSpan(pub u64);
 
-/// A number of things, such as connections: has no unit.
+/// A number of things, such as connections. It has no unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Count(pub u64);
 
-/// The quantity that a text was meant to give.
+/// The kind of quantity that a text should contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// A [`ByteSize`].
@@ -40,12 +40,12 @@ pub enum Quantity {
     Count,
 }
 
-/// The fault of a text.
+/// The error in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The text is empty.
     Empty,
-    /// It does not begin with a number.
+    /// The text does not begin with a number.
     NotANumber,
     /// A number without a unit.
     BareNumber,
@@ -53,23 +53,23 @@ pub enum Fault {
     AmbiguousUnit,
     /// A unit that does not exist.
     UnknownUnit,
-    /// A fraction that does not come to a whole number of bytes, nanoseconds or things.
+    /// A fraction that does not amount to a whole number of bytes, nanoseconds or things.
     NotWhole,
-    /// More than 64 bits hold.
+    /// The value does not fit in 64 bits.
     TooLarge,
 }
 
-/// Why a text is not a quantity.
+/// The reason why a text is not a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitError {
-    /// The quantity that was asked for.
+    /// The kind of quantity that the caller asked for.
     pub quantity: Quantity,
-    /// The fault of the text.
+    /// The error in the text.
     pub fault: Fault,
 }
 
 impl UnitError {
-    /// Returns what to write instead.
+    /// Returns the remedy: what to write instead.
     pub const fn remedy(self) -> &'static str {
         match (self.quantity, self.fault) {
             (Quantity::Bytes, Fault::BareNumber | Fault::AmbiguousUnit) => {
@@ -104,7 +104,7 @@ impl fmt::Display for UnitError {
 
 impl std::error::Error for UnitError {}
 
-/// Size units from the largest; of two that write a value equally short, the earlier is taken.
+/// Size units from the largest. If two units give equally short texts, the earlier one is used.
 const BYTE_UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("TB", 1_000_000_000_000),
@@ -129,39 +129,39 @@ const TIME_UNITS: [(&str, u64); 7] = [
 ];
 
 impl ByteSize {
-    /// From units of 2^20 bytes. Saturates.
+    /// Converts a count of MiB (2^20 bytes). Saturates.
     pub const fn mib(count: u64) -> Self {
         Self(count.saturating_mul(1 << 20))
     }
 
-    /// From units of 2^10 bytes. Saturates.
+    /// Converts a count of KiB (2^10 bytes). Saturates.
     pub const fn kib(count: u64) -> Self {
         Self(count.saturating_mul(1 << 10))
     }
 }
 
 impl TimeSpan {
-    /// From whole seconds. Saturates.
+    /// Converts whole seconds. Saturates.
     pub const fn secs(count: u64) -> Self {
         Self(count.saturating_mul(1_000_000_000))
     }
 
-    /// From whole milliseconds. Saturates.
+    /// Converts whole milliseconds. Saturates.
     pub const fn millis(count: u64) -> Self {
         Self(count.saturating_mul(1_000_000))
     }
 
-    /// Nanoseconds.
+    /// Returns nanoseconds.
     pub const fn as_ns(self) -> u64 {
         self.0
     }
 
-    /// Whole milliseconds, rounded up, so that a span that is not 0 never becomes 0.
+    /// Returns whole milliseconds, rounded up, so that a nonzero span never becomes 0.
     pub const fn as_ms_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000)
     }
 
-    /// As the standard library's type.
+    /// Converts to the standard library's type.
     pub const fn as_duration(self) -> Duration {
         Duration::from_nanos(self.0)
     }
@@ -174,7 +174,7 @@ impl From<Duration> for TimeSpan {
     }
 }
 
-/// Writes `value` in the unit that makes the shortest whole number.
+/// Writes `value` in the unit that gives the shortest whole number.
 fn write_shortest(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
     let last = units[units.len() - 1];
     let mut best = (last.0, value);
@@ -191,7 +191,7 @@ fn write_shortest(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)])
     f.pad(text_of(best.1, best.0, &mut digits))
 }
 
-/// `number` and `unit` as one text in `out`, so that width and alignment apply to both together.
+/// Writes `number` and `unit` as one text into `out`, so that width and alignment apply to both together.
 fn text_of<'o>(number: u64, unit: &str, out: &'o mut [u8; 24]) -> &'o str {
     use std::io::Write as _;
     let mut rest = &mut out[..];
@@ -226,7 +226,7 @@ struct Number {
     fraction_digits: u32,
 }
 
-/// Splits a number from what follows it.
+/// Splits the leading number from the rest of the text.
 fn number(text: &str) -> Result<(Number, &str), Fault> {
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
@@ -251,7 +251,7 @@ fn starts_with_digit(text: &str) -> bool {
 }
 
 impl Number {
-    /// This number times `scale`, if that is whole and fits.
+    /// Multiplies this number by `scale`. Returns an error unless the result is whole and fits in 64 bits.
     fn times(&self, scale: u64) -> Result<u64, Fault> {
         let parts = 10u128.pow(self.fraction_digits);
         let fraction = u128::from(self.fraction) * u128::from(scale);
@@ -262,7 +262,7 @@ impl Number {
     }
 }
 
-/// Reads `text` as a number and one of `units`.
+/// Parses `text` as a number and a unit; `scale_of` returns the unit's scale.
 fn quantity(text: &str, scale_of: impl Fn(&str) -> Result<u64, Fault>) -> Result<u64, Fault> {
     let text = text.trim();
     if text.is_empty() {
