@@ -1,11 +1,11 @@
-//! The parts of reports on measurements: one HTML file that needs no other file.
+//! Building blocks of measurement reports. A report is one self-contained HTML file.
 //!
 //! ```text
 //!   whole(title, section + section + <svg>)      svg      charts, drawn without a script
 //!                                                words    numbers as people read them
 //! ```
 //!
-//! Invariants: no script, no font, no picture from elsewhere; a text from outside goes through [`escape`].
+//! Invariants: a page loads no script, font or picture; every text from outside goes through [`escape`].
 #![forbid(unsafe_code)]
 
 pub mod svg;
@@ -17,7 +17,7 @@ pub use svg::escape;
 
 const STYLE: &str = include_str!("style.css");
 
-/// A page of its own with `body` in it.
+/// Returns a complete page with `body` in it.
 pub fn whole(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -27,7 +27,7 @@ pub fn whole(title: &str, body: &str) -> String {
     )
 }
 
-/// A part of the page under a heading.
+/// Appends a section of the page with a heading.
 pub fn section(out: &mut String, title: &str, content: &str) {
     let _ = writeln!(out, "<h2>{}</h2><div class=\"card\">{content}</div>", escape(title));
 }

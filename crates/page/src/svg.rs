@@ -1,4 +1,4 @@
-//! Charts as inline SVG: axes, lines, dots, limits. Colours come from the page's style sheet, by class.
+//! Charts as inline SVG: axes, lines, dots, limits. The page's style sheet sets the colours, by class.
 //!
 //! ```text
 //!   title
@@ -8,15 +8,16 @@
 //!     └──┬───┬───┬── x
 //! ```
 //!
-//! Invariants: a chart has a bounded number of points whatever it is given; a text from outside is escaped.
+//! Invariants: a chart draws a bounded number of points, whatever its input; texts from outside are escaped.
 
 use std::fmt::Write;
 
-/// Points of one series at most; more are thinned to the highest of neighbours, so that no peak is lost.
+/// Maximum number of points of one series. Longer series are thinned; each group of neighbours keeps its highest point,
+/// so that no peak is lost.
 const POINTS_MAX: usize = 600;
-/// Ticks of an axis at most.
+/// Maximum number of ticks on an axis.
 const TICKS_MAX: usize = 12;
-/// Width and height of a chart; texts keep their size, whatever these are.
+/// Width and height of a chart. The size of its text does not depend on them.
 const USUAL: (f64, f64) = (640.0, 280.0);
 const SMALL: (f64, f64) = (400.0, 200.0);
 const LEFT: f64 = 72.0;
@@ -27,23 +28,23 @@ const BOTTOM: f64 = 42.0;
 /// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Evenly, from 0.
+    /// Linear, from 0.
     Linear,
-    /// Evenly between the least and the greatest, which may be far from 0.
+    /// Linear between the minimum and the maximum, which may be far from 0.
     Span,
-    /// Each power of ten as wide as the next; values above 0 only.
+    /// Logarithmic: each power of ten has the same width. Only for values above 0.
     Log,
-    /// Shares of 1, each further nine as wide as the one before; 1 itself has no place.
+    /// Fractions below 1. Each further nine (0.9, 0.99) has the same width; 1 itself has no position.
     Nines,
 }
 
 /// An axis.
 pub struct Axis {
-    /// The quantity that it shows, with its unit.
+    /// Name of the quantity on this axis, with its unit.
     pub label: String,
-    /// The scale on which it shows it.
+    /// The scale of the axis.
     pub scale: Scale,
-    /// A value in words.
+    /// Formats a value as text.
     pub show: fn(f64) -> String,
 }
 
@@ -60,21 +61,21 @@ pub enum Mark {
     Cross,
 }
 
-/// Points that belong together.
+/// Points that belong together, under one name.
 pub struct Series {
     /// Name of the series.
     pub name: String,
-    /// Which of the page's colours: 0 to 5.
+    /// Index of one of the page's colours, 0 to 5.
     pub colour: usize,
     /// The way in which the points are drawn.
     pub mark: Mark,
-    /// x and y. Where y is not a number a line is broken.
+    /// Pairs of x and y. A line has a break where y is not a number.
     pub points: Vec<(f64, f64)>,
 }
 
 /// A chart.
 pub struct Chart {
-    /// The description of the chart, for readers who do not see it.
+    /// Description of the chart, also for readers who cannot see it.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -82,13 +83,13 @@ pub struct Chart {
     pub y: Axis,
     /// The series that are drawn.
     pub series: Vec<Series>,
-    /// A horizontal line with its name.
+    /// A horizontal line and its name.
     pub limit: Option<(f64, String)>,
-    /// A shaded range of x with its name.
+    /// A shaded range of x and its name.
     pub band: Option<(f64, f64, String)>,
 }
 
-/// Text with what HTML gives a meaning to taken from it.
+/// Escapes the characters that have a meaning in HTML.
 pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -104,7 +105,7 @@ pub fn escape(text: &str) -> String {
     safe
 }
 
-/// The ends of an axis, in its own coordinate.
+/// The bounds of an axis, in the coordinate of its scale.
 #[derive(Clone, Copy)]
 struct Range {
     scale: Scale,
@@ -113,7 +114,7 @@ struct Range {
 }
 
 impl Scale {
-    /// Returns the position of `value` before it is fitted to the axis; `None` if it has none.
+    /// Returns the coordinate of `value` on this scale; `None` if it has none.
     fn place(self, value: f64) -> Option<f64> {
         let place = match self {
             Self::Linear | Self::Span => value,
@@ -144,7 +145,7 @@ impl Range {
         Self { scale, from, to }
     }
 
-    /// 0 at the axis' beginning, 1 at its end.
+    /// Returns the position of `value` on the axis: 0 at its beginning, 1 at its end.
     fn fit(&self, value: f64) -> Option<f64> {
         let place = self.scale.place(value)?;
         Some(((place - self.from) / (self.to - self.from)).clamp(0.0, 1.0))
@@ -172,13 +173,13 @@ impl Range {
     }
 }
 
-/// The least of 1, 2, 5 times a power of ten that is not below `least`.
+/// Returns the smallest of 1, 2 or 5 times a power of ten that is at least `least`.
 fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * power).find(|step| *step >= least * 0.999).unwrap_or(power)
 }
 
-/// At most [`POINTS_MAX`] points: of neighbours the one with the highest y.
+/// Thins to at most [`POINTS_MAX`] points: each group of neighbours keeps the point with the highest y.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let group = points.len().div_ceil(POINTS_MAX).max(1);
     let highest = |group: &[(f64, f64)]| {
@@ -188,7 +189,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.chunks(group).filter_map(highest).collect()
 }
 
-/// A chart's axes, fitted to what it shows.
+/// A chart with its axes, fitted to its data.
 struct Frame<'a> {
     chart: &'a Chart,
     width: f64,
@@ -293,12 +294,12 @@ impl Frame<'_> {
 }
 
 impl Chart {
-    /// The chart as a figure with its title and key.
+    /// Renders the chart as a figure with its title and key.
     pub fn render(&self) -> String {
         self.render_as(USUAL)
     }
 
-    /// Renders the chart for a place of about two thirds the width.
+    /// Renders a smaller chart, about two thirds as wide.
     pub fn render_small(&self) -> String {
         self.render_as(SMALL)
     }
@@ -354,7 +355,7 @@ mod tests {
         Chart { title: "t & u".into(), x: axis(x), y: axis(y), series: vec![series], limit: None, band: None }
     }
 
-    /// Numbers of every coordinate of a rendering.
+    /// Returns the numbers of all coordinates of a rendering.
     fn coordinates(svg: &str) -> Vec<f64> {
         let line = svg.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
         line.split([' ', ',']).map(|number| number.parse().unwrap()).collect()

@@ -1,6 +1,6 @@
-//! Numbers as people read them: `1.5 us`, `96,400`, `1.2M`.
+//! Numbers formatted for people: `1.5 us`, `96,400`, `1.2M`.
 
-/// A time in ns with three digits and the unit that suits it.
+/// Formats a time given in ns, with three digits and a suitable unit.
 pub fn duration(ns: f64) -> String {
     let (scale, unit) = match ns {
         ns if ns < 1e3 => return format!("{ns:.0} ns"),
@@ -21,7 +21,7 @@ pub fn duration(ns: f64) -> String {
     format!("{text} {unit}")
 }
 
-/// A number with its thousands apart: three significant digits below 100, whole numbers above.
+/// Formats a number with grouped thousands: three significant digits below 100, a whole number above.
 pub fn grouped(value: f64) -> String {
     let magnitude = value.abs();
     if !value.is_finite() {
@@ -51,7 +51,7 @@ pub fn grouped(value: f64) -> String {
     text
 }
 
-/// A number with at most two decimals and a thousand, million or billion as a letter.
+/// Formats a number with at most two decimals and a letter for thousand, million or billion.
 pub fn compact(value: f64) -> String {
     let text = |value: f64, unit: &str| {
         let text = format!("{value:.2}");
@@ -65,12 +65,12 @@ pub fn compact(value: f64) -> String {
     }
 }
 
-/// A share of 1 in per cent.
+/// Formats a fraction of 1 as a percentage.
 pub fn percent(value: f64) -> String {
     format!("{} %", compact(value * 100.0))
 }
 
-/// A number of seconds.
+/// Formats a number of seconds.
 pub fn seconds(value: f64) -> String {
     format!("{} s", grouped(value))
 }
