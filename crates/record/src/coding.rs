@@ -1,4 +1,4 @@
-//! How one value lies in bytes: a head, whose first byte says how long all is, and for texts the text.
+//! Encoding of one value: a head whose first byte determines the length of the whole, then, for texts, the text.
 //!
 //! ```text
 //!   0nnnnnnn                         the number n, 0..=127
@@ -15,7 +15,7 @@
 //!   11111111                         no value: an end comes first (see `read`)
 //! ```
 //!
-//! A number has one coding, the shortest, so that equal names have equal bytes.
+//! A number has exactly one encoding, the shortest, so equal names have equal bytes.
 
 use crate::{Damaged, List, Map, Value};
 
@@ -30,13 +30,13 @@ const TRUE: u8 = 0xfa;
 const BYTES: u8 = 0xfb;
 const LIST: u8 = 0xfc;
 const MAP: u8 = 0xfd;
-/// Before the name of a bin that has an end.
+/// Stands before the name of a bin that has an end.
 pub(crate) const END: u8 = 0xff;
 
-/// The longest head: a first byte and a number of eight.
+/// The longest head: a first byte and an eight-byte number.
 const HEAD_MAX: usize = 9;
 
-/// A value's bytes, in two parts.
+/// An encoded value, in two parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coded<'v> {
     head: [u8; HEAD_MAX],
@@ -78,7 +78,7 @@ impl<'v> Coded<'v> {
         } else if (-4096..4096).contains(&number) {
             self.put(&[&[NUMBER_13 | (number >> 8) as u8 & 0x1f, number as u8]]);
         } else {
-            // Bytes that say the same with the sign of the last one.
+            // Number of bytes that hold the value if the last byte is sign-extended.
             let spare = if number < 0 { number.leading_ones() } else { number.leading_zeros() } - 1;
             let bytes = 8 - spare as usize / 8;
             self.put(&[&[NUMBER + bytes as u8 - 2][..], &number.to_le_bytes()[..bytes]]);
@@ -113,12 +113,12 @@ impl<'v> Coded<'v> {
     /// Returns whether `bytes` begin with this value.
     #[inline]
     pub(crate) fn begins(&self, bytes: &[u8]) -> bool {
-        // The first byte differs mostly, and texts differ in their tails.
+        // In most comparisons the first bytes differ; texts mostly differ in their tails.
         bytes.first() == self.head.first()
             && bytes.strip_prefix(self.head()).is_some_and(|rest| rest.starts_with(self.tail))
     }
 
-    /// Writes it to the beginning of `to`.
+    /// Writes the value to the beginning of `to`.
     pub(crate) fn write(&self, to: &mut [u8]) {
         let (head, tail) = to.split_at_mut(usize::from(self.head_len));
         head.copy_from_slice(self.head());
@@ -131,7 +131,7 @@ impl<'v> Coded<'v> {
     }
 }
 
-/// Lengths in bytes of values, by their first byte; 0 if that byte does not give the length, or begins no value.
+/// Lengths in bytes of values, by first byte; 0 if the first byte does not determine the length or begins no value.
 const LENS: [u8; 256] = {
     let mut lens = [0; 256];
     let mut first = 0;
@@ -149,7 +149,7 @@ const LENS: [u8; 256] = {
     lens
 };
 
-/// Returns the length in bytes of the value that `bytes` begin with; `bytes` may be shorter than that.
+/// Returns the length in bytes of the value that `bytes` begin with. `bytes` may be shorter than that length.
 #[inline]
 pub(crate) fn len(bytes: &[u8]) -> Result<usize, Damaged> {
     len_at(bytes, 0)
@@ -164,7 +164,7 @@ pub(crate) fn len_at(bytes: &[u8], at: usize) -> Result<usize, Damaged> {
     }
 }
 
-/// Returns the length of a value of which the first byte alone does not give it.
+/// Returns the length of a value whose first byte does not determine it.
 fn len_behind(bytes: &[u8]) -> Result<usize, Damaged> {
     match bytes[0] {
         first @ TEXT_12..NUMBER => Ok(2 + (usize::from(first & 0xf) << 8 | usize::from(*bytes.get(1).ok_or(Damaged)?))),
@@ -176,7 +176,7 @@ fn len_behind(bytes: &[u8]) -> Result<usize, Damaged> {
     }
 }
 
-/// The text that begins at `at`, if it is one of up to 63 bytes, and where it ends.
+/// Returns the text that begins at `at` and its end offset, if it is a text of up to 63 bytes.
 #[inline]
 pub(crate) fn short_text(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let first = *bytes.get(at)?;
@@ -185,7 +185,7 @@ pub(crate) fn short_text(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
     bytes.get(at + 1..end).filter(|_| is_short).map(|text| (text, end))
 }
 
-/// The value that `bytes` begin with, and how many of them it has. Of a list or a map all parts are looked at.
+/// Decodes the value that `bytes` begin with, and returns it with its length. Checks all parts of a list or a map.
 #[inline]
 pub(crate) fn value(bytes: &[u8]) -> Result<(Value<'_>, usize), Damaged> {
     let len = len(bytes)?;
@@ -194,7 +194,7 @@ pub(crate) fn value(bytes: &[u8]) -> Result<(Value<'_>, usize), Damaged> {
         first @ 0..TEXT => Value::Integer(i64::from(first)),
         TEXT..NUMBER_13 => Value::Text(&all[1..]),
         first @ NUMBER_13..TEXT_12 => {
-            // Five bits and eight, moved up so that the sign is that of the word.
+            // Shifts 13 bits up so that their sign becomes that of the word.
             let bits = i16::from_be_bytes([first << 3, 0]) | i16::from(all[1]) << 3;
             Value::Integer(i64::from(bits >> 3))
         }
@@ -236,7 +236,7 @@ mod tests {
                 let most = match number {
                     0..128 => 1,
                     -4096..4096 => 2,
-                    // As many bytes as leave nothing but the sign above them.
+                    // Enough bytes that only sign bits remain above them.
                     _ => 1 + (2..8).find(|bytes| matches!(number >> (bytes * 8 - 1), -1 | 0)).unwrap_or(8),
                 };
                 assert_eq!(bytes.len(), most as usize, "{number}");

@@ -1,28 +1,28 @@
-//! Lists and maps: values in a value, as bytes end to end.
+//! Lists and maps: values nested in a value, encoded end to end.
 //!
 //! ```text
 //!   list   value value ...
 //!   map    key value, key value ...     a key is a text or a whole number, and is there once
 //! ```
 //!
-//! Invariant: a [`List`] or [`Map`] that is there was looked at from its first byte to its last, so a walk cannot fail.
-//! They nest [`DEPTH_MAX`] deep.
+//! Invariant: every byte of a [`List`] or [`Map`] was checked when it was opened, so a walk cannot fail. They nest at
+//! most [`DEPTH_MAX`] deep.
 
 use crate::coding::{self, Coded};
 use crate::{Damaged, Digits, Value};
 
-/// Lists and maps in each other, the outermost counted.
+/// Maximum nesting depth of lists and maps, including the outermost.
 pub const DEPTH_MAX: usize = 8;
 
-/// The parts of a list value.
+/// The contents of a list value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct List<'v>(&'v [u8]);
 
-/// The parts of a map value.
+/// The contents of a map value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Map<'v>(&'v [u8]);
 
-/// The values of a list or a map, a map's keys among them.
+/// An iterator over the values of a list, or over the keys and values of a map.
 #[derive(Clone, Debug)]
 pub struct Values<'v>(&'v [u8]);
 
@@ -39,12 +39,12 @@ impl<'v> Iterator for Values<'v> {
     }
 }
 
-/// The body of a nested list or map, and whether it is a map.
+/// Returns the body of a nested list or map, and whether it is a map.
 fn nested(first: u8, all: &[u8]) -> Option<(&[u8], bool)> {
     matches!(first, 0xfc | 0xfd).then(|| (&all[5..], first == 0xfd))
 }
 
-/// Looks at all values of a body, and of what is nested in it.
+/// Checks all values of a body, including nested ones.
 fn check(body: &[u8], is_map: bool, depth: usize) -> Result<(), Damaged> {
     if depth > DEPTH_MAX {
         return Err(Damaged);
@@ -57,7 +57,7 @@ fn check(body: &[u8], is_map: bool, depth: usize) -> Result<(), Damaged> {
             Some((inner, inner_is_map)) => check(inner, inner_is_map, depth + 1)?,
             None => drop(coding::value(all)?),
         }
-        // A key has no parts, no point and no truth.
+        // A key must be a text or a whole number.
         if is_map && count % 2 == 0 && matches!(all[0], 0xf8..) {
             return Err(Damaged);
         }
@@ -67,10 +67,10 @@ fn check(body: &[u8], is_map: bool, depth: usize) -> Result<(), Damaged> {
 }
 
 impl<'v> List<'v> {
-    /// A list of nothing.
+    /// The empty list.
     pub const EMPTY: Self = Self(b"");
 
-    /// The list that has this body.
+    /// Checks a body and returns its list.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -82,12 +82,12 @@ impl<'v> List<'v> {
         self.0
     }
 
-    /// Its values, in order.
+    /// Returns the values in order.
     pub fn values(&self) -> Values<'v> {
         Values(self.0)
     }
 
-    /// The bytes from the value of this number on, or the end of all.
+    /// Returns the offset of value `number`, or the end of the body if there are fewer values.
     fn skip(&self, number: usize) -> usize {
         let mut values = Values(self.0);
         for _ in 0..number {
@@ -98,8 +98,7 @@ impl<'v> List<'v> {
         self.0.len() - values.0.len()
     }
 
-    /// Puts this list's body behind what `to` has, with `remove` values from number `at` on left out and `insert` in
-    /// their place.
+    /// Appends a copy of this list's body to `to`, in which `insert` replaces `remove` values from index `at` on.
     pub fn splice(&self, at: usize, remove: usize, insert: Option<&Value<'_>>, to: &mut Vec<u8>) {
         let from = self.skip(at);
         let behind = from + List(&self.0[from..]).skip(remove);
@@ -112,13 +111,13 @@ impl<'v> List<'v> {
 }
 
 impl<'v> Map<'v> {
-    /// A map of nothing.
+    /// The empty map.
     pub const EMPTY: Self = Self(b"");
 
-    /// The map that has this body.
+    /// Checks a body and returns its map.
     ///
     /// # Errors
-    /// [`Damaged`]. A key that is there twice is not looked for.
+    /// [`Damaged`]. Duplicate keys are not detected.
     pub fn open(body: &'v [u8]) -> Result<Self, Damaged> {
         check(body, true, 1).map(|()| Self(body))
     }
@@ -127,20 +126,20 @@ impl<'v> Map<'v> {
         self.0
     }
 
-    /// Its keys and values, in the order in which they were first put.
+    /// Returns the keys and values, in the order in which the keys were first put.
     pub fn pairs(&self) -> impl Iterator<Item = (Value<'v>, Value<'v>)> + Clone + use<'v> {
         let mut values = Values(self.0);
         std::iter::from_fn(move || Some((values.next()?, values.next()?)))
     }
 
-    /// The value under a key, which is that of a text.
+    /// Returns the value under a key, which is given as text.
     pub fn find(&self, key: &[u8]) -> Option<Value<'v>> {
         let key = Value::of_text(key);
         self.pairs().find(|(there, _)| *there == key).map(|(_, value)| value)
     }
 
-    /// Puts this map's body behind what `to` has, with `value` under the key, or nothing. Says whether the key was
-    /// there.
+    /// Appends a copy of this map's body to `to`, with `value` under the key, or without the key if `value` is `None`.
+    /// Returns whether the key existed.
     pub fn put(&self, key: &[u8], value: Option<&Value<'_>>, to: &mut Vec<u8>) -> bool {
         let (key, mut found) = (Value::of_text(key), false);
         for (there, old) in self.pairs() {
@@ -163,12 +162,12 @@ impl<'v> Map<'v> {
     }
 }
 
-/// Puts a value behind others of a list that is being made, or, iteration about with keys, of a map.
+/// Appends a value to a list under construction. For a map, append keys and values alternately.
 pub fn push_value(value: &Value<'_>, to: &mut Vec<u8>) {
     Coded::of(value).push(to);
 }
 
-/// Puts a value as JSON has it. Bytes that are no characters stay as they are.
+/// Appends a value as JSON. Bytes that are not valid characters are copied unchanged.
 pub(crate) fn push_json(value: &Value<'_>, to: &mut Vec<u8>) {
     match value {
         Value::Text(text) | Value::Bytes(text) => push_quoted(text, to),

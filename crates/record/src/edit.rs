@@ -1,11 +1,11 @@
-//! A new record made from an old one.
+//! Builds a new record from an old one.
 //!
 //! ```text
 //!   old bytes ──copy, without what has ended──> bytes ──set, remove, set_end──> finish ──> stored in its place
 //! ```
 //!
-//! Bins keep their places; a new one is behind all others. A caller that makes many bins at once gives them to
-//! [`Edit::set_all`]. Its work does not grow with the number of new bins times the number of those that are there.
+//! Existing bins keep their order; a new bin is appended after all others. A caller that sets many bins at once uses
+//! [`Edit::set_all`], whose cost does not grow with the product of new and existing bins.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,14 +16,14 @@ use crate::sets::{self, InSet};
 use crate::tree::{self, Finished, LARGE_BYTES, NO_END, Parts, Source, TreeEdit};
 use crate::{Bin, Damaged, Kind, Name, Record, Value, coding};
 
-/// From so many bins at once on they are looked up in a table.
+/// From this number of bins on, [`Edit::set_all`] looks them up in a hash table.
 const MANY: usize = 12;
 
-/// A record that is being written.
+/// A record under construction.
 #[derive(Debug)]
 pub struct Edit<'e> {
     to: &'e mut Vec<u8>,
-    /// Offsets in `to` of the record, its revision, and its first bin.
+    /// Offsets in `to` of the record, of its revision, and of its first bin.
     start: usize,
     head: usize,
     body: usize,
@@ -31,11 +31,11 @@ pub struct Edit<'e> {
     revision: u32,
     has_ends: bool,
     set: Option<InSet<'e>>,
-    /// A large record's leaves; then there are no bins in `to`.
+    /// The leaves of a large record. If it is set, `to` holds no bins.
     tree: Option<TreeEdit<'e>>,
 }
 
-/// Bins that are written: behind `from` in `to`.
+/// The bins under construction, from offset `from` of `to` on.
 struct Body<'b> {
     to: &'b mut Vec<u8>,
     from: usize,
@@ -47,7 +47,7 @@ impl Body<'_> {
         find(&self.to[self.from..], name, self.now_ms)
     }
 
-    /// Has `range` of the bins be so many bytes, which are to be written.
+    /// Resizes `range` of the bins to `bytes` and returns it for writing.
     fn room(&mut self, range: Range<usize>, bytes: usize) -> &mut [u8] {
         let (from, behind, len) = (self.from + range.start, self.from + range.end, self.to.len());
         let now_behind = from + bytes;
@@ -92,14 +92,14 @@ impl Body<'_> {
     }
 }
 
-/// Returns the bytes, at most, of a record's bin that has this name and this text and may have an end.
+/// Returns an upper bound, in bytes, for a record's bin with this name, this text and possibly an end.
 pub fn bin_bytes_max(name: &[u8], text: &[u8]) -> usize {
     END_BYTES + Name::new(name).coded.len() + Coded::of(&Value::of_text(text)).len()
 }
 
 impl<'e> Edit<'e> {
-    /// Begins with the bins of `old` that are there at `now_ms`, or none, behind what `to` has. The revision is the
-    /// next one: 1 where nothing was; the set that of `old`, or none.
+    /// Starts an edit that appends to `to`, with the bins of `old` that are live at `now_ms`. The revision is the next
+    /// one, or 1 without an old record. The set is that of `old`, if any.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -108,7 +108,7 @@ impl<'e> Edit<'e> {
         Self::in_set(old, set, now_ms, to)
     }
 
-    /// Begins as [`Edit::of`] does, with the set that the record shall be of, which is that of `old` if there is one.
+    /// Starts an edit as [`Edit::of`] does, for a record in `set`. If there is an old record, `set` must be its set.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -122,7 +122,7 @@ impl<'e> Edit<'e> {
         Self::with(revision, old, set, now_ms, to)
     }
 
-    /// Begins a later part of a change that is made in several: the revision stays.
+    /// Starts a later step of a change that takes several steps: the revision stays.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -147,10 +147,11 @@ impl<'e> Edit<'e> {
         Ok(edit)
     }
 
-    /// A large record of the same revision without what has ended of it, in up to `leaves_max` of its leaves.
+    /// Starts an edit of a large record that removes expired bins from up to `leaves_max` of its leaves. The revision
+    /// stays.
     ///
     /// # Errors
-    /// [`Damaged`], also if it is not large.
+    /// [`Damaged`], also if the record is not large.
     pub fn swept(old: &Record<'e>, now_ms: u64, leaves_max: usize, to: &'e mut Vec<u8>) -> Result<Self, Damaged> {
         let mut tree = TreeEdit::of(old.tree.ok_or(Damaged)?);
         tree.sweep(now_ms, leaves_max)?;
@@ -196,7 +197,7 @@ impl<'e> Edit<'e> {
         self.revision
     }
 
-    /// The bins among which a name is, or is to be.
+    /// Returns the bins that hold this name, or would hold it.
     fn body_of(&mut self, name: &Name<'_>) -> Result<Body<'_>, Damaged> {
         let now_ms = self.now_ms;
         Ok(match &mut self.tree {
@@ -209,7 +210,7 @@ impl<'e> Edit<'e> {
         sets::coded(self.set, name, learns)
     }
 
-    /// The bin of this name.
+    /// Returns the bin with this name.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -222,8 +223,8 @@ impl<'e> Edit<'e> {
         place.map(|place| place.bin(body, self.set)).transpose()
     }
 
-    /// Gives the bin this value; true if there was none of the name. One that is there keeps its end only if that is
-    /// wanted.
+    /// Sets the value of a bin and returns true if the bin is new. An existing bin keeps its end only if `keep_end` is
+    /// true.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -236,8 +237,8 @@ impl<'e> Edit<'e> {
         Ok(is_new)
     }
 
-    /// Gives each bin its value, the last one where a name is there twice, as [`Edit::set`] would one after another;
-    /// no end is kept. Gives how many there were none of.
+    /// Sets each bin as [`Edit::set`] would, one after another, without keeping any end. If a name occurs twice, its
+    /// last value counts. Returns the number of new bins.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -255,7 +256,7 @@ impl<'e> Edit<'e> {
         let mut wanted = Vec::with_capacity(pairs.len());
         let mut places = HashMap::with_capacity(pairs.len());
         for (name, value) in pairs {
-            // Equal names have equal bytes, so that the text is as good a key as they are.
+            // Equal names have equal encodings, so the text is an equivalent key.
             let at = *places.entry(name).or_insert(wanted.len());
             if at == wanted.len() {
                 wanted.push((name, value, false));
@@ -290,7 +291,7 @@ impl<'e> Edit<'e> {
         Ok(added)
     }
 
-    /// Takes the bin away; says whether it was there.
+    /// Removes the bin and returns whether it existed.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -303,15 +304,15 @@ impl<'e> Edit<'e> {
         Ok(is_gone)
     }
 
-    /// Takes all bins away.
+    /// Removes all bins.
     pub fn clear(&mut self) {
         self.to.truncate(self.body);
         self.has_ends = false;
         self.tree = None;
     }
 
-    /// Gives the bin this end, in ms since the epoch and at most [`crate::END_MS_MAX`], or none; says whether it was
-    /// there. One whose end has come goes when the record is written next.
+    /// Sets or clears the bin's end, in ms since the epoch and at most [`crate::END_MS_MAX`]. Returns whether the bin
+    /// exists. A bin whose end has passed is dropped the next time the record is written.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -325,7 +326,7 @@ impl<'e> Edit<'e> {
         Ok(is_there)
     }
 
-    /// Ends the writing of a record that was not large and is not to be; says whether there are bins.
+    /// Completes a record that was not large and must not become large. Returns whether it has any bins.
     pub fn finish(self) -> bool {
         assert!(self.tree.is_none(), "a large record is written with its parts");
         if self.has_ends {
@@ -334,7 +335,7 @@ impl<'e> Edit<'e> {
         self.to.len() > self.body
     }
 
-    /// Ends the writing, in parts if the record is large; says of what type the bytes are, if there are bins.
+    /// Completes the record, in parts if it is large. Returns the type of the bytes; `None` if no bins are left.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -375,7 +376,7 @@ impl<'e> Edit<'e> {
         Ok(Some(large))
     }
 
-    /// Puts set, generation and revision behind what the head of a tree begins with.
+    /// Appends set, generation and revision after the first part of a tree's head.
     fn put_front(&mut self, front: &[u8], first_end: u64) {
         let revision_at = self.to.len() + self.head - self.start;
         self.to.extend_from_slice(front);
@@ -385,7 +386,7 @@ impl<'e> Edit<'e> {
     }
 }
 
-/// Returns the number of bins, and the time at which the first one ends.
+/// Returns the number of bins and the earliest end among them.
 pub(crate) fn tally(bins: &[u8]) -> Result<(u64, u64), Damaged> {
     let (mut at, mut count, mut first_end) = (0, 0, NO_END);
     while at < bins.len() {

@@ -1,4 +1,4 @@
-//! Filters: which records a request is about, by what their bins hold.
+//! Filters: conditions on the bins of records, which select the records of a request.
 //!
 //! ```text
 //!   filter  = all { "or" all }
@@ -9,32 +9,32 @@
 //!   value   = a number | "true" | "false" | a text in single quotes; a quote in quotes stands twice
 //! ```
 //!
-//! A comparison with a bin that is not there, or holds something else, does not hold; `!=` does. Whole numbers and
-//! those with a point are compared as numbers, texts and bytes byte by byte. `contains` looks for a text in a text, a
-//! value in a list, a key in a map.
+//! A comparison with a missing bin, or with a bin of another type, is false; `!=` is true then. Whole and
+//! floating-point numbers are compared as numbers, texts and bytes byte by byte. `contains` looks for a text in a text,
+//! a value in a list, or a key in a map.
 //!
-//! Bounds: [`FILTER_BYTES_MAX`], and [`DEPTH_MAX`] levels.
+//! Limits: [`FILTER_BYTES_MAX`], and a nesting depth of [`DEPTH_MAX`].
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use crate::{Damaged, Name, Record, Value};
 
-/// The longest text of a filter, in bytes.
+/// The maximum length of a filter's text, in bytes.
 pub const FILTER_BYTES_MAX: usize = 4096;
-/// Levels of parentheses and negations.
+/// Maximum nesting depth of parentheses and negations.
 const DEPTH_MAX: usize = 32;
 
 /// A condition on the bins of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter<'f>(Node<'f>);
 
-/// Why a text is no filter.
+/// The reason why a text is not a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterError {
-    /// Offset of the fault, in bytes from the text's first.
+    /// Byte offset of the error in the text.
     pub at: usize,
-    /// The text that should be there.
+    /// The text that the parser expected there.
     pub wanted: &'static str,
 }
 
@@ -82,10 +82,10 @@ impl Constant<'_> {
 }
 
 impl<'f> Filter<'f> {
-    /// Reads a filter.
+    /// Parses a filter.
     ///
     /// # Errors
-    /// [`FilterError`]: where it is none, and what is missing there.
+    /// [`FilterError`]: the offset of the error, and what the parser expected there.
     pub fn read(text: &'f [u8]) -> Result<Self, FilterError> {
         if text.len() > FILTER_BYTES_MAX {
             return Err(FilterError { at: FILTER_BYTES_MAX, wanted: "end (it has at most 4096 bytes)" });
@@ -99,7 +99,7 @@ impl<'f> Filter<'f> {
         Ok(Self(node))
     }
 
-    /// Returns whether it holds for the bins that are there at `now_ms`.
+    /// Returns whether the filter holds for the bins that are live at `now_ms`.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -145,7 +145,7 @@ fn holds<'v>(node: &Node<'_>, bins: &mut Bins<'_, 'v>) -> Result<bool, Damaged> 
     })
 }
 
-/// Compares two values, if they can be compared.
+/// Compares two values; `None` if their types cannot be compared.
 fn order(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
     match (a, b) {
         (Value::Integer(a), Value::Integer(b)) => Some(a.cmp(b)),
@@ -191,7 +191,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// The word that is next, which is not taken.
+    /// Returns the next word without consuming it.
     fn word(&mut self) -> &'f [u8] {
         self.space();
         let rest = &self.text[self.at..];
@@ -307,7 +307,7 @@ impl<'f> Reader<'f> {
         Ok(Constant::Plain(number))
     }
 
-    /// Reads the text between quotes; a quote within it stands twice.
+    /// Parses a quoted text. A quote within it is written twice.
     fn quoted(&mut self, quote: u8) -> Result<Cow<'f, [u8]>, FilterError> {
         self.at += 1;
         let begun = self.at;

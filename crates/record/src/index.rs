@@ -1,30 +1,31 @@
-//! A secondary index: numbers in order, each with the hash of the key of a record.
+//! A secondary index: ordered numbers, each with the hash of a record's key.
 //!
 //! ```text
 //!   directory   page, page, page ...        in the order of their entries
 //!   page        entry entry ... up to 128   order 8 | more 8 | key 8
 //! ```
 //!
-//! An integer's order is that of its value; a text's its first eight bytes, and `more` its hash. Who asks looks at the
-//! record: an entry is a hint where one may be.
+//! An integer's order is its value. A text's order is its first eight bytes, and `more` is its hash. An entry is only a
+//! hint that a matching record may exist: the caller checks the record itself.
 //!
-//! All memory is set aside when an index is made, and touched as it fills. Nothing in it points: pages have numbers.
+//! An index reserves all its memory when it is created, and touches it as it fills. It uses page numbers instead of
+//! pointers.
 
 use crate::Value;
 
-/// Entries of a page.
+/// Number of entries in a page.
 const PAGE: usize = 128;
-/// A page with fewer is put to its neighbour, if both together leave a quarter of a page.
+/// A page with fewer entries is merged with a neighbour if that leaves a quarter of a page free.
 const PAGE_MIN: usize = PAGE / 4;
-/// Bytes of a page, its count and its place in the directory and among those that are free.
+/// Bytes that one page takes: its entries, its count, its slot in the directory and its slot in the free list.
 const PAGE_BYTES: usize = PAGE * size_of::<Entry>() + 2 + 4 + 4;
 
-/// The place of the value of a record's bin in an index.
+/// The index entry of one record's bin value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     /// The order of the value.
     pub order: u64,
-    /// A number that distinguishes texts of one order.
+    /// A number that distinguishes texts of equal order.
     pub more: u64,
     /// The hash of the record's key.
     pub key: u64,
@@ -40,8 +41,8 @@ pub enum IndexType {
 }
 
 impl IndexType {
-    /// Returns the order of a value and the number that distinguishes values of one order; `None` if it is of another
-    /// type.
+    /// Returns the order of a value, and the number that distinguishes values of equal order; `None` if the value is of
+    /// another type.
     pub fn place(self, value: &Value<'_>) -> Option<(u64, u64)> {
         match (self, value) {
             (Self::Integer, Value::Integer(number)) => Some(((*number as u64) ^ (1 << 63), 0)),
@@ -55,7 +56,7 @@ impl IndexType {
         }
     }
 
-    /// From the first entry to the last that values from `low` to `high` may have.
+    /// Returns the first and the last entry that values from `low` to `high` can have.
     pub fn range(self, low: &Value<'_>, high: &Value<'_>) -> Option<(Entry, Entry)> {
         let (low_place, high_place) = (self.place(low)?, self.place(high)?);
         let is_one = low == high;
@@ -64,11 +65,11 @@ impl IndexType {
     }
 }
 
-/// There is no room for another entry.
+/// The error that the index has no room for another entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexFull;
 
-/// Entries in order.
+/// An ordered collection of entries.
 #[derive(Debug, Default)]
 pub struct Index {
     entries: Vec<Entry>,
@@ -80,7 +81,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// An empty one of at most so many bytes.
+    /// Creates an empty index of at most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         let pages_max = bytes_max / PAGE_BYTES;
         Self {
@@ -98,7 +99,7 @@ impl Index {
         self.len
     }
 
-    /// It has none.
+    /// Returns whether the index has no entries.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -108,7 +109,7 @@ impl Index {
         &self.entries[number * PAGE..][..usize::from(self.counts[number])]
     }
 
-    /// The place in the directory of the page that an entry is in, or is to be in.
+    /// Returns the directory position of the page that holds an entry, or would hold it.
     fn place_of(&self, entry: &Entry) -> usize {
         let behind = self.directory.partition_point(|number| self.entries[*number as usize * PAGE] <= *entry);
         behind.saturating_sub(1)
@@ -126,10 +127,10 @@ impl Index {
         Ok(self.counts.len() as u32 - 1)
     }
 
-    /// Has the entry be there; says whether it is new.
+    /// Inserts the entry and returns whether it is new.
     ///
     /// # Errors
-    /// [`IndexFull`]: it is as it was.
+    /// [`IndexFull`]. The index is unchanged.
     pub fn insert(&mut self, entry: Entry) -> Result<bool, IndexFull> {
         if self.directory.is_empty() {
             let number = self.take_page()?;
@@ -141,7 +142,7 @@ impl Index {
             Err(at) => at,
         };
         if self.page(place).len() == PAGE {
-            // What comes in order leaves full pages behind it.
+            // Entries that arrive in order leave full pages behind.
             let half = if at == PAGE { PAGE } else { PAGE / 2 };
             let number = self.take_page()?;
             let old = self.directory[place] as usize;
@@ -163,7 +164,7 @@ impl Index {
         Ok(true)
     }
 
-    /// Takes the entry away; says whether it was there.
+    /// Removes the entry and returns whether it existed.
     pub fn remove(&mut self, entry: &Entry) -> bool {
         if self.directory.is_empty() {
             return false;
@@ -179,7 +180,7 @@ impl Index {
         true
     }
 
-    /// Gives a page back that is empty, or fits to the one before or behind it.
+    /// Frees a page if it is empty, or merges it with a neighbour if both fit into one.
     fn join(&mut self, place: usize) {
         let count = self.page(place).len();
         if count == 0 {
@@ -202,7 +203,7 @@ impl Index {
         self.free.push(behind as u32);
     }
 
-    /// The entries from `from` to `to`, both with them, in order.
+    /// Returns the entries from `from` to `to`, both inclusive, in order.
     pub fn range(&self, from: Entry, to: Entry) -> impl Iterator<Item = Entry> + '_ {
         let place = if self.directory.is_empty() { 0 } else { self.place_of(&from) };
         (place..self.directory.len())
@@ -211,7 +212,7 @@ impl Index {
             .take_while(move |entry| *entry <= to)
     }
 
-    /// The entry behind `entry`, or the first one.
+    /// Returns the first entry after `entry`, or the very first entry if there is none.
     pub fn next(&self, entry: Entry) -> Option<Entry> {
         let last = Entry { order: u64::MAX, more: u64::MAX, key: u64::MAX };
         let behind = self.range(entry, last).find(|there| *there > entry);

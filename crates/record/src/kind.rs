@@ -1,47 +1,47 @@
-//! The types of values with parts: the one list of them. A new type is a row here, its file in this crate and its
-//! file of commands.
+//! The list of all types of values with parts. A new type needs a row here, its file in this crate and its file of
+//! commands.
 
 use crate::{Damaged, NoParts, Record, Sets};
 
-/// The type of a value with parts. The number is the type byte in the item, and never changes its meaning.
+/// The type of a value with parts. Its number is the type byte in the item, and never changes its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A record: what clients of Redis call a hash.
+    /// A record. Redis clients call it a hash.
     Hash = 1,
-    /// A record of a set ([`crate::Set`]): a hash, too.
+    /// A record of a set ([`crate::Set`]). Redis clients see it as a hash, too.
     InSet = 2,
-    /// A record of no set that is kept in parts, which its number shows to the store.
+    /// A record outside any set that is stored in parts. The store recognises this by the number.
     Large = PARTS | 1,
-    /// A record of a set that is kept in parts.
+    /// A record of a set that is stored in parts.
     LargeInSet = PARTS | 2,
 }
 
-/// The bit in a type's number that says that its values are kept in parts.
+/// The bit in a type's number that marks values stored in parts.
 const PARTS: u8 = 0x80;
 
 impl Kind {
     /// Every type.
     pub const ALL: [Self; 4] = [Self::Hash, Self::InSet, Self::Large, Self::LargeInSet];
 
-    /// The type of this byte.
+    /// Returns the type with this byte.
     pub fn of(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 
-    /// Its values are kept in parts.
+    /// Returns whether values of this type are stored in parts.
     pub const fn is_large(self) -> bool {
         self as u8 & PARTS != 0
     }
 
-    /// As `TYPE` names it.
+    /// Returns the name that `TYPE` reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hash | Self::InSet | Self::Large | Self::LargeInSet => "hash",
         }
     }
 
-    /// As `OBJECT ENCODING` names what is closest to it.
+    /// Returns the name that `OBJECT ENCODING` reports: the closest encoding of Redis.
     pub const fn encoding(self) -> &'static str {
         match self {
             Self::Hash | Self::InSet => "listpack",
@@ -49,9 +49,8 @@ impl Kind {
         }
     }
 
-    /// Returns whether a value of this type has nothing in it any more at `now_ms`: each part had an end that has come,
-    /// or its set was truncated. A client sees no such value. Of a large record whose first bin has ended it is not
-    /// known.
+    /// Returns whether a value of this type is empty at `now_ms`: all its parts have expired, or its set was truncated.
+    /// Clients do not see an empty value. For a large record whose first bin has expired, this function cannot tell.
     ///
     /// # Errors
     /// [`Damaged`].

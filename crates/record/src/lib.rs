@@ -1,18 +1,18 @@
-//! Values with parts, as the bytes of one item: bytes in, bytes out.
+//! Values with parts, encoded as the bytes of one item.
 //!
 //! ```text
 //!   item of the store    key ──> type byte ──> bytes
 //!                                [`Kind`]      [`Record`] reads them, [`Edit`] writes new ones
 //! ```
 //!
-//! A record is a revision and bins: names with values of a type, each of which may have an end of its own. Clients
-//! of Redis call it a hash, and its bins fields. The bytes are drawn in `docs/format/record.md`.
+//! A record is a revision and bins. A bin is a name with a typed value, and may have its own end (expiry time). Redis
+//! clients call a record a hash and its bins fields. `docs/format/record.md` draws the encoding.
 //!
-//! Nothing here knows a store, a protocol, a clock or a thread. Damaged bytes are an error ([`Damaged`]), no panic.
+//! This crate knows no store, protocol, clock or thread. Damaged bytes cause an error ([`Damaged`]), never a panic.
 //!
-//! Where things are: `read` and `edit` read and write a record, `tree` one that is too large for one item; `value`,
-//! `collection` and `coding` are values and their bytes; `sets`, `index` and `filter` are sets of records, their
-//! indexes and queries.
+//! Modules: `read` and `edit` read and write a record, and `tree` a record that is too large for one item. `value`,
+//! `collection` and `coding` define values and their encoding. `sets`, `index` and `filter` define sets of records,
+//! their indexes and queries.
 //!
 //! # Example
 //! ```
@@ -54,7 +54,7 @@ pub use sets::{
 pub use tree::{ENTRY_BYTES, LARGE_BYTES, NoParts, Parts, Source};
 pub use value::{Digits, Name, Value, ValueType};
 
-/// Bytes that are no record.
+/// The error that bytes are not a valid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged;
 
@@ -66,22 +66,22 @@ impl std::fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
-/// The latest end that a bin may have, in milliseconds since the epoch: what its six bytes say.
+/// The latest end that a bin may have, in milliseconds since the epoch: the largest six-byte number.
 pub const END_MS_MAX: u64 = (1 << 48) - 1;
 
-/// The longest name of a bin that a record command takes, in bytes. A hash's field may be as long as its item.
+/// The maximum length of a bin's name in record commands, in bytes. A hash field may be as long as its item.
 pub const BIN_NAME_BYTES_MAX: usize = 63;
 
 /// Names hash to numbers below this.
 pub const HASHES: u64 = 1 << 32;
 
-/// The place of a name in the order that walks over the bins of a record go by.
+/// Returns the hash that orders a name. Walks over the bins of a record follow this order.
 pub fn hash(name: &[u8]) -> u32 {
     (hash64(name) >> 32) as u32
 }
 
 fn hash64(text: &[u8]) -> u64 {
-    // FNV-1a, and a last stir, for its high bits are what a walk goes by.
+    // FNV-1a with a final mix, because walks go by the high bits.
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     base::prng::split_mix(text.iter().fold(0xcbf2_9ce4_8422_2325, step))
 }

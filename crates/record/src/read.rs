@@ -1,4 +1,4 @@
-//! A record read where it lies, without a copy.
+//! Reads a record in place, without a copy.
 //!
 //! ```text
 //!   record   head, bins
@@ -18,44 +18,44 @@ use crate::sets::{self, InSet, Sets};
 use crate::tree::{Leaves, Source, Tree};
 use crate::{Damaged, Kind, Name, Value};
 
-/// The head's first byte: more bytes follow.
+/// Bit of the head's first byte: more bytes follow.
 pub(crate) const MORE: u8 = 0x80;
-/// The head's first byte: a bin has an end.
+/// Bit of the head's first byte: a bin has an end.
 pub(crate) const ENDS: u8 = 0x40;
-/// The byte before an end, and the end.
+/// Bytes of the marker before an end, and of the end itself.
 pub(crate) const END_BYTES: usize = 7;
-/// The bytes of a head at most: 6 and 4 times 7 bits hold 32.
+/// Maximum length of a head in bytes: 6 bits and 4 times 7 bits hold 32 bits.
 pub(crate) const HEAD_BYTES_MAX: usize = 5;
 
-/// Bytes of an answer to a client for one byte of a bin, at most: a byte in a set stands for a name of 63 with the
-/// lines around it, a value of one for a number, or a truth with its type's name.
+/// Maximum number of reply bytes for one byte of a bin. In a set, one byte can stand for a 63-byte name and the
+/// protocol lines around it, and a one-byte value for a number, or for a boolean with the name of its type.
 pub const ANSWER_BYTES_A_BYTE: usize = 80;
 
-/// A record in its bytes.
+/// A record, read in place.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'r> {
-    /// The bins alone.
+    /// The encoded bins alone.
     pub(crate) body: &'r [u8],
     revision: u32,
     has_ends: bool,
     set: Option<InSet<'r>>,
-    /// A large record's leaves; then it has no bins in its body.
+    /// The leaves of a large record. If it is set, `body` holds no bins.
     pub(crate) tree: Option<Tree<'r>>,
 }
 
 /// One bin of a record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bin<'r> {
-    /// A text or a whole number.
+    /// The name: a text or a whole number.
     pub name: Value<'r>,
     /// The value of the bin.
     pub value: Value<'r>,
-    /// Time at which it ends, in ms since the epoch: it is not there at or after that.
+    /// The bin's end in ms since the epoch: from this time on, the bin does not exist.
     pub end_ms: Option<u64>,
 }
 
 impl Bin<'_> {
-    /// It is there at this instant.
+    /// Returns whether the bin is live at `now_ms`.
     pub fn is_live(&self, now_ms: u64) -> bool {
         self.end_ms.is_none_or(|end| end > now_ms)
     }
@@ -72,7 +72,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The bin that begins at `start` of `body`.
+    /// Reads the bin that begins at `start` of `body`.
     #[inline]
     pub(crate) fn at(body: &[u8], start: usize) -> Result<Self, Damaged> {
         let (mut name, mut end_ms) = (start, None);
@@ -104,7 +104,7 @@ impl Place {
     }
 }
 
-/// The name that these bytes stand for.
+/// Decodes a bin's name. In a set, a number stands for one of the set's names.
 pub(crate) fn name_of<'r>(bytes: &'r [u8], set: Option<InSet<'r>>) -> Result<Value<'r>, Damaged> {
     match (coding::value(bytes)?.0, set) {
         (Value::Integer(number), Some(InSet { set, .. })) => {
@@ -116,7 +116,7 @@ pub(crate) fn name_of<'r>(bytes: &'r [u8], set: Option<InSet<'r>>) -> Result<Val
     }
 }
 
-/// A number of seven bits a byte, the low ones first, and what is behind it.
+/// Reads a number of seven bits per byte, the low ones first; returns it with the rest of `bytes`.
 fn number(bytes: &[u8]) -> Result<(u32, &[u8]), Damaged> {
     let (mut number, mut at) = (0, 0);
     loop {
@@ -129,7 +129,7 @@ fn number(bytes: &[u8]) -> Result<(u32, &[u8]), Damaged> {
     }
 }
 
-/// Puts such a number.
+/// Appends a number in the form that [`number`] reads.
 pub(crate) fn push_number(mut number: u32, to: &mut Vec<u8>) {
     while number > 0x7f {
         to.push(number as u8 | 0x80);
@@ -138,13 +138,13 @@ pub(crate) fn push_number(mut number: u32, to: &mut Vec<u8>) {
     to.push(number as u8);
 }
 
-/// Finds a bin of this name that is there at `now_ms`.
+/// Finds the bin with this name, if it is live at `now_ms`.
 #[inline]
 pub(crate) fn find(body: &[u8], name: &Coded<'_>, now_ms: u64) -> Result<Option<Place>, Damaged> {
     find_between(body, 0..body.len(), name, now_ms)
 }
 
-/// Finds such a bin among those that begin within `bounds`, at whose start one does.
+/// Finds the bin with this name among those that begin within `bounds`. A bin must begin at the start of `bounds`.
 #[inline]
 fn find_between(body: &[u8], bounds: Range<usize>, name: &Coded<'_>, now_ms: u64) -> Result<Option<Place>, Damaged> {
     let mut at = bounds.start;
@@ -159,10 +159,10 @@ fn find_between(body: &[u8], bounds: Range<usize>, name: &Coded<'_>, now_ms: u64
 }
 
 impl<'r> Record<'r> {
-    /// Reads the head of the record that a typed value holds; `None`: its set was truncated since it was stored.
+    /// Reads the head of the record in a typed value; `None` if its set was truncated after the record was stored.
     ///
     /// # Errors
-    /// [`Damaged`]. What is behind the head is looked at as it is read.
+    /// [`Damaged`]. Bytes after the head are checked when they are read.
     #[inline]
     pub fn of(kind: Kind, bytes: &'r [u8], sets: &'r Sets, source: &'r dyn Source) -> Result<Option<Self>, Damaged> {
         match kind {
@@ -183,7 +183,7 @@ impl<'r> Record<'r> {
         }
     }
 
-    /// A record whose head was read as that of a plain one, with the rest of the head in the place of its bins.
+    /// Completes a record whose head was read like that of a plain one. The rest of the tree's head is in `body`.
     fn with(self, mut tree: Tree<'r>) -> Result<Self, Damaged> {
         let (count, rest) = number(self.body)?;
         tree.count = count.into();
@@ -194,17 +194,17 @@ impl<'r> Record<'r> {
         Ok(Self { body: b"", tree: Some(tree), ..self })
     }
 
-    /// The number of the set that the bytes of a [`Kind::InSet`] name, its generation, and what is behind them.
+    /// Returns the set number and the generation of the bytes of a [`Kind::InSet`], and the bytes after them.
     pub(crate) fn set_of(bytes: &[u8]) -> Result<(u16, u32, &[u8]), Damaged> {
         let (set, bytes) = number(bytes)?;
         let (generation, bytes) = number(bytes)?;
         Ok((u16::try_from(set).map_err(|_| Damaged)?, generation, bytes))
     }
 
-    /// Reads the head of the bytes of a record of no set.
+    /// Reads the head of a record outside any set.
     ///
     /// # Errors
-    /// [`Damaged`]. What is behind the head is looked at as it is read.
+    /// [`Damaged`]. Bytes after the head are checked when they are read.
     #[inline]
     pub fn open(bytes: &'r [u8]) -> Result<Self, Damaged> {
         let first = *bytes.first().ok_or(Damaged)?;
@@ -223,41 +223,41 @@ impl<'r> Record<'r> {
         Ok(Self { body: &bytes[at..], revision, has_ends: first & ENDS != 0, set: None, tree: None })
     }
 
-    /// Returns how often the record was written, from 1; the count begins again after 2^32 - 1.
+    /// Returns the record's revision: 1 at first, plus 1 for each write. It restarts after 2^32 - 1.
     pub fn revision(&self) -> u32 {
         self.revision
     }
 
-    /// The set that it is of.
+    /// Returns the set that the record belongs to.
     pub fn set(&self) -> Option<InSet<'r>> {
         self.set
     }
 
-    /// A bin has an end, or had one when the record was written.
+    /// Returns whether a bin has an end, or had one when the record was written.
     pub fn has_ends(&self) -> bool {
         self.has_ends
     }
 
-    /// The bins that are there at `now_ms`, in the order in which they were first stored.
+    /// Returns the bins that are live at `now_ms`, in the order in which they were first stored.
     pub fn bins(&self, now_ms: u64) -> Bins<'r> {
         self.bins_in(now_ms, 0, crate::HASHES)
     }
 
-    /// All of those whose names' hashes ([`crate::hash`]) are from `from` to below `to`, and of others as many as cost
-    /// nothing.
+    /// Returns all bins whose names' hashes ([`crate::hash`]) are in `from..to`. It may also return other bins that are
+    /// stored beside them.
     pub fn bins_in(&self, now_ms: u64, from: u32, to: u64) -> Bins<'r> {
         let leaves = self.tree.map(|tree| tree.leaves(from, to));
         Bins { body: self.body, at: 0, now_ms, set: self.set, leaves }
     }
 
-    /// Returns the bytes, at most, of all bins as texts or typed values in an answer; `None`: not known without a look
-    /// at each of them. For each byte here the answer has [`ANSWER_BYTES_A_BYTE`] at most.
+    /// Returns an upper bound in bytes for all bins, as texts or typed values in a reply; `None` if that requires
+    /// reading each bin. A reply has at most [`ANSWER_BYTES_A_BYTE`] bytes for each byte of the body.
     pub fn answer_bytes_max(&self) -> Option<usize> {
         self.tree.is_none().then_some(self.body.len() * ANSWER_BYTES_A_BYTE)
     }
 
-    /// The end of the hashes whose names are kept beside those of `from`: a walk by [`Record::bins_in`] from there on
-    /// looks at no part twice.
+    /// Returns the end of the range of hashes whose names share a part with those of `from`. Walking in such ranges
+    /// with [`Record::bins_in`] reads no part twice.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -265,18 +265,19 @@ impl<'r> Record<'r> {
         self.tree.map_or(Ok(crate::HASHES), |tree| tree.leaf_end(from))
     }
 
-    /// Identifies a state of a large record: its parts, its revision, and its bins, of which some go without a revision
-    /// once they have ended. Two visits that see one identity see the same leaves.
+    /// Identifies a state of a large record by its parts, its revision and its number of bins. The number of bins is
+    /// needed because a sweep of expired bins keeps the revision. Two visits that see the same identity see the same
+    /// leaves.
     pub fn identity(&self) -> (u64, u32, u64) {
         self.tree.map_or((0, self.revision, 0), |tree| (tree.object(), self.revision, tree.count))
     }
 
-    /// It is kept as a tree of leaves.
+    /// Returns whether the record is stored as a tree of leaves.
     pub fn is_large(&self) -> bool {
         self.tree.is_some()
     }
 
-    /// The bin of this name, if it is there at `now_ms`.
+    /// Returns the bin with this name, if it is live at `now_ms`.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -284,8 +285,8 @@ impl<'r> Record<'r> {
         self.find_behind(&mut 0, name, now_ms)
     }
 
-    /// Finds one name after another. `at` is 0 at first, and then the end of the last bin that was found. Names are
-    /// mostly asked for in the order in which they were stored.
+    /// Finds a bin and starts the search at offset `at`, for callers that look up several names. Start with 0; each hit
+    /// sets `at` to the end of the bin found. Clients mostly ask for names in the order in which they were stored.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -309,12 +310,13 @@ impl<'r> Record<'r> {
         place.map(|place| place.bin(body, self.set)).transpose()
     }
 
-    /// Some of its bins have ended and count still: [`crate::Edit::swept`] leaves them out. Of large records alone.
+    /// Returns whether some bins have expired and are still counted; only large records have such bins.
+    /// [`crate::Edit::swept`] removes them.
     pub fn is_due(&self, now_ms: u64) -> bool {
         self.tree.is_some_and(|tree| tree.first_end <= now_ms)
     }
 
-    /// At least as many as there are bins at `now_ms`, and of a large record that many without a look at its parts.
+    /// Returns an upper bound for the number of bins that are live at `now_ms`. For a large record this reads no parts.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -322,8 +324,8 @@ impl<'r> Record<'r> {
         self.tree.map_or_else(|| self.count(now_ms), |tree| Ok(tree.count as usize))
     }
 
-    /// Returns the number of bins that are there at `now_ms`. In a large record it reads only the leaves in which some
-    /// have ended.
+    /// Returns the number of bins that are live at `now_ms`. For a large record it reads only the leaves with expired
+    /// bins.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -342,7 +344,7 @@ impl<'r> Record<'r> {
                 at = place.end;
                 continue;
             }
-            // Without an end it is there.
+            // A bin without an end is live.
             at += coding::len_at(self.body, at)?;
             at += coding::len_at(self.body, at)?;
             count += 1;
@@ -353,7 +355,7 @@ impl<'r> Record<'r> {
         Ok(count)
     }
 
-    /// No bin is there at `now_ms`.
+    /// Returns whether no bin is live at `now_ms`.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -369,14 +371,14 @@ impl<'r> Record<'r> {
     }
 }
 
-/// A walk over bins; it ends behind an error.
+/// An iterator over bins. It ends after an error.
 #[derive(Clone, Debug)]
 pub struct Bins<'r> {
     body: &'r [u8],
     at: usize,
     now_ms: u64,
     set: Option<InSet<'r>>,
-    /// Those that come behind the body.
+    /// The leaves that follow the body.
     leaves: Option<Leaves<'r>>,
 }
 
@@ -385,7 +387,7 @@ impl<'r> Iterator for Bins<'r> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        // Most names and values are short texts, and are looked at once.
+        // Most names and values are short texts; this path decodes them in one pass.
         if let Some((name, at)) = coding::short_text(self.body, self.at)
             && let Some((value, end)) = coding::short_text(self.body, at)
         {
@@ -397,7 +399,7 @@ impl<'r> Iterator for Bins<'r> {
 }
 
 impl<'r> Bins<'r> {
-    /// The next bin, whatever it has.
+    /// Returns the next bin, of any form.
     fn next_of_any(&mut self) -> Option<Result<Bin<'r>, Damaged>> {
         loop {
             if self.at >= self.body.len() {

@@ -1,4 +1,4 @@
-//! Record sets: what the records of a set have in common is kept once, outside of them.
+//! Record sets: data that the records of a set share is stored once, outside the records.
 //!
 //! ```text
 //!   Sets ── number ──> Set: name, generation, names of bins ── number ──> Cell: length 1, name 63
@@ -7,11 +7,12 @@
 //! ```
 //!
 //! Invariants:
-//! - What was added stays, under its number, for the life of the server: a record may name it. Readers take no lock.
-//! - A name that finds no room is refused from then on for ever, so a bin has its number in all records of a set or its
-//!   text in all. Bounds: [`SETS_MAX`], [`BIN_NAMES_MAX`] in a set and [`BIN_NAMES_ALL_MAX`] in all sets; 4 MiB.
-//! - Numbers alone point from one part to another.
-//! - An addition that outlives the process is passed to a [`Keeper`] before any record can name it, in the order of its
+//! - An addition keeps its number for the life of the server, because a record may refer to it. Readers take no lock.
+//! - A name that finds no room is refused for ever. So a bin is stored by number in all records of a set, or by text in
+//!   all of them. Limits: [`SETS_MAX`], [`BIN_NAMES_MAX`] in a set and [`BIN_NAMES_ALL_MAX`] in all sets; 4 MiB.
+//! - Parts refer to each other by number only.
+//! - An addition that must outlive the process is passed to a [`Keeper`] before any record can refer to it, in the
+//!   order of its numbers.
 //!   numbers.
 
 use std::sync::atomic::{
@@ -22,25 +23,25 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::{BIN_NAME_BYTES_MAX, Name};
 
-/// Number of sets at most, over all namespaces.
+/// Maximum number of sets, over all namespaces.
 pub const SETS_MAX: usize = 1023;
-/// Bins of different names in one set that are kept by number; further ones are kept by name, in each record.
+/// Maximum number of bin names in one set that are stored by number. Records store further names as text.
 pub const BIN_NAMES_MAX: usize = 1008;
-/// Number of names of bins at most, over all sets.
+/// Maximum number of bin names over all sets.
 pub const BIN_NAMES_ALL_MAX: usize = 32 << 10;
-/// The longest name of a set, in bytes.
+/// The maximum length of a set's name, in bytes.
 pub const SET_NAME_BYTES_MAX: usize = 63;
 
-/// Chains that the names of a set, or the sets, are spread over.
+/// Number of hash chains over which the names of a set, or the sets, are spread.
 const CHAINS: usize = 128;
-/// Names in the first chunk; each further one has twice as many.
+/// Names in the first chunk; each further chunk holds twice as many.
 const CHUNK_FIRST: usize = 16;
 const CHUNKS: usize = 6;
 
 const _: () = assert!(CHUNK_FIRST * ((1 << CHUNKS) - 1) == BIN_NAMES_MAX);
 const _: () = assert!(SET_NAME_BYTES_MAX == BIN_NAME_BYTES_MAX);
 
-/// A name, and the number of the next one in its chain and one; 0: none.
+/// A name, and the number of the next name in its chain plus one; 0 ends the chain.
 #[derive(Debug)]
 struct Cell {
     next: u16,
@@ -60,7 +61,7 @@ impl Cell {
     }
 }
 
-/// The chain of a name.
+/// Returns the hash chain of a name.
 fn chain(name: &[u8]) -> usize {
     crate::hash(name) as usize % CHAINS
 }
@@ -71,12 +72,12 @@ pub struct Set {
     number: u16,
     namespace: u8,
     name: Cell,
-    /// Records of another generation are gone.
+    /// Records with another generation no longer exist.
     generation: AtomicU32,
     chains: [AtomicU16; CHAINS],
     chunks: [OnceLock<Box<[OnceLock<Cell>]>>; CHUNKS],
     names: AtomicUsize,
-    /// Changes of which the owner of the set's indexes has to be notified; see [`Set::mark`].
+    /// Changes that the owner of the set's indexes must still process; see [`Set::mark`].
     marks: AtomicU32,
 }
 
@@ -94,37 +95,38 @@ impl Set {
         }
     }
 
-    /// Its number.
+    /// Returns the set's number.
     pub fn number(&self) -> u16 {
         self.number
     }
 
-    /// Its name.
+    /// Returns the set's name.
     pub fn name(&self) -> &[u8] {
         self.name.name()
     }
 
-    /// The namespace that it is in.
+    /// Returns the namespace of the set.
     pub fn namespace(&self) -> u8 {
         self.namespace
     }
 
-    /// Returns the generation that its records must have to be there: another after each truncation.
+    /// Returns the set's current generation. Records with another generation no longer exist; each truncation changes
+    /// it.
     pub fn generation(&self) -> u32 {
         self.generation.load(Acquire)
     }
 
-    /// A number for who keeps something about each set; 0 at first.
+    /// Returns a number that the owner of per-set data can store with the set; 0 at first.
     pub fn mark(&self) -> u32 {
         self.marks.load(Acquire)
     }
 
-    /// Gives it that number.
+    /// Sets the number that [`Set::mark`] returns.
     pub fn set_mark(&self, mark: u32) {
         self.marks.store(mark, Release);
     }
 
-    /// The bins that any of its records had, by number.
+    /// Returns all bin names that any record of the set has had, by number.
     pub fn bins(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.names.load(Acquire) as u16).filter_map(|number| self.bin(number))
     }
@@ -135,12 +137,12 @@ impl Set {
         self.chunks.get(chunk)?.get()?.get(place - (CHUNK_FIRST << chunk))
     }
 
-    /// The name of this number.
+    /// Returns the bin name with this number.
     pub(crate) fn bin(&self, number: u16) -> Option<&[u8]> {
         self.cell(number)?.get().map(Cell::name)
     }
 
-    /// The number of a name, if it has one.
+    /// Returns the number of a bin name, if it has one.
     pub(crate) fn number_of(&self, name: &[u8]) -> Option<u16> {
         let mut at = self.chains[chain(name)].load(Acquire);
         while at > 0 {
@@ -154,24 +156,24 @@ impl Set {
     }
 }
 
-/// An addition to the sets, or a change of one.
+/// An addition to the sets, or a change of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added<'n> {
-    /// A set, whose number is one more than that of the one before.
+    /// A new set. Its number is that of the previous set plus one.
     Set {
-        /// The namespace that it is in.
+        /// The namespace of the set.
         namespace: u8,
         /// Name of the set.
         name: &'n [u8],
     },
-    /// A name of a bin, whose number is one more than that of the one before in its set.
+    /// A new bin name. Its number is that of the previous name in its set plus one.
     Bin {
         /// The set's number.
         set: u16,
         /// The name.
         name: &'n [u8],
     },
-    /// A set was truncated, and its records are of this generation from then on.
+    /// The truncation of a set: from now on its records have this generation.
     Generation {
         /// The set's number.
         set: u16,
@@ -180,9 +182,9 @@ pub enum Added<'n> {
     },
 }
 
-/// A keeper of additions that outlive the process.
+/// Persists additions that must outlive the process.
 pub trait Keeper: std::fmt::Debug + Send + Sync {
-    /// Keeps it; false if it cannot, and then it is not added.
+    /// Persists an addition. Returns false if it cannot; the addition is not made then.
     fn keep(&self, added: &Added<'_>) -> bool;
 }
 
@@ -192,7 +194,7 @@ pub struct Sets {
     keeper: Option<Box<dyn Keeper>>,
     chains: [AtomicU16; CHAINS],
     sets: Box<[OnceLock<Box<Set>>]>,
-    /// Number of sets, and of names of bins in all of them.
+    /// Number of sets, and number of bin names in all of them.
     counts: Mutex<Counts>,
 }
 
@@ -202,7 +204,7 @@ struct Counts {
     names: usize,
 }
 
-/// There is no room for another set.
+/// The error that there is no room for another set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManySets;
 
@@ -213,7 +215,7 @@ impl Default for Sets {
 }
 
 impl Sets {
-    /// None yet.
+    /// Creates an empty collection of sets.
     pub fn new() -> Self {
         Self {
             keeper: None,
@@ -223,7 +225,7 @@ impl Sets {
         }
     }
 
-    /// Passes additions to `keeper` from here on.
+    /// Passes all further additions to `keeper`.
     pub fn keep_by(&mut self, keeper: Box<dyn Keeper>) {
         self.keeper = Some(keeper);
     }
@@ -232,7 +234,8 @@ impl Sets {
         self.keeper.as_ref().is_none_or(|keeper| keeper.keep(&added))
     }
 
-    /// Adds what was kept: in the order in which it was. What does not fit is left out.
+    /// Restores a persisted addition. Call it in the order in which they were persisted. An addition that does not fit
+    /// is skipped.
     pub fn restore(&self, added: &Added<'_>) {
         match *added {
             Added::Set { namespace, name } if (1..=SET_NAME_BYTES_MAX).contains(&name.len()) => {
@@ -248,7 +251,7 @@ impl Sets {
         }
     }
 
-    /// Everything that was added, as [`Sets::restore`] takes it.
+    /// Reports every addition, in the order that [`Sets::restore`] requires.
     pub fn added(&self, each: &mut dyn FnMut(Added<'_>)) {
         for set in self.all() {
             each(Added::Set { namespace: set.namespace, name: set.name() });
@@ -257,8 +260,8 @@ impl Sets {
         }
     }
 
-    /// Ends every record that the set has: at once, whatever their number. False if that cannot be kept, and was not
-    /// done.
+    /// Deletes all records of the set at once, in constant time. Returns false, and does nothing, if the change cannot
+    /// be persisted.
     pub fn truncate(&self, set: &Set) -> bool {
         let _counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = set.generation() + 1;
@@ -269,13 +272,13 @@ impl Sets {
         kept
     }
 
-    /// The set of this number.
+    /// Returns the set with this number.
     #[inline]
     pub fn of(&self, number: u16) -> Option<&Set> {
         self.sets.get(usize::from(number))?.get().map(|set| &**set)
     }
 
-    /// The set of this name.
+    /// Returns the set with this name.
     pub fn find(&self, namespace: u8, name: &[u8]) -> Option<&Set> {
         let mut at = self.chains[chain(name)].load(Acquire);
         while at > 0 {
@@ -288,12 +291,12 @@ impl Sets {
         None
     }
 
-    /// All sets, by number.
+    /// Returns all sets, by number.
     pub fn all(&self) -> impl Iterator<Item = &Set> {
         (0..SETS_MAX as u16).map_while(|number| self.of(number))
     }
 
-    /// The set of this name, which has 1 to [`SET_NAME_BYTES_MAX`] bytes; it is made if it is not there.
+    /// Returns the set with this name of 1 to [`SET_NAME_BYTES_MAX`] bytes, and creates it if necessary.
     ///
     /// # Errors
     /// [`TooManySets`].
@@ -319,7 +322,7 @@ impl Sets {
         Ok(set)
     }
 
-    /// Has these names be known by number in a set, as far as there is room: before a record is written that has them.
+    /// Assigns a number to this bin name if there is room. Call it before writing a record that has the bin.
     pub(crate) fn learn(&self, set: &Set, name: &[u8]) -> Option<u16> {
         if let Some(number) = set.number_of(name) {
             return Some(number);
@@ -333,7 +336,7 @@ impl Sets {
         }
         let number = set.names.load(Relaxed);
         if number >= BIN_NAMES_MAX || counts.names >= BIN_NAMES_ALL_MAX {
-            // From here on no name gets a number in this set, also when others are full alone.
+            // From here on, no further name gets a number in this set, even if only the limit over all sets is reached.
             return None;
         }
         if !self.keeps(Added::Bin { set: set.number, name }) {
@@ -352,7 +355,7 @@ impl Sets {
     }
 }
 
-/// The set of a record that is read or written, with all of them: new names need their count.
+/// The set of a record that is read or written, and the collection of all sets, which counts new names.
 #[derive(Clone, Copy, Debug)]
 pub struct InSet<'s> {
     pub(crate) sets: &'s Sets,
@@ -360,18 +363,18 @@ pub struct InSet<'s> {
 }
 
 impl<'s> InSet<'s> {
-    /// This set, which is one of `sets`.
+    /// Combines a set with the collection `sets` that it belongs to.
     pub fn new(sets: &'s Sets, set: &'s Set) -> Self {
         Self { sets, set }
     }
 
-    /// The set.
+    /// Returns the set.
     pub fn set(&self) -> &'s Set {
         self.set
     }
 }
 
-/// The number of a name in a set, or what stands for it in a record of no set.
+/// Encodes a bin's name: its number in the set, or its text if it has no number or the record is in no set.
 pub(crate) fn coded<'n>(set: Option<InSet<'_>>, name: &Name<'n>, learns: bool) -> crate::coding::Coded<'n> {
     let Some(InSet { sets, set }) = set else { return name.coded };
     let number = if learns { sets.learn(set, name.text) } else { set.number_of(name.text) };

@@ -1,4 +1,4 @@
-//! Large records: a tree of leaves, by the hashes of the names.
+//! Large records: a tree of leaves, ordered by the hashes of the names.
 //!
 //! ```text
 //!   head   object 8 | levels 1 | entries 4 | entry ... | set, generation | revision | bins | first end
@@ -7,13 +7,14 @@
 //!   leaf   bin bin ...                                   as in a record
 //! ```
 //!
-//! A leaf and a page are parts: bytes under a number of their own, which the store keeps beside the head ([`Source`]).
-//! A change writes new parts and a new head; what the head names is what is there. Nothing in a leaf or below a page
-//! ends before the end in its entry, so that who looks for what has ended looks there alone.
+//! Leaves and pages are parts: byte strings with a number of their own, which the store keeps beside the head
+//! ([`Source`]). A change writes new parts and a new head, and only parts that the head refers to are valid. No bin of
+//! a leaf, or below a page, ends before the end in its entry. So a search for expired bins reads only the parts whose
+//! entries are due.
 //!
-//! Bounds: a leaf has [`LEAF_BYTES_MAX`], or one name's hash; a page [`PAGE_ENTRIES_MAX`] entries; so a field is found
-//! in three looks, and a change writes three of them, up to 65,000 leaves. Above that the head grows by eighteen bytes
-//! for each 128 leaves.
+//! Limits: a leaf has at most [`LEAF_BYTES_MAX`] bytes, or the names of one hash; a page at most [`PAGE_ENTRIES_MAX`]
+//! entries. So up to 65,000 leaves, a lookup reads three parts (the head among them), and a change writes three. Above
+//! that, the head grows by eighteen bytes for each 128 leaves.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,35 +23,35 @@ use crate::read::{Place, name_of};
 use crate::sets::InSet;
 use crate::{Damaged, Digits};
 
-/// A record whose bins take more bytes is kept as a tree.
+/// A record whose bins take more bytes than this is stored as a tree.
 pub const LARGE_BYTES: usize = 4096;
-/// The longest leaf with names of different hashes, in bytes.
+/// Maximum length in bytes of a leaf with names of different hashes.
 const LEAF_BYTES_MAX: usize = 1024;
-/// Bytes to which leaves are cut.
+/// Target length in bytes of the leaves when a leaf is split.
 const LEAF_BYTES: usize = 640;
-/// A leaf that has become as short is put to the one before it, in bytes.
+/// A changed leaf below this length, in bytes, is merged with the previous one.
 const LEAF_BYTES_MIN: usize = 256;
-/// Entries of a page at most, and those that it is cut to.
+/// Maximum number of entries in a page, and the number of entries of a page after a split.
 const PAGE_ENTRIES_MAX: usize = 256;
 const PAGE_ENTRIES: usize = 128;
-/// A tree of so few bins may be a plain record again, if they take at most a quarter of [`LARGE_BYTES`].
+/// A tree with at most this many bins becomes a plain record again, if they take at most a quarter of [`LARGE_BYTES`].
 const FLAT_AGAIN_BINS: u64 = 32;
-/// An entry of a head or a page, in bytes; the number of the part is behind the first four.
+/// Length in bytes of an entry in a head or a page. The part's number follows the first four bytes.
 pub const ENTRY_BYTES: usize = 18;
-/// No bin of the tree has an end.
+/// The value for a tree in which no bin has an end.
 pub(crate) const NO_END: u64 = u64::MAX;
-/// [`NO_END`] in an entry: as late as an end can be.
+/// The form of [`NO_END`] in an entry: the latest possible end.
 const ENTRY_NO_END: u64 = crate::END_MS_MAX;
 
 /// A source of the parts of large records.
 pub trait Source: std::fmt::Debug {
-    /// The bytes of a part of a tree; `None`: it is lost, and with it the record.
+    /// Returns the bytes of a part of a tree; `None` if the part, and with it the record, is lost.
     fn part(&self, object: u64, number: u64) -> Option<&[u8]>;
-    /// A number that no part has or had.
+    /// Returns a number that no part has or ever had.
     fn fresh(&self) -> u64;
 }
 
-/// There are no parts: for who looks at heads alone.
+/// A source without parts, for callers that read heads only.
 #[derive(Clone, Copy, Debug)]
 pub struct NoParts;
 
@@ -64,19 +65,19 @@ impl Source for NoParts {
     }
 }
 
-/// Parts that a change makes, and those that nothing names once it is done.
+/// The parts that a change adds, and the parts that become unused.
 #[derive(Debug, Default)]
 pub struct Parts {
-    /// The bytes of all new parts.
+    /// The bytes of all new parts, end to end.
     pub bytes: Vec<u8>,
-    /// Each with its number and its place in the bytes.
+    /// The number of each new part, and its range in `bytes`.
     pub new: Vec<(u64, Range<usize>)>,
-    /// Parts that go.
+    /// Numbers of the parts that become unused.
     pub gone: Vec<u64>,
 }
 
 impl Parts {
-    /// None.
+    /// Removes all parts.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.new.clear();
@@ -91,7 +92,7 @@ impl Parts {
     }
 }
 
-/// A page's entries, in their bytes.
+/// The entries of a page, in encoded form.
 #[derive(Clone, Copy, Debug)]
 struct Entries<'r>(&'r [u8]);
 
@@ -112,7 +113,7 @@ impl<'r> Entries<'r> {
         Entry { from: u32::from_le_bytes(from), part: u64::from_le_bytes(part), first_end }
     }
 
-    /// The number of the entry that a hash falls to.
+    /// Returns the index of the entry whose range of hashes contains `hash`.
     fn find(&self, hash: u32) -> usize {
         let (mut low, mut high) = (0, self.len());
         while high - low > 1 {
@@ -131,7 +132,7 @@ impl<'r> Entries<'r> {
     }
 }
 
-/// One of them: the lowest hash of what it names, and when the first bin there ends, or earlier.
+/// One entry: the lowest hash of its range, the number of its part, and a lower bound for the first end there.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     from: u32,
@@ -146,31 +147,31 @@ impl Entry {
         to.extend_from_slice(&self.first_end.min(ENTRY_NO_END).to_le_bytes()[..6]);
     }
 
-    /// A bin there has ended, or may have.
+    /// Returns whether a bin there has expired, or may have.
     fn is_due(&self, now_ms: u64) -> bool {
         self.first_end <= now_ms
     }
 }
 
-/// Returns the time of the first end among all that the entries name.
+/// Returns the earliest end among all entries.
 fn first_end(entries: &[Entry]) -> u64 {
     entries.iter().map(|entry| entry.first_end).min().unwrap_or(NO_END)
 }
 
-/// A tree in its head.
+/// A tree, read from its head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tree<'r> {
     object: u64,
     levels: u8,
     root: Entries<'r>,
     pub(crate) count: u64,
-    /// No bin ends before.
+    /// No bin ends before this time.
     pub(crate) first_end: u64,
     source: &'r dyn Source,
 }
 
 impl<'r> Tree<'r> {
-    /// Reads the bytes of a head up to what follows the entries.
+    /// Reads a head up to the end of its entries, and returns the bytes after them.
     pub(crate) fn open(bytes: &'r [u8], source: &'r dyn Source) -> Result<(Self, &'r [u8]), Damaged> {
         let (fixed, rest) = bytes.split_at_checked(13).ok_or(Damaged)?;
         let entries = u32::from_le_bytes(fixed[9..].try_into().expect("four")) as usize;
@@ -203,12 +204,12 @@ impl<'r> Tree<'r> {
         self.source.part(self.object, number).ok_or(Damaged)
     }
 
-    /// Returns whether something is left that has not ended, as far as the entries of the head show.
+    /// Returns whether a bin certainly remains that has not expired, as far as the entries of the head show.
     pub(crate) fn has_lasting(&self, now_ms: u64) -> bool {
         self.root.iter().any(|entry| !entry.is_due(now_ms)) && self.count > 0
     }
 
-    /// Returns the number of bins that have ended and are still counted.
+    /// Returns the number of bins that have expired and are still counted.
     pub(crate) fn ended(&self, now_ms: u64) -> Result<u64, Damaged> {
         let mut ended = 0;
         for leaf in self.due(now_ms) {
@@ -222,7 +223,7 @@ impl<'r> Tree<'r> {
         Ok(ended)
     }
 
-    /// The leaves in which something has ended, each with the lowest hash of its names.
+    /// Returns the leaves with expired bins, each with the lowest hash of its range.
     fn due(self, now_ms: u64) -> impl Iterator<Item = Result<(u32, &'r [u8]), Damaged>> {
         let is_due = move |page: &usize| self.levels == 1 || self.root.at(*page).is_due(now_ms);
         (0..self.pages()).filter(is_due).flat_map(move |page| {
@@ -235,13 +236,13 @@ impl<'r> Tree<'r> {
         })
     }
 
-    /// The leaf that names of this hash are in.
+    /// Returns the leaf for names with this hash.
     pub(crate) fn leaf(&self, hash: u32) -> Result<&'r [u8], Damaged> {
         let page = self.page(self.page_of(hash))?;
         self.part(page.at(page.find(hash)).part)
     }
 
-    /// The end of the hashes whose names are in the leaf of this one.
+    /// Returns the end of the range of hashes that share the leaf of `hash`.
     pub(crate) fn leaf_end(&self, hash: u32) -> Result<u64, Damaged> {
         let number = self.page_of(hash);
         let page = self.page(number)?;
@@ -252,18 +253,18 @@ impl<'r> Tree<'r> {
         Ok(if number + 1 < self.pages() { self.root.at(number + 1).from.into() } else { crate::HASHES })
     }
 
-    /// The number of its parts, which no other tree has.
+    /// Returns the object number of the tree's parts, which no other tree has.
     pub(crate) fn object(&self) -> u64 {
         self.object
     }
 
-    /// The leaves from that of `from` on, up to those whose hashes are not below `to`.
+    /// Returns the leaves from the one of hash `from` on, up to those that begin at `to` or later.
     pub(crate) fn leaves(self, from: u32, to: u64) -> Leaves<'r> {
         Leaves { tree: self, page: self.page_of(from), entries: None, at: 0, from, to }
     }
 }
 
-/// A walk over leaves, in the order of their hashes.
+/// An iterator over leaves, in the order of their hashes.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaves<'r> {
     tree: Tree<'r>,
@@ -308,7 +309,7 @@ impl<'r> Iterator for Leaves<'r> {
     }
 }
 
-/// The places of the bins of a body, each with the hash of its name.
+/// Returns the ranges of the bins of a body, each with the hash of its name.
 fn hashed(body: &[u8], set: Option<InSet<'_>>) -> Result<Vec<(u32, Range<usize>)>, Damaged> {
     let (mut at, mut bins, mut digits) = (0, Vec::new(), Digits::new());
     while at < body.len() {
@@ -320,7 +321,7 @@ fn hashed(body: &[u8], set: Option<InSet<'_>>) -> Result<Vec<(u32, Range<usize>)
     Ok(bins)
 }
 
-/// Cuts the bins of a body, the leaf from `from` on, into leaves.
+/// Splits the bins of a body into leaves. The first leaf begins at hash `from`.
 fn cut(from: u32, body: &[u8], set: Option<InSet<'_>>) -> Result<Vec<(u32, Vec<u8>)>, Damaged> {
     let mut bins = hashed(body, set)?;
     bins.sort_by_key(|(hash, _)| *hash);
@@ -338,20 +339,20 @@ fn cut(from: u32, body: &[u8], set: Option<InSet<'_>>) -> Result<Vec<(u32, Vec<u
     Ok(leaves)
 }
 
-/// A leaf of a page that is being written.
+/// A leaf of a page under construction: unchanged, or new.
 enum Leaf {
     There(Entry),
     New(u32, Vec<u8>),
 }
 
-/// A page that is being written: the place in the root, and its leaves if they were looked at.
+/// A page under construction: unchanged with its entry in the root, or new with its leaves' entries.
 enum Page {
     There(Entry),
     New(u32, Vec<Entry>),
 }
 
 impl Leaf {
-    /// Writes it, if it is new.
+    /// Writes the leaf if it is new, and returns its entry.
     fn entry(self, source: &dyn Source, parts: &mut Parts) -> Result<Entry, Damaged> {
         match self {
             Self::There(entry) => Ok(entry),
@@ -363,22 +364,22 @@ impl Leaf {
     }
 }
 
-/// The result of a change of a tree.
+/// The result of an edit of a tree.
 pub(crate) enum Finished {
-    /// The tree's part of a head is written.
+    /// The tree's part of the head was written.
     Tree { count: u64, first_end: u64 },
-    /// These are all bins, for a plain record in its place.
+    /// All bins, for a plain record that replaces the tree.
     Flat(Vec<u8>),
 }
 
-/// The place of the leaves of a tree of one level.
+/// The entry that stands for the page of a tree with one level.
 const NO_PAGE: Entry = Entry { from: 0, part: 0, first_end: NO_END };
 
-/// A tree that is being changed.
+/// A tree under change.
 #[derive(Debug)]
 pub(crate) struct TreeEdit<'e> {
     tree: Tree<'e>,
-    /// Changed leaves, by page and the hash that they are from.
+    /// Changed leaves, by page and first hash.
     changed: BTreeMap<(usize, u32), Vec<u8>>,
     pub(crate) count: u64,
 }
@@ -395,7 +396,7 @@ impl<'e> TreeEdit<'e> {
         Ok((number, from, part))
     }
 
-    /// The leaf of a hash as it is by now.
+    /// Returns the current leaf of a hash, including changes.
     pub(crate) fn leaf(&self, hash: u32) -> Result<&[u8], Damaged> {
         let (page, from, part) = self.place(hash)?;
         match self.changed.get(&(page, from)) {
@@ -404,7 +405,7 @@ impl<'e> TreeEdit<'e> {
         }
     }
 
-    /// Returns the leaf of a hash, to be changed: what has ended is left out.
+    /// Returns the leaf of a hash for a change. Expired bins are removed from it.
     pub(crate) fn leaf_mut(&mut self, hash: u32, now_ms: u64) -> Result<&mut Vec<u8>, Damaged> {
         let (page, from, part) = self.place(hash)?;
         if !self.changed.contains_key(&(page, from)) {
@@ -423,7 +424,7 @@ impl<'e> TreeEdit<'e> {
         Ok(self.changed.get_mut(&(page, from)).expect("it was put there"))
     }
 
-    /// All bins, end to end, if they are few enough for a plain record.
+    /// Returns all bins, end to end, if they are few enough for a plain record.
     fn flat(&self, now_ms: u64) -> Result<Option<Vec<u8>>, Damaged> {
         if self.count > FLAT_AGAIN_BINS {
             return Ok(None);
@@ -448,7 +449,7 @@ impl<'e> TreeEdit<'e> {
         Ok((all.len() <= LARGE_BYTES / 4).then_some(all))
     }
 
-    /// The leaves of a page, those that were changed cut or put together.
+    /// Returns the leaves of a page. Changed leaves are split or merged as needed.
     fn leaves_of(&mut self, page: usize, set: Option<InSet<'_>>, parts: &mut Parts) -> Result<Vec<Leaf>, Damaged> {
         let mut leaves: Vec<Leaf> = Vec::new();
         for entry @ Entry { from, part, .. } in self.tree.page(page)?.iter() {
@@ -486,7 +487,7 @@ impl<'e> TreeEdit<'e> {
                 leaves.push(Leaf::New(from, body));
             }
         }
-        // The first one may be empty: what is behind it then begins where it did.
+        // If the first leaf is empty, the next one takes over its range.
         if leaves.len() > 1
             && let Leaf::New(from, body) = &leaves[0]
             && body.is_empty()
@@ -500,7 +501,7 @@ impl<'e> TreeEdit<'e> {
         Ok(leaves)
     }
 
-    /// Writes what was changed, and the tree's part of the head.
+    /// Writes the changed parts, and the tree's part of the head.
     pub(crate) fn finish(
         mut self,
         set: Option<InSet<'_>>,
@@ -538,7 +539,7 @@ impl<'e> TreeEdit<'e> {
         Ok(Finished::Tree { count: self.count, first_end })
     }
 
-    /// Leaves out what has ended, of up to `leaves_max` leaves.
+    /// Removes expired bins from up to `leaves_max` leaves.
     pub(crate) fn sweep(&mut self, now_ms: u64, leaves_max: usize) -> Result<(), Damaged> {
         for leaf in self.tree.due(now_ms).take(leaves_max) {
             self.leaf_mut(leaf?.0, now_ms)?;
@@ -547,7 +548,7 @@ impl<'e> TreeEdit<'e> {
     }
 }
 
-/// Puts the head up to its entries; says when the first of all bins ends.
+/// Appends the head up to its entries, and returns the earliest end of all bins.
 fn put_root(
     object: u64,
     pages: Vec<Page>,
@@ -595,7 +596,7 @@ fn put_root(
     Ok(ends)
 }
 
-/// Puts the bins of a plain record into parts, and the head of their tree up to its entries.
+/// Writes the bins of a plain record into parts, and appends the head of their tree up to its entries.
 pub(crate) fn grow(
     body: &[u8],
     set: Option<InSet<'_>>,

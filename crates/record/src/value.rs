@@ -1,4 +1,4 @@
-//! The value of a bin, and its form as text.
+//! The value of a bin, and its text form.
 
 use crate::coding::Coded;
 use crate::{List, Map};
@@ -6,15 +6,15 @@ use crate::{List, Map};
 /// The value of a bin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'v> {
-    /// A whole number. A text that is one, in the one way to write it, is kept as this.
+    /// A whole number. A text that is a whole number in canonical form is stored as this.
     Integer(i64),
-    /// A number with a point; it is finite.
+    /// A finite floating-point number.
     Float(f64),
     /// True or false.
     Bool(bool),
     /// A string.
     Text(&'v [u8]),
-    /// Bytes that are no text.
+    /// Bytes that are not text.
     Bytes(&'v [u8]),
     /// Values in order.
     List(List<'v>),
@@ -45,7 +45,7 @@ impl ValueType {
     /// Every type.
     pub const ALL: [Self; 7] = [Self::Integer, Self::Float, Self::Bool, Self::Text, Self::Bytes, Self::List, Self::Map];
 
-    /// As commands and errors name it.
+    /// Returns the type's name in commands and errors.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Integer => "INT",
@@ -58,17 +58,17 @@ impl ValueType {
         }
     }
 
-    /// The type of this name, in letters of any size.
+    /// Returns the type with this name, in any case.
     pub fn of(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|known| name.eq_ignore_ascii_case(known.name().as_bytes()))
     }
 }
 
 impl<'v> Value<'v> {
-    /// Returns the value of a text that a client gave without a type: a number if it is the text of one, else that
-    /// text.
+    /// Returns the value of a text that a client sent without a type: a number if the text is a whole number in
+    /// canonical form, else the text.
     pub fn of_text(text: &'v [u8]) -> Self {
-        // No number is longer than this. The length or the first byte of most texts shows that they are no number.
+        // No number is longer than this. The length or the first byte shows for most texts that they are not numbers.
         let may_be = matches!(text.first(), Some(b'-' | b'0'..=b'9')) && text.len() <= Digits::MAX;
         match base::decimal::parse_signed(text) {
             Some(number) if may_be => Self::Integer(number),
@@ -76,7 +76,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// Its type.
+    /// Returns the type of the value.
     pub fn value_type(&self) -> ValueType {
         match self {
             Self::Integer(_) => ValueType::Integer,
@@ -89,15 +89,15 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// As text; `digits` is room for that of a number, a list or a map. True is `1` and false `0`; a list and a map are
-    /// as in JSON.
+    /// Returns the value as text; `digits` holds the text of a number, a list or a map. True is `1` and false is `0`.
+    /// Lists and maps have their JSON form.
     pub fn text<'t>(&self, digits: &'t mut Digits) -> &'t [u8]
     where
         'v: 't,
     {
         match *self {
             Self::Integer(number) => digits.put(format_args!("{number}")),
-            // There is one zero, and an integral number has no point.
+            // Negative zero becomes zero, and an integral number has no point.
             Self::Float(number) => digits.put(format_args!("{}", if number == 0.0 { 0.0 } else { number })),
             Self::Bool(value) => digits.put(format_args!("{}", u8::from(value))),
             Self::Text(text) | Self::Bytes(text) => text,
@@ -110,7 +110,7 @@ impl<'v> Value<'v> {
     }
 }
 
-/// Room for a number's text, and on the heap for that of a list or a map.
+/// A buffer for a number's text, and on the heap for the text of a list or a map.
 #[derive(Clone, Debug)]
 pub struct Digits {
     text: [u8; Self::FLOAT_MAX],
@@ -119,12 +119,12 @@ pub struct Digits {
 }
 
 impl Digits {
-    /// The most bytes that a whole number has.
+    /// Maximum number of bytes of a whole number.
     pub const MAX: usize = 20;
-    /// The most bytes that a number has: 309 digits, or 17 behind 324 zeros, without an exponent.
+    /// Maximum number of bytes of a number without an exponent: 309 digits, or 17 digits after 324 zeros.
     pub const FLOAT_MAX: usize = 352;
 
-    /// None yet.
+    /// Creates an empty buffer.
     pub const fn new() -> Self {
         Self { text: [0; Self::FLOAT_MAX], len: 0, long: Vec::new() }
     }
@@ -143,7 +143,7 @@ impl Default for Digits {
     }
 }
 
-/// The name of a bin, as it is looked for: its text, and the bytes that it has in a record of no set.
+/// The name of a bin, prepared for lookups: its text, and its encoding in a record outside any set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name<'n> {
     pub(crate) text: &'n [u8],
@@ -151,7 +151,7 @@ pub struct Name<'n> {
 }
 
 impl<'n> Name<'n> {
-    /// This name.
+    /// Prepares a name.
     pub fn new(name: &'n [u8]) -> Self {
         Self { text: name, coded: Coded::of(&Value::of_text(name)) }
     }

@@ -1,4 +1,4 @@
-//! Large records against a map: every kind of change, in trees of one level and of two, and what becomes of their
+//! Large records tested against a map: every kind of change, in trees of one and two levels, and the fate of their
 //! parts.
 
 use base::prng::Prng;
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 struct Shelf {
     parts: HashMap<u64, Vec<u8>>,
     last: Cell<u64>,
-    /// How many parts were looked at.
+    /// Number of parts that were read.
     looks: Cell<usize>,
 }
 
@@ -30,7 +30,7 @@ impl Source for Shelf {
 
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
-/// One record with its parts, and what it should hold.
+/// One record with its parts, and its expected contents.
 struct Tried {
     sets: Sets,
     in_set: bool,
@@ -51,7 +51,7 @@ impl Tried {
         Some(Record::of(*kind, bytes, &self.sets, &self.shelf).unwrap().expect("its set stays"))
     }
 
-    /// Has `change` do one change to both.
+    /// Applies `change` to the record and to the model.
     fn change(&mut self, change: impl FnOnce(&mut Edit<'_>, &mut Model)) {
         let now_ms = self.now_ms;
         self.model.retain(|_, (_, end)| end.is_none_or(|end| end > now_ms));
@@ -70,7 +70,7 @@ impl Tried {
         object(&self.there.as_ref()?.1)
     }
 
-    /// Leaves out what has ended, a few leaves at a time.
+    /// Sweeps expired bins, a few leaves at a time.
     fn sweep(&mut self) {
         let (now_ms, revision) = (self.now_ms, self.record().map(|record| record.revision()));
         while self.record().is_some_and(|record| record.is_due(now_ms)) {
@@ -83,18 +83,18 @@ impl Tried {
         }
     }
 
-    /// Stores what an edit has made.
+    /// Stores the result of an edit.
     fn put(&mut self, kind: Option<Kind>, next: Vec<u8>, parts: Parts) {
         let was_large = self.record().is_some_and(|old| old.is_large());
         let is_large = kind.is_some_and(|kind| matches!(kind, Kind::Large | Kind::LargeInSet));
         if was_large && is_large && self.object() == object(&next) {
-            // The parts that it names stay, but for those that it says go.
+            // Parts of the same tree stay unless the edit lists them as gone.
             for gone in &parts.gone {
                 assert!(self.shelf.parts.remove(gone).is_some(), "a part goes once, and was there");
             }
         } else {
             assert!(parts.gone.is_empty());
-            // All parts of another tree go with it, as the store has it.
+            // As in the store, all parts of the old tree go with it.
             self.shelf.parts.clear();
         }
         for (number, place) in &parts.new {
@@ -104,7 +104,7 @@ impl Tried {
         self.check_parts();
     }
 
-    /// Every part is named once from the head, beside when the first of its bins ends.
+    /// Checks that the head refers to each part exactly once, and that each entry has a lower bound for its first end.
     fn check_parts(&self) {
         let Some((Kind::Large | Kind::LargeInSet, bytes)) = &self.there else {
             assert!(self.shelf.parts.is_empty());
@@ -206,7 +206,7 @@ fn a_large_record_equals_a_map_whatever_is_done_to_it() {
             tried.now_ms += prng.below(300);
             let was_large = tried.record().is_some_and(|record| record.is_large());
             let now_ms = tried.now_ms;
-            // At times most of it goes at once.
+            // Sometimes most of the record is removed at once.
             let sweeps = prng.below(60) == 0;
             let before = tried.model.len();
             tried.change(|edit, model| {
@@ -240,7 +240,7 @@ fn a_large_record_equals_a_map_whatever_is_done_to_it() {
     assert!(swept > 1000, "{swept} swept");
 }
 
-/// A count looks at the leaves in which something has ended, and at none once they are swept.
+/// A count reads only leaves with expired bins, and none after they are swept.
 #[test]
 fn a_large_record_is_counted_without_a_walk_after_some_bins_have_ended() {
     let mut tried = Tried::new(false);
@@ -262,7 +262,7 @@ fn a_large_record_is_counted_without_a_walk_after_some_bins_have_ended() {
         });
     }
     assert_eq!(looks(&tried, now_ms), (100_000, 0));
-    // One leaf and its page for each.
+    // Each count reads one leaf and one page per expired bin.
     for ended in 1..=3 {
         let (count, looked) = looks(&tried, now_ms + ended);
         assert!(count as u64 == 100_000 - ended && looked as u64 <= 2 * ended, "{looked} parts for {ended} that ended");
@@ -272,7 +272,7 @@ fn a_large_record_is_counted_without_a_walk_after_some_bins_have_ended() {
     tried.sweep();
     assert_eq!(looks(&tried, now_ms + 2), (99_998, 0));
     assert_eq!(looks(&tried, now_ms + 3).0, 99_997);
-    // All of them at one instant: swept once, a few leaves at a time, and nothing is left.
+    // All bins expire at once; a sweep of a few leaves at a time removes them all.
     tried.change(|edit, _| {
         for name in &names {
             edit.set_end(&Name::new(name.as_bytes()), Some(now_ms + 10)).unwrap();
@@ -310,7 +310,7 @@ fn a_record_of_a_hundred_thousand_fields_has_two_levels_and_a_change_of_one_writ
         assert!(new <= 3 * (step + 1), "{new} new parts");
     }
     tried.check();
-    // A walk in pieces of the order of the hashes tells each bin once.
+    // A walk over ranges of hashes reports each bin once.
     let (record, mut told) = (tried.record().unwrap(), HashSet::new());
     for step in 0..64u64 {
         let (from, to) = (HASHES / 64 * step, HASHES / 64 * (step + 1));
@@ -325,7 +325,7 @@ fn a_record_of_a_hundred_thousand_fields_has_two_levels_and_a_change_of_one_writ
         assert!(looked < 2 * 100_000 / 64, "{looked} looked at");
     }
     assert_eq!(told.len(), tried.model.len());
-    // And away again, one after another.
+    // Removes the bins again, piece by piece.
     let names: Vec<_> = tried.model.keys().cloned().collect();
     for chunk in names.chunks(997) {
         tried.change(|edit, model| {

@@ -1,5 +1,5 @@
-//! Records against a list of names, values and ends; and damage of every kind against nothing but the promise that it
-//! is told and not fallen over.
+//! Records tested against a list of names, values and ends. Damaged bytes of every kind must be reported and cause no
+//! panic.
 
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;
@@ -11,7 +11,7 @@ use gannet_record::{
 };
 use record_walk::walk;
 
-/// An owned value, to be compared.
+/// An owned value, for comparison.
 #[derive(Clone, Debug, PartialEq)]
 enum Held {
     Integer(i64),
@@ -38,7 +38,7 @@ impl Held {
         }
     }
 
-    /// `body` is room for what a list or a map has in it.
+    /// Returns the value; `body` holds the contents of a list or a map.
     fn value<'h>(&'h self, body: &'h mut Vec<u8>) -> Value<'h> {
         match self {
             Self::Integer(number) => Value::Integer(*number),
@@ -62,7 +62,7 @@ impl Held {
     }
 }
 
-/// A list of names in the order in which they came, each with its value and end.
+/// A list of names in insertion order, each with its value and end.
 type Model = Vec<(Vec<u8>, Held, Option<u64>)>;
 
 fn name(prng: &mut Prng) -> Vec<u8> {
@@ -99,7 +99,7 @@ fn told(record: &Record<'_>, now_ms: u64) -> Model {
     record.bins(now_ms).map(|bin| bin.map(|bin| (text(&bin), Held::of(&bin.value), bin.end_ms)).unwrap()).collect()
 }
 
-/// One change to both; gives what it did, to be shown.
+/// Makes one random change to the record and the model; returns its description.
 fn change(prng: &mut Prng, edit: &mut Edit<'_>, model: &mut Model, now_ms: u64) -> String {
     let chosen = name(prng);
     let at = model.iter().position(|(name, ..)| *name == chosen);
@@ -154,7 +154,7 @@ fn a_record_is_the_list_of_what_was_stored_and_has_not_ended() {
     let sets = Sets::new();
     for seed in 0..400 {
         let mut prng = Prng::new(seed);
-        // Every other one is of a set, most of whose names are known by number.
+        // Every second record is in a set, most of whose names have numbers.
         let set = (seed % 2 == 1).then(|| sets.make(0, &[b's', (seed % 7) as u8]).unwrap());
         let (set, kind) = (set.map(|set| InSet::new(&sets, set)), if set.is_some() { Kind::InSet } else { Kind::Hash });
         let (mut bytes, mut model, mut now_ms): (Option<Vec<u8>>, Model, u64) = (None, Vec::new(), 1_700_000_000_000);
@@ -164,7 +164,7 @@ fn a_record_is_the_list_of_what_was_stored_and_has_not_ended() {
             model.retain(|(_, _, end)| end.is_none_or(|end| end > now_ms));
             ended += before - model.len();
             let old = bytes.as_deref().map(|bytes| Record::of(kind, bytes, &sets, &NoParts).unwrap().unwrap());
-            // Behind something else, which stays.
+            // The record is appended after other bytes, which must stay.
             let mut next = b"before".to_vec();
             let mut edit = Edit::in_set(old.as_ref(), set, now_ms, &mut next).unwrap();
             let done: Vec<_> = (0..=prng.below(3)).map(|_| change(&mut prng, &mut edit, &mut model, now_ms)).collect();
@@ -183,7 +183,7 @@ fn a_record_is_the_list_of_what_was_stored_and_has_not_ended() {
                 let bin = record.find(&Name::new(name), now_ms).unwrap().expect("it is there");
                 assert_eq!((&Held::of(&bin.value), bin.end_ms), (value, *end));
             }
-            // Names in any order, some of which are not there, each sought from where the last one was found.
+            // Looks up names in random order, some of them missing, each from the position of the previous hit.
             let (mut other, mut at) = (Prng::new(seed * 100 + u64::from(step)), 0);
             for _ in 0..6 {
                 let sought = name(&mut other);
@@ -209,7 +209,7 @@ fn a_record_of_a_set_that_was_truncated_is_gone_and_one_stored_later_is_not() {
         edit.finish();
         bytes
     };
-    // Past the border at which a generation takes another byte.
+    // Goes past the boundary at which a generation takes another byte.
     for _ in 0..200 {
         let bytes = store();
         assert!(Record::of(Kind::InSet, &bytes, &sets, &NoParts).unwrap().is_some());
@@ -261,7 +261,7 @@ fn lists_and_maps_are_changed_as_a_list_of_values_is() {
 fn a_revision_is_one_more_with_each_writing_and_never_nothing() {
     let mut bytes = vec![0; 1];
     for (before, after) in [(0u32, 1), (63, 64), (8191, 8192), (u32::MAX - 1, u32::MAX), (u32::MAX, 1)] {
-        // The head by hand: six bits, then seven a byte.
+        // Writes the head by hand: six bits, then seven bits per byte.
         bytes.clear();
         let (mut left, mut byte) = (before >> 6, before as u8 & 0x3f);
         while left > 0 {
@@ -301,7 +301,7 @@ fn damaged_bytes_are_told_and_never_fallen_over() {
     for _ in 0..4000 {
         let mut bytes = good.clone();
         for _ in 0..=prng.below(3) {
-            // Where the heads are, mostly.
+            // Damages mostly the heads.
             let most = if prng.below(4) == 0 { bytes.len() } else { 130 };
             bytes[prng.below(most as u64) as usize] = prng.next_u64() as u8;
         }

@@ -1,8 +1,8 @@
-//! Everything that is asked of a record, asked of any bytes. Shared by tests and the fuzz target.
+//! Reads of a record, applied to arbitrary bytes. Shared by tests and the fuzz target.
 
 use gannet_record::{Damaged, Digits, Edit, Filter, InSet, Kind, Name, NoParts, Parts, Record, Sets, Source, Value};
 
-/// Reads and changes whatever is there: none of it may panic. Says whether the bytes are a record of no set.
+/// Reads and changes a record of any bytes; nothing may panic. Returns whether the bytes are a record outside any set.
 pub fn walk(bytes: &[u8]) -> bool {
     let sets = Sets::new();
     let set = InSet::new(&sets, sets.make(0, b"set").expect("the first one"));
@@ -10,7 +10,7 @@ pub fn walk(bytes: &[u8]) -> bool {
     let mut edit = Edit::in_set(None, Some(set), 0, &mut one).expect("an empty record");
     edit.set(&Name::new(b"a"), &Value::Text(b"x"), false).expect("an empty record");
     edit.finish();
-    // Any bytes behind the number of a set that there is.
+    // Arbitrary bytes after the number of an existing set.
     one.truncate(2);
     one.extend_from_slice(bytes);
     for bytes in [bytes, &one] {
@@ -18,12 +18,12 @@ pub fn walk(bytes: &[u8]) -> bool {
             ask(&record, Kind::InSet, bytes, &sets);
         }
     }
-    // As the head of a large record, all of whose parts are ends of the same bytes.
+    // As the head of a large record, all of whose parts are suffixes of the same bytes.
     let echo = Echo(&bytes[..bytes.len().min(300)]);
     if let Ok(Some(record)) = Record::of(Kind::Large, bytes, &sets, &echo) {
         change_large(&record, &echo);
     }
-    // As a filter, and what is one on whatever record there is.
+    // As a filter. A valid filter is applied to the record.
     let filter = Filter::read(bytes);
     let Ok(record) = Record::open(bytes) else { return false };
     if let (Ok(filter), Ok(of)) = (&filter, Record::open(&[1])) {
@@ -33,7 +33,7 @@ pub fn walk(bytes: &[u8]) -> bool {
     ask(&record, Kind::Hash, bytes, &sets)
 }
 
-/// Bytes that are their own parts.
+/// A source whose parts are taken from its own bytes.
 #[derive(Debug)]
 struct Echo<'b>(&'b [u8]);
 
@@ -86,7 +86,7 @@ fn ask(record: &Record<'_>, kind: Kind, bytes: &[u8], sets: &Sets) -> bool {
     bins.is_ok()
 }
 
-/// Walks over all parts, and changes what has some.
+/// Walks over all parts of a value, and changes lists and maps.
 fn tell(value: &Value<'_>) {
     value.text(&mut Digits::new());
     match value {
