@@ -1,10 +1,10 @@
-//! Which CPU a thread runs on, who goes first there, and lists of CPUs as people write them.
+//! Binding of threads to CPUs, their scheduling priority, and the text form of CPU lists.
 
 use std::fmt;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// CPU numbers are below this.
+/// All CPU numbers are below this.
 pub const CPU_NUMBER_END: usize = 1024;
 
 /// The reason why CPUs cannot be used.
@@ -24,7 +24,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The CPUs that this thread may run on, ascending.
+/// Returns the CPUs that this thread may run on, in ascending order.
 ///
 /// # Errors
 /// If the system does not report them.
@@ -33,10 +33,10 @@ pub fn usable_cpus() -> std::io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// Keeps the calling thread on `cpu`.
+/// Pins the calling thread to `cpu`.
 ///
 /// # Errors
-/// If that CPU does not exist or may not be used.
+/// If that CPU does not exist, or the process may not use it.
 pub fn pin_this_thread(cpu: usize) -> std::io::Result<()> {
     if cpu >= CpuSet::MAX_CPU {
         return Err(std::io::ErrorKind::InvalidInput.into());
@@ -46,20 +46,20 @@ pub fn pin_this_thread(cpu: usize) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Niceness above the workers' of a thread that gives way: enough for the scheduler to run a worker that wakes up at
-/// once. Of a CPU that both want, the thread gets a tenth.
+/// Added niceness of a thread that gives way to the workers. It makes the scheduler run a worker at once when the
+/// worker wakes up. If both want the same CPU all the time, the thread gets a tenth of it.
 const NICENESS: i32 = 10;
 
-/// Has the workers run before the calling thread where they share a CPU. On Linux niceness is a thread's own.
+/// Lets the workers run before the calling thread if they share a CPU. On Linux, niceness applies to one thread.
 pub fn give_way() {
-    // Raising it is refused by nothing but a filter of system calls; then the thread has the workers' priority.
+    // Only a system-call filter refuses this. Then the thread keeps the workers' priority.
     let _ = rustix::process::nice(NICENESS);
 }
 
-/// Reads `0-3,8`: each CPU once, in the order given, never none.
+/// Parses a list such as `0-3,8`. The result is not empty and lists each CPU once, in the given order.
 ///
 /// # Errors
-/// If the text is no such list.
+/// If the text is not a valid list.
 pub fn read_cpus(text: &str) -> Result<Vec<usize>, Refused> {
     let wrong = |what: String| Refused { what, remedy: "write CPU numbers and ranges, as in \"0-3,8\"".to_owned() };
     let number = |part: &str| match part.trim().parse::<usize>() {
@@ -84,7 +84,7 @@ pub fn read_cpus(text: &str) -> Result<Vec<usize>, Refused> {
     Ok(cpus)
 }
 
-/// The list as [`read_cpus`] reads it: runs of three and more as a range.
+/// Formats a list for [`read_cpus`]. Runs of three or more CPUs become ranges.
 pub fn show_cpus(cpus: &[usize]) -> String {
     let mut parts = Vec::new();
     let mut at = 0;
@@ -104,7 +104,7 @@ pub fn show_cpus(cpus: &[usize]) -> String {
 /// Checks that all of `cpus` are among `usable`.
 ///
 /// # Errors
-/// Names the first that is not, and those that may be chosen.
+/// Names the first CPU that is not usable, and the CPUs that are.
 pub fn check_usable(cpus: &[usize], usable: &[usize]) -> Result<(), Refused> {
     match cpus.iter().find(|cpu| !usable.contains(cpu)) {
         None => Ok(()),

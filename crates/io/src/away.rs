@@ -1,34 +1,34 @@
-//! How often, and for how long, a CPU is away from a thread that has never anything to wait for.
+//! Measures how often, and for how long, the CPU leaves a thread that never waits.
 //!
 //! ```text
 //!   thread:   reads the clock, reads the clock, reads the clock            reads the clock, ...
 //!   readings: |.|.|.|.|.|.|.|.|.|.|.|.|.|.|.|.|.|-------- a gap --------|.|.|.|.|.|.|.|.
 //! ```
-//! In a gap the CPU ran something else: the kernel's timer, an interrupt, another thread, or nothing of this machine at
-//! all, since the hypervisor had given it to another. Whatever has to be punctual on this CPU is late by what is left
-//! of the gap in which its instant falls.
+//! In a gap the CPU ran something else: the kernel's timer, an interrupt or another thread. Or it ran nothing of this
+//! machine, because the hypervisor had given it to another. If an instant falls into a gap, any task due then on this
+//! CPU is late by the rest of the gap.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Shorter gaps are the readings themselves.
+/// Shorter gaps are just the time between two readings.
 const GAP_NS_MIN: u64 = 1_000;
-/// Gaps that are kept: watching ends with the last one.
+/// Maximum number of recorded gaps. Watching ends when it is reached.
 const GAPS_MAX: usize = 1 << 16;
 
 /// The gaps of one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Away {
-    /// The longest first, in nanoseconds.
+    /// Lengths of the gaps in nanoseconds, the longest first.
     gaps_ns: Vec<u64>,
     total_ns: u64,
 }
 
 impl Away {
-    /// Watches a CPU for `time`, on a thread of its own that is pinned to it and does not sleep.
+    /// Watches a CPU for `time`, with a new thread that is pinned to it and never sleeps.
     ///
     /// # Errors
-    /// No thread, or not on that CPU.
+    /// If the thread cannot be created, or cannot run on that CPU.
     pub fn watch(cpu: usize, time: Duration) -> io::Result<Self> {
         let watcher = std::thread::Builder::new().spawn(move || {
             crate::affinity::pin_this_thread(cpu)?;
@@ -57,14 +57,15 @@ impl Away {
         Self { gaps_ns, total_ns }
     }
 
-    /// Joins what was seen in two watches.
+    /// Combines the results of two watches.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.gaps_ns.extend(other.gaps_ns);
         Self::of(self.gaps_ns, self.total_ns + other.total_ns)
     }
 
-    /// The length that gaps have or exceed for `share` of the time, in nanoseconds: 0 if there are too few.
+    /// Returns the greatest length, in nanoseconds, for which gaps of that length or more take up `share` of the time;
+    /// 0 if there are too few gaps.
     pub fn gap_ns_of(&self, share: f64) -> u64 {
         let enough = self.total_ns as f64 * share;
         let mut sum = 0.0;
@@ -77,16 +78,17 @@ impl Away {
         0
     }
 
-    /// Returns the lateness, in nanoseconds, of a thread on this CPU that waits for an instant by reading the clock:
-    /// `quantile` of all instants are met with at most that.
+    /// Returns the lateness, in nanoseconds, of a thread on this CPU that waits for an instant by reading the clock. At
+    /// the fraction `quantile` of all instants, the thread is at most that late.
     ///
-    /// An instant is met later than `late` if it falls into the part of a gap that is further than `late` from its end:
-    /// of a gap `g` that is `g - late`. The answer is where these parts are `1 - quantile` of the time.
+    /// The lateness of an instant exceeds `late` if the instant falls into a gap further than `late` from its end. For
+    /// a gap `g` this part is `g - late`. The result is the `late` for which these parts add up to `1 - quantile` of
+    /// the time.
     pub fn lateness_ns(&self, quantile: f64) -> u64 {
         let allowed = self.total_ns as f64 * (1.0 - quantile);
         let mut sum = 0.0;
         for (count, gap) in self.gaps_ns.iter().enumerate() {
-            // With `late` at this gap's length, the `count` longer ones reach beyond it.
+            // If `late` is this gap's length, the `count` longer gaps exceed it.
             if count > 0 && count as f64 * (*gap as f64) + allowed <= sum {
                 return ((sum - allowed) / count as f64).round() as u64;
             }
@@ -103,7 +105,8 @@ mod tests {
 
     #[test]
     fn lateness_is_what_is_left_of_the_gaps() {
-        // One gap of a tenth of the time: one instant in a hundred falls into its first tenth and waits for the rest.
+        // One gap takes a tenth of the time. One instant in a hundred falls into its first tenth and waits for the
+        // rest.
         let one = Away::of(vec![100], 1_000);
         assert_eq!(one.lateness_ns(0.99), 90);
         assert_eq!(one.lateness_ns(0.95), 50);
@@ -111,11 +114,12 @@ mod tests {
         assert_eq!(one.lateness_ns(0.50), 0);
         assert_eq!(one.gap_ns_of(0.1), 100);
         assert_eq!(one.gap_ns_of(0.2), 0);
-        // Ten of a hundredth, and one long one: 99 % of the instants are met within what is left behind the first part.
+        // Ten gaps of a hundredth and one long one: 99 % of the instants wait no longer than what follows the first
+        // part.
         let several = Away::of([vec![10; 10], vec![60]].concat(), 1_000);
         assert_eq!(several.lateness_ns(0.99), 50);
         assert_eq!(several.lateness_ns(0.95), 10);
-        // At 7 us late the long one leaves 53 and each short one 3: 83 of 1,000.
+        // With a lateness of 7 us, the long gap has 53 left and each short one 3: 83 of 1,000.
         assert_eq!(several.lateness_ns(1.0 - 0.083), 7);
         assert_eq!(Away::default().lateness_ns(0.99), 0);
     }
@@ -142,7 +146,8 @@ mod tests {
     #[test]
     fn a_gap_counts_by_the_time_that_it_takes() {
         const SECOND_NS: u64 = 1_000_000_000;
-        // Nine long gaps of 100 us are 0.9 ms of a second: not yet one instant in a thousand; with a tenth they are.
+        // Nine gaps of 100 us are 0.9 ms of a second: fewer than one instant in a thousand. A tenth gap reaches that
+        // share.
         let mut gaps = vec![100_000; 9];
         gaps.extend([2_000; 20]);
         assert_eq!(Away::of(gaps.clone(), SECOND_NS).gap_ns_of(0.001), 0);

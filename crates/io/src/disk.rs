@@ -1,16 +1,16 @@
-//! Reads of files through io_uring, into buffers that the kernel knows beforehand.
+//! Reads of files through io_uring, into buffers that are registered with the kernel.
 //!
 //! ```text
 //!   slot:  Free ──take──> Mine ──read, submit──> Flying ──the bell rings; reap──> Mine ──read, or give──> ...
 //! ```
 //!
-//! A slot is a buffer with at most one read under way. The owner of the ring looks at the bytes of a slot only while no
-//! read is under way there, which is asserted. No method waits. The bell is rung for each read that has ended, and the
-//! thread that hears it reaps.
+//! A slot is a buffer with at most one read in flight. The ring's owner reads a slot's bytes only while no read is in
+//! flight there, which is asserted. No method blocks. The kernel rings the bell for each completed read; the thread
+//! that waits for the bell then reaps the completions.
 //!
-//! The owner opens files past the page cache, and reads begin and end at their blocks. Then a read that is submitted
-//! waits for the device alone, and one thread can have many under way at once. The kernel does its part of the work for
-//! the thread that submitted when that thread waits for anything, its bell included.
+//! The owner opens files past the page cache (O_DIRECT), and reads begin and end at block boundaries. So a submitted
+//! read waits for the device only, and one thread can have many in flight. The kernel does its deferred work for the
+//! submitting thread whenever that thread waits, also for its bell.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -31,21 +31,22 @@ enum Slot {
     Flying,
 }
 
-/// A read that has ended.
+/// A completed read.
 #[derive(Debug)]
 pub struct DiskRead {
-    /// The slot that has its bytes.
+    /// The slot that holds the bytes.
     pub slot: u16,
-    /// Number of bytes that were read.
+    /// The number of bytes read, or the error.
     pub result: io::Result<usize>,
 }
 
-/// A ring for files, and its slots.
+/// An io_uring instance for files, with its slots.
 pub struct DiskRing {
     ring: ManuallyDrop<IoUring>,
     /// The buffers of all slots, end to end.
     map: ManuallyDrop<Map>,
-    /// Not registered: a killed process's ring would keep them open, and locked, until the kernel has taken it apart.
+    /// Not registered with the ring: after a kill, the ring would keep registered files open, and locked, until the
+    /// kernel has torn it down.
     files: Vec<OwnedFd>,
     bell: Waker,
     slots: Vec<Slot>,
@@ -63,10 +64,11 @@ impl std::fmt::Debug for DiskRing {
 }
 
 impl DiskRing {
-    /// A ring for these files, with so many slots of so many bytes, a multiple of a page; the kernel rings `bell`.
+    /// Creates a ring for `files`, with `slots` slots of `slot_bytes` bytes, a multiple of a page. The kernel rings
+    /// `bell`.
     ///
     /// # Errors
-    /// If the kernel has none, or refuses it: what was tried, its answer and a remedy.
+    /// If the kernel has no io_uring or refuses it: the failed step, the kernel's error and a remedy.
     pub fn open(files: &[BorrowedFd<'_>], bell: &Waker, slots: u16, slot_bytes: usize) -> Result<Self, Unavailable> {
         assert!(slots > 0 && slot_bytes.is_multiple_of(arena::PAGE_BYTES), "{slots} slots of {slot_bytes} bytes");
         let step = |step| move |error| Unavailable::new(step, error);
@@ -78,7 +80,7 @@ impl DiskRing {
         let ring = IoUring::builder().dontfork().build(entries).map_err(step("io_uring_setup"))?;
         let submitter = ring.submitter();
         let all = [libc::iovec { iov_base: map.start().as_ptr().cast(), iov_len: map.bytes() }];
-        // SAFETY: 1. the bytes are those of the map, which is a field beside the ring and is freed after it, or never.
+        // SAFETY: 1. the bytes belong to the map, which is a field beside the ring and is freed after it, or never.
         unsafe { submitter.register_buffers(&all) }.map_err(step("io_uring: registering buffers"))?;
         submitter.register_eventfd(bell.as_fd().as_raw_fd()).map_err(step("io_uring: registering an eventfd"))?;
         Ok(Self {
@@ -99,33 +101,33 @@ impl DiskRing {
         Some(slot as u16)
     }
 
-    /// A slot is not needed any more.
+    /// Releases a slot.
     pub fn give(&mut self, slot: u16) {
         assert!(self.slots[usize::from(slot)] == Slot::Mine, "slot {slot} is in use");
         self.slots[usize::from(slot)] = Slot::Free;
     }
 
-    /// Bytes of a slot.
+    /// Returns the length of a slot in bytes.
     pub fn slot_bytes(&self) -> usize {
         self.slot_bytes
     }
 
-    /// Reads that are under way.
+    /// Returns the number of reads in flight.
     pub fn flying(&self) -> usize {
         self.flying
     }
 
-    /// Returns the bytes that the last read of a slot left there.
+    /// Returns the bytes that the last read left in a slot.
     pub fn bytes(&self, slot: u16) -> &[u8] {
         assert!(self.slots[usize::from(slot)] == Slot::Mine, "slot {slot} is the kernel's");
         let at = usize::from(slot) * self.slot_bytes;
         // SAFETY: 1. the slot lies in the map; 2. its bytes were populated, zero or read from the file; 3. no read is
-        // under way there (asserted), and one is begun through `&mut self` alone.
+        // in flight there (asserted), and only `&mut self` can start one.
         unsafe { std::slice::from_raw_parts(self.map.start().as_ptr().add(at), self.slot_bytes) }
     }
 
-    /// Prepares a read of so many bytes, whole blocks, from `at` of the file of this number: it begins with
-    /// [`DiskRing::submit`].
+    /// Prepares a read of `bytes` bytes, whole blocks, from offset `at` of file number `file`. [`DiskRing::submit`]
+    /// starts it.
     pub fn read(&mut self, slot: u16, file: usize, at: u64, bytes: usize) {
         let number = usize::from(slot);
         assert!(self.slots[number] == Slot::Mine && bytes <= self.slot_bytes, "{bytes} bytes into slot {slot}");
@@ -134,19 +136,19 @@ impl DiskRing {
         let entry = opcode::ReadFixed::new(file, address, bytes as u32, 0).offset(at).build().user_data(slot.into());
         self.slots[number] = Slot::Flying;
         self.flying += 1;
-        // SAFETY: 1. the read names bytes of a slot that is Flying until the read has ended: nothing looks at them or
-        // frees them before; 2. the map lives as long as the ring, and both for ever while a read is under way (see
-        // drop); 3. all else in an entry is numbers.
+        // SAFETY: 1. the read names bytes of a slot that is Flying until the read has completed: no code reads or frees
+        // them before; 2. the map lives as long as the ring, and both for ever while a read is in flight (see drop); 3.
+        // everything else in an entry is numbers.
         let pushed = unsafe { self.ring.submission().push(&entry) };
-        // A slot has one entry at most, and there are as many as slots.
+        // A slot has at most one entry, and the ring has at least as many entries as slots.
         assert!(pushed.is_ok(), "a ring of {} entries is full", self.slots.len());
     }
 
-    /// Begins what was prepared. What the kernel does not take now is begun by the next call, for which the bell is
-    /// rung.
+    /// Submits the prepared reads. If the kernel does not accept all of them now, the bell is rung, and the next call
+    /// submits the rest.
     ///
     /// # Errors
-    /// If the kernel does not take the ring's entries any more.
+    /// If the kernel no longer accepts the ring's entries.
     pub fn submit(&mut self) -> io::Result<()> {
         if self.ring.submission().is_empty() {
             return Ok(());
@@ -161,7 +163,7 @@ impl DiskRing {
         Ok(())
     }
 
-    /// Adds the reads that have ended to `ended`.
+    /// Appends the completed reads to `ended`.
     pub fn reap(&mut self, ended: &mut Vec<DiskRead>) {
         for entry in self.ring.completion() {
             let slot = entry.user_data() as u16;
@@ -180,10 +182,11 @@ impl DiskRing {
 impl Drop for DiskRing {
     fn drop(&mut self) {
         if self.flying > 0 {
-            // A device has not answered: what it may still write to stays.
+            // The device has not answered. It may still write to this memory, so the memory is leaked.
             return;
         }
-        // SAFETY: 1. each is dropped once, here; 2. the ring before the memory that it knows; 3. no read is under way.
+        // SAFETY: 1. each is dropped once, here; 2. the ring is dropped before the memory that it knows; 3. no read is
+        // in flight.
         unsafe {
             ManuallyDrop::drop(&mut self.ring);
             ManuallyDrop::drop(&mut self.map);
@@ -208,7 +211,7 @@ mod tests {
         file
     }
 
-    /// Waits for the bell until all reads have ended.
+    /// Waits for the bell until all reads have completed.
     fn all_of(ring: &mut DiskRing, bell: &Waker) -> Vec<DiskRead> {
         ring.submit().expect("submitted");
         let mut ended = Vec::new();
@@ -226,7 +229,7 @@ mod tests {
         let (files, bell) = ([file_of("a", 0..64), file_of("b", 100..164)], Waker::new().expect("a bell"));
         let mut ring = match DiskRing::open(&files.each_ref().map(AsFd::as_fd), &bell, 4, 8192) {
             Ok(ring) => ring,
-            // Where the kernel has none, that is what is to be said.
+            // A kernel without io_uring must be reported with a remedy.
             Err(refused) => return assert!(!refused.remedy.is_empty(), "{refused}"),
         };
         let mut seen = 0;

@@ -1,8 +1,8 @@
 //! Sockets through epoll, edge-triggered.
 //!
-//! A stream is registered once, for input only; its registration changes only when a send was blocked, so that a
-//! served request costs one receive and one send, and a short receive is known to have emptied the socket without a
-//! further call (epoll(7), "Questions and answers", 9).
+//! A stream is registered once, for input only. The registration changes only when a send was blocked. So a served
+//! request costs one receive and one send, and a short receive shows without a further call that the socket is empty
+//! (epoll(7), "Questions and answers", 9).
 
 use crate::listen::Stream;
 use crate::waker::Waker;
@@ -15,7 +15,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use std::io::IoSlice;
 use std::time::Duration;
 
-/// The waker's own token; no connection has it, since slot indexes stay below `u32::MAX`.
+/// The waker's own token. No connection has it, because slot indexes stay below `u32::MAX`.
 const WAKER_TOKEN: u64 = u64::MAX;
 
 /// The epoll back end.
@@ -25,7 +25,7 @@ pub struct Epoll {
     _waker: Waker,
 }
 
-/// An epoll instance that may still move to the thread that will use it.
+/// An epoll instance that can still move to the thread that will use it.
 #[derive(Debug)]
 pub struct Opened {
     fd: OwnedFd,
@@ -33,7 +33,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// An instance that `waker` can wake. Fails when the process has no descriptor left.
+    /// Opens an instance that `waker` can wake. Fails if the process has no file descriptor left.
     pub fn open(waker: &Waker) -> std::io::Result<Self> {
         let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(WAKER_TOKEN);
@@ -41,7 +41,7 @@ impl Opened {
         Ok(Self { fd, waker: waker.clone() })
     }
 
-    /// The reactor, whose `wait` reports at most `events_max` events at once.
+    /// Creates the reactor, whose `wait` reports at most `events_max` events at once.
     pub fn reactor(self, events_max: usize) -> Epoll {
         assert!(events_max > 0, "a wait that can report nothing");
         Epoll { fd: self.fd, raw: Vec::with_capacity(events_max), _waker: self.waker }
@@ -67,12 +67,12 @@ impl Backend for Epoll {
     }
 
     fn close(&mut self, stream: Stream) {
-        // The last descriptor of a socket takes its registration with it.
+        // Closing the last descriptor of a socket also removes its registration.
         drop(stream);
     }
 
     fn detach(&mut self, streams: Vec<Stream>) -> Vec<Option<Detached<Stream>>> {
-        // Its socket goes on in another descriptor, and so would its registration.
+        // The socket lives on in another descriptor, and its registration would live on with it.
         let taken = |stream: Stream| {
             epoll::delete(&self.fd, &stream).ok()?;
             Some(Detached { stream, received: Vec::new(), unsent: Vec::new() })
@@ -138,8 +138,8 @@ impl Backend for Epoll {
 
     fn want_writable(&mut self, stream: &Stream, token: Token, want: bool) {
         let flags = if want { INPUT | epoll::EventFlags::OUT } else { INPUT };
-        // A registered socket of this thread can always be modified; if the kernel refuses all the same, the
-        // connection stalls and its owner's timeout ends it.
+        // A registered socket of this thread can always be modified. If the kernel refuses nevertheless, the connection
+        // stalls and its owner's timeout closes it.
         let _ = epoll::modify(&self.fd, stream, epoll::EventData::new_u64(token.0), flags);
     }
 

@@ -1,9 +1,8 @@
-//! The reactor under the workers: what is ready, bytes in, bytes out, and nothing else.
+//! The reactor under the workers. It reports ready connections, receives bytes and sends bytes.
 //!
-//! [`Backend`] is the one door. Three things stand behind it: [`epoll::Epoll`] and [`uring::Uring`], which serve real
-//! sockets, and [`sim::Sim`], which serves connections held in memory whose faults (short reads, short writes,
-//! would-block, resets, delays) follow from a seed, so that a worker runs unmodified in a test that one number
-//! reproduces.
+//! [`Backend`] is the interface. It has three implementations. [`epoll::Epoll`] and [`uring::Uring`] serve real
+//! sockets. [`sim::Sim`] serves connections in memory whose faults (short reads, short writes, would-block, resets,
+//! delays) follow from a seed. So a worker runs unmodified in a test that one number reproduces.
 //!
 //! ```text
 //!            wait(timeout) -> events            one system call for all connections
@@ -12,11 +11,12 @@
 //!            submit()                           end of a batch: where a completion ring may be entered
 //! ```
 //!
-//! Invariants: a back end holds no bytes of a connection that the worker could not bound, never blocks apart from
-//! `wait`, and allocates nothing after it was made.
+//! Invariants: a back end holds no unbounded number of bytes for a connection, blocks only in `wait`, and allocates
+//! nothing after its creation.
 //!
-//! epoll makes a system call for each receive and send. io_uring has the bytes before it reports the event, and takes
-//! over what is sent until the next `wait`. Both show the same edges, so a worker cannot see which it has.
+//! epoll makes a system call for each receive and each send. io_uring has received the bytes before it reports the
+//! event, and takes over bytes to send until the next `wait`. Both report the same edges, so a worker cannot
+//! distinguish them.
 #![deny(unsafe_code)]
 
 pub mod affinity;
@@ -35,22 +35,22 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Names a connection to its owner: 32 bits of slot index, 32 bits of generation.
+/// Identifies a connection to its owner: 32 bits of slot index, 32 bits of generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token(pub u64);
 
 impl Token {
-    /// A token of slot `index` in its life number `generation`.
+    /// Creates the token for slot `index` in generation `generation`.
     pub const fn new(index: u32, generation: u32) -> Self {
         Self((generation as u64) << 32 | index as u64)
     }
 
-    /// The slot's index.
+    /// Returns the slot's index.
     pub const fn index(self) -> u32 {
         self.0 as u32
     }
 
-    /// Which life of the slot is meant; an event for an earlier life is stale.
+    /// Returns the slot's generation. An event for an earlier generation is stale.
     pub const fn generation(self) -> u32 {
         (self.0 >> 32) as u32
     }
@@ -59,23 +59,23 @@ impl Token {
 /// An event of one connection, as [`Backend::wait`] reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The token it was attached with.
+    /// The token that the connection was attached with.
     pub token: Token,
-    /// Bytes, or the end of the stream, are there to be received.
+    /// Bytes, or the end of the stream, can be received.
     pub readable: bool,
-    /// Bytes can be sent again. Only reported between `want_writable(true)` and `want_writable(false)`.
+    /// Bytes can be sent again. Reported only between `want_writable(true)` and `want_writable(false)`.
     pub writable: bool,
-    /// The peer has closed or reset: receive until [`Received::Closed`], however short the receives are.
+    /// The peer has closed or reset. Receive until [`Received::Closed`], even after a short receive.
     pub hangup: bool,
 }
 
 /// The result of a [`Backend::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// So many bytes, at least 1, are in the buffer. If these are fewer than the buffer holds, nothing more is there
-    /// now, and an event will report when there is (unless an event said `hangup`).
+    /// The number of bytes in the buffer, at least 1. If the buffer is not full, the stream has no more bytes now; an
+    /// event follows when more arrive (unless an event reported `hangup`).
     Bytes(usize),
-    /// The stream has no bytes now; an event will report when it has.
+    /// The stream has no bytes now. An event follows when some arrive.
     Blocked,
     /// The peer has sent its last byte.
     Closed,
@@ -86,68 +86,70 @@ pub enum Received {
 /// The result of a [`Backend::send`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// So many bytes, at least 1, are the back end's now; perhaps fewer than were given.
+    /// The number of bytes that the back end took over, at least 1. It may be fewer than were given.
     Bytes(usize),
-    /// The peer does not read: ask for an event with [`Backend::want_writable`].
+    /// The peer does not read. Request an event with [`Backend::want_writable`].
     Blocked,
     /// The connection is broken.
     Reset,
 }
 
-/// A stream that was detached, and what its back end still had of its bytes.
+/// A detached stream, and the bytes of it that its back end still held.
 #[derive(Debug)]
 pub struct Detached<S> {
-    /// Open, of no reactor.
+    /// The open stream, attached to no reactor.
     pub stream: S,
-    /// Bytes that were received and not taken.
+    /// Bytes that the back end received and the owner did not.
     pub received: Vec<u8>,
-    /// Bytes that were taken over for sending, and that its peer has not taken.
+    /// Bytes that were taken over for sending and not yet sent.
     pub unsent: Vec<u8>,
 }
 
 /// One reactor, owned by one thread.
 ///
-/// Events are edges: one event for each time that something arrives. Its owner receives until a receive is shorter than
-/// the buffer, or remembers that more is there.
+/// Events are edges: each arrival causes one event. The owner receives until a receive does not fill the buffer, or
+/// remembers that more bytes wait.
 pub trait Backend {
     /// A connection. Dropping one that was never attached closes it.
     type Stream;
 
-    /// The other end's address, where it has one.
+    /// Returns the peer's address, if it has one.
     fn peer(stream: &Self::Stream) -> Option<SocketAddr>;
 
-    /// Its own end's address, where it has one.
+    /// Returns the local address, if there is one.
     fn local(stream: &Self::Stream) -> Option<SocketAddr>;
 
-    /// Begins to report events of `stream` under `token`. Bytes that are there already are reported too. Fails when
+    /// Starts to report events of `stream` under `token`. Bytes that have already arrived are reported too. Fails if
     /// the kernel has no memory for it.
     fn attach(&mut self, stream: &Self::Stream, token: Token) -> std::io::Result<()>;
 
-    /// Ends reporting and closes. What was taken over for sending still goes out. Every attached stream ends this way,
-    /// and before the back end is dropped: its descriptor may be named in operations that the kernel has.
+    /// Stops reporting and closes the stream. Bytes that were taken over are still sent. The owner must close every
+    /// attached stream in this way before it drops the back end, because operations in the kernel may name the
+    /// descriptor.
     fn close(&mut self, stream: Self::Stream);
 
-    /// Ends reporting of each of `streams` and leaves it open, for another reactor or process: in their order; `None`
-    /// for one that is broken: it is closed. At the end of a reactor's work: it may wait, and allocates.
+    /// Stops reporting for each of `streams` and leaves them open, for another reactor or process. The result has the
+    /// same order; `None` stands for a broken stream, which is closed. For the end of a reactor's work only: it may
+    /// wait, and it allocates.
     fn detach(&mut self, streams: Vec<Self::Stream>) -> Vec<Option<Detached<Self::Stream>>>;
 
-    /// Waits until something is ready, a [`waker::Waker`] was rung or `timeout` is over (`None`: for ever), and fills
-    /// `events` up to its capacity. It never grows `events`.
+    /// Waits until a stream is ready, a [`waker::Waker`] was rung or `timeout` has passed (`None`: no timeout). Fills
+    /// `events` up to its capacity and never grows it.
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> std::io::Result<()>;
 
-    /// Receives into a lent buffer, which must not be empty.
+    /// Receives into a buffer of the caller, which must not be empty.
     fn receive(&mut self, stream: &Self::Stream, into: &mut [u8]) -> Received;
 
-    /// Sends `parts` one after another; they must not all be empty.
+    /// Sends `parts` one after another. At least one of them must not be empty.
     fn send(&mut self, stream: &Self::Stream, parts: &[IoSlice<'_>]) -> Sent;
 
-    /// Says whether events of `stream` shall report that it can be written to.
+    /// Sets whether events of `stream` report that it can be written to.
     fn want_writable(&mut self, stream: &Self::Stream, token: Token, want: bool);
 
-    /// Shuts down the sending side: the peer sees that nothing more will be sent.
+    /// Shuts down the sending side. The peer then sees the end of the stream.
     fn shutdown_send(&mut self, stream: &Self::Stream);
 
-    /// The end of a batch. What was sent goes out with the next `wait` at the latest; where many sends have been taken
-    /// over, it goes out now, so that the first of them do not wait for the last batch of a long turn.
+    /// Marks the end of a batch. Sent bytes leave with the next `wait` at the latest. If many sends are queued, they
+    /// leave now, so that the first of them do not wait for the last batch of a long event-loop iteration.
     fn submit(&mut self);
 }

@@ -1,4 +1,4 @@
-//! Listening sockets, TCP and unix, and the streams that they accept.
+//! TCP and unix listening sockets, and the streams that they accept.
 
 use crate::waker::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -11,16 +11,16 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Connections that the kernel completes before they are accepted.
+/// Maximum number of connections that the kernel completes before they are accepted.
 pub const BACKLOG: i32 = 1024;
 
-/// Time for which a start waits for an address that is in use: the kernel may still be taking down a process that was
-/// killed. It is as long as for a file that such a process had.
+/// How long a start retries if an address is in use. The kernel may still be tearing down a killed process. A locked
+/// file of such a process is retried for the same time.
 pub const ADDRESS_WAIT: Duration = Duration::from_secs(1);
-/// The time between two tries.
+/// Pause between two attempts.
 const ADDRESS_TRY: Duration = Duration::from_millis(10);
 
-/// Binds by `bind`, and tries again for [`ADDRESS_WAIT`] while the address is in use.
+/// Calls `bind`, and retries for [`ADDRESS_WAIT`] while the address is in use.
 ///
 /// # Errors
 /// If `bind` fails.
@@ -39,11 +39,11 @@ pub fn bind_patiently<T>(mut bind: impl FnMut() -> std::io::Result<T>) -> std::i
 /// The address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddr {
-    /// A TCP address; port 0 takes a free one.
+    /// A TCP address. Port 0 means any free port.
     Tcp(SocketAddr),
     /// A unix socket.
     Unix {
-        /// Path of the socket file. If a socket is there and no process listens on it, it is replaced.
+        /// Path of the socket file. An existing socket on which no process listens is replaced.
         path: PathBuf,
         /// Permission bits of the socket file.
         mode: u32,
@@ -59,11 +59,11 @@ impl fmt::Display for ListenAddr {
     }
 }
 
-/// An accepted connection: not blocking, closed on exec.
+/// An accepted connection: non-blocking, close-on-exec.
 #[derive(Debug)]
 pub struct Stream {
     fd: OwnedFd,
-    /// Index of the entry in which the attached back end has its own state; [`NO_SLOT`] if there is none.
+    /// Index of the slot in which the attached back end stores its state; [`NO_SLOT`] if there is none.
     slot: Cell<u32>,
     peer: Option<SocketAddr>,
 }
@@ -75,21 +75,21 @@ impl Stream {
         Self { fd, slot: Cell::new(NO_SLOT), peer }
     }
 
-    /// A connection that another process accepted.
+    /// Takes over a connection that another process accepted.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the descriptor is not a connected socket.
     pub fn adopt(fd: OwnedFd) -> std::io::Result<Self> {
         let peer = net::getpeername(&fd)?;
         Ok(Self::new(fd, peer.and_then(|peer| SocketAddr::try_from(peer).ok())))
     }
 
-    /// The other end's address; `None` for a unix socket.
+    /// Returns the peer's address; `None` for a unix socket.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
 
-    /// Its own end's address; `None` for a unix socket. A system call.
+    /// Returns the local address; `None` for a unix socket. Makes a system call.
     pub fn local(&self) -> Option<SocketAddr> {
         rustix::net::getsockname(&self.fd).ok()?.try_into().ok()
     }
@@ -103,14 +103,15 @@ impl Stream {
         self.slot.set(slot);
     }
 
-    /// The back end has no operation left that names this descriptor.
+    /// Marks that the back end has no operation left that names this descriptor.
     pub(crate) fn clear_slot(&self) {
         self.slot.set(NO_SLOT);
     }
 }
 
 impl Drop for Stream {
-    /// Otherwise operations of the kernel would go on with whatever gets this descriptor's number next.
+    /// A stream must not be dropped while attached: the kernel's operations would continue on the next file that gets
+    /// this descriptor number.
     fn drop(&mut self) {
         debug_assert!(
             self.slot().is_none() || std::thread::panicking(),
@@ -125,23 +126,23 @@ impl AsFd for Stream {
     }
 }
 
-/// A socket that is bound to an address. Clients can connect once it listens. Before that their connects are refused,
-/// so that they can try another server.
+/// A socket that is bound to an address. Clients can connect after it listens. Before that, the kernel refuses
+/// connections, so that clients can try another server.
 ///
-/// Dropping it closes it, and removes the file of a unix socket unless another process has it too.
+/// Dropping it closes the socket and removes the file of a unix socket, unless another process shares the socket.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
     addr: ListenAddr,
-    /// The file of a unix socket that this process made.
+    /// The identity of the socket file that this process created.
     file: Option<FileId>,
-    /// True if it listens.
+    /// True if the socket listens.
     listens: bool,
-    /// Another process may go on listening.
+    /// True if another process may continue to listen on the socket.
     is_shared: bool,
 }
 
-/// A file by its device and its number there.
+/// Identity of a file: its device and its inode number.
 type FileId = (u64, u64);
 
 fn file_id(path: &Path) -> std::io::Result<FileId> {
@@ -155,9 +156,9 @@ fn file_id(path: &Path) -> std::io::Result<FileId> {
 pub enum Accepted {
     /// A new connection.
     Stream(Stream),
-    /// No one is waiting.
+    /// No connection is waiting.
     Empty,
-    /// The process or the machine has no descriptor left: accepting again at once would only spin.
+    /// The process or the machine has no file descriptor left. Accepting again at once would only spin.
     NoDescriptor,
 }
 
@@ -173,14 +174,14 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    /// Binds and listens. The error is the kernel's: address in use, permission denied, no such directory.
+    /// Binds and listens. Errors are the kernel's: address in use, permission denied, no such directory.
     pub fn open(addr: &ListenAddr) -> std::io::Result<Self> {
         let mut listener = Self::bind(addr, false)?;
         listener.listen(BACKLOG)?;
         Ok(listener)
     }
 
-    /// Binds. With `ipv6_only` an IPv6 address takes no IPv4 clients, so that both wildcards can be listened on.
+    /// Binds. With `ipv6_only`, an IPv6 address accepts no IPv4 clients, so that both wildcard addresses can be bound.
     ///
     /// # Errors
     /// If the kernel reports an error: address in use, permission denied, no such directory.
@@ -195,11 +196,11 @@ impl Listener {
         }
     }
 
-    /// Begins to listen. At most `backlog` connections wait to be accepted.
+    /// Starts to listen. At most `backlog` connections wait to be accepted.
     ///
     /// # Errors
-    /// If another process bound the same address at the same time and listens now: `AddrInUse`. If not, the kernel's
-    /// error.
+    /// `AddrInUse` if another process bound the same address at the same time and listens already. Otherwise the
+    /// kernel's error.
     pub fn listen(&mut self, backlog: i32) -> std::io::Result<()> {
         if !self.listens && !self.has_its_file() {
             return Err(std::io::ErrorKind::AddrInUse.into());
@@ -209,8 +210,8 @@ impl Listener {
         Ok(())
     }
 
-    /// Returns true if the file of a unix socket is still the one that this process made. Another process that starts
-    /// at the same time may have replaced it, because no process listened on it yet.
+    /// Returns whether the socket file is still the one that this process created. Another process that starts at the
+    /// same time may have replaced it, because no process listened on it yet.
     fn has_its_file(&self) -> bool {
         match (&self.addr, self.file) {
             (ListenAddr::Unix { path, .. }, Some(made)) => file_id(path).is_ok_and(|there| there == made),
@@ -235,22 +236,23 @@ impl Listener {
         Ok(listener)
     }
 
-    /// A socket that another process listens on, at `addr`. It counts as shared until it is said that it is not.
+    /// Takes over the socket of `addr` on which another process listens. It counts as shared until [`Listener::share`]
+    /// changes that.
     pub fn adopt(fd: OwnedFd, addr: ListenAddr) -> Self {
         Self { fd, addr, file: None, listens: true, is_shared: true }
     }
 
-    /// Sets whether another process has it too: then dropping it leaves the file of a unix socket.
+    /// Sets whether another process shares the socket. If so, dropping it leaves the file of a unix socket in place.
     pub fn share(&mut self, is_shared: bool) {
         self.is_shared = is_shared;
     }
 
-    /// The bound address: with the real port where port 0 was asked for.
+    /// Returns the bound address. Port 0 is replaced by the real port.
     pub fn addr(&self) -> &ListenAddr {
         &self.addr
     }
 
-    /// Takes the next waiting connection. It never blocks.
+    /// Accepts the next waiting connection. Never blocks.
     pub fn accept(&self) -> Accepted {
         loop {
             return match net::acceptfrom_with(&self.fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
@@ -259,7 +261,7 @@ impl Listener {
                 }
                 Err(Errno::AGAIN) => Accepted::Empty,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => Accepted::NoDescriptor,
-                // The peer gave up while it waited, or a signal came: the next one may be fine.
+                // The peer gave up while it waited, or a signal arrived. The next connection may be good.
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => continue,
                 Err(_) => Accepted::Empty,
             };
@@ -273,7 +275,7 @@ impl AsFd for Listener {
     }
 }
 
-/// Creates a TCP socket that is bound to an address and does not listen yet.
+/// Creates a TCP socket and binds it to an address. It does not listen yet.
 ///
 /// # Errors
 /// If the kernel reports an error: address in use, permission denied, no such address.
@@ -281,7 +283,7 @@ pub fn bind_tcp(addr: SocketAddr, ipv6_only: bool) -> std::io::Result<OwnedFd> {
     let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = socket(family)?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
-    // Linux hands these on to what is accepted: two calls less for each connection.
+    // Linux passes these options on to accepted sockets, which saves two calls for each connection.
     sockopt::set_tcp_nodelay(&fd, true)?;
     sockopt::set_socket_keepalive(&fd, true)?;
     if addr.is_ipv6() {
@@ -291,10 +293,10 @@ pub fn bind_tcp(addr: SocketAddr, ipv6_only: bool) -> std::io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Begins to listen on a socket that is bound.
+/// Starts to listen on a bound socket.
 ///
 /// # Errors
-/// If another socket listens on that address since: `AddrInUse`.
+/// `AddrInUse` if another socket has started to listen on that address meanwhile.
 pub fn listen(fd: BorrowedFd<'_>, backlog: i32) -> std::io::Result<()> {
     Ok(net::listen(fd, backlog)?)
 }
@@ -305,16 +307,17 @@ fn socket(family: AddressFamily) -> std::io::Result<OwnedFd> {
 }
 
 impl Stream {
-    /// Sends what fits at once and closes: the last word to a client that is refused.
+    /// Sends what fits at once, then closes. Used for the last line to a refused client.
     pub fn refuse(self, line: &[u8]) {
         let _ = net::send(&self.fd, line, net::SendFlags::NOSIGNAL);
         let _ = net::shutdown(&self.fd, net::Shutdown::Write);
     }
 }
 
-/// Waits until a listener has a connection, `waker` was rung, or `timeout` is over.
+/// Waits until a listener has a connection, `waker` was rung, or `timeout` has passed.
 ///
-/// `ready` gets the indexes of the listeners that have one. Allocates: for an acceptor's thread alone.
+/// Fills `ready` with the indexes of the listeners that have a connection. Allocates, so only an acceptor's thread may
+/// use it.
 pub fn wait(
     listeners: &[Listener],
     waker: &Waker,
@@ -372,12 +375,12 @@ mod tests {
             };
             let refused = connects().expect_err("nobody listens");
             assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
-            // Two that start at once are both bound; one of them listens.
+            // Two sockets that start at the same time are both bound; only one of them listens.
             let mut other = Listener::bind(bound.addr(), false).expect("nobody listens yet");
             other.listen(1).expect("it is the first");
             assert_eq!(bound.listen(1).expect_err("taken").kind(), std::io::ErrorKind::AddrInUse);
             connects().expect("the other one listens");
-            // One that listens goes on, whatever became of its file.
+            // A socket that already listens continues, whatever happens to its file.
             if let ListenAddr::Unix { path, .. } = &addr {
                 let aside = path.with_extension("aside");
                 std::fs::rename(path, &aside).expect("it is there");

@@ -1,5 +1,5 @@
-//! Messages with descriptors between two processes of one user on one machine: how a server hands over what it has
-//! open.
+//! Messages with file descriptors between two processes of one user on one machine. A server uses them to hand over its
+//! open files.
 //!
 //! ```text
 //!   PassListener::bind(name)  <── connect ──  Pass::connect(name)       a name in the abstract namespace: no file is
@@ -7,12 +7,13 @@
 //! ```
 //!
 //! Invariants:
-//! - The other end is of this process's user, or the superuser's; who is another's is not listened to, by the superuser
-//!   neither: it would be given what it may not have, or have its own taken for what was asked for.
-//! - A message arrives whole with its descriptors, or not at all; it is at most [`MESSAGE_BYTES_MAX`] long and has at
-//!   most [`DESCRIPTORS_MAX`].
-//! - What was received and is not taken is closed.
-//! - Nothing waits for the other end for longer than the caller's patience.
+//! - The peer belongs to this process's user or to the superuser; all other peers are refused. A process of the
+//!   superuser also refuses other users: it could give them what they may not have, or mistake their answers for those
+//!   of the right process.
+//! - A message arrives whole with its descriptors, or not at all. It has at most [`MESSAGE_BYTES_MAX`] bytes and
+//!   [`DESCRIPTORS_MAX`] descriptors.
+//! - Received descriptors that the caller does not take are closed.
+//! - No call waits for the peer longer than the caller's patience.
 
 use std::io::{Error, ErrorKind, IoSlice, IoSliceMut, Result};
 use std::mem::MaybeUninit;
@@ -29,16 +30,16 @@ use rustix::net::{
 };
 use rustix::process::Uid;
 
-/// The longest message.
+/// Maximum length of a message in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 96 << 10;
-/// Descriptors in one message at most.
+/// Maximum number of descriptors in one message.
 pub const DESCRIPTORS_MAX: usize = 64;
-/// The longest name.
+/// Maximum length of a name in bytes.
 pub const NAME_BYTES_MAX: usize = 107;
-/// Pause of a send that found no room, or too many descriptors on their way, in all that this user does.
+/// Pause after a send that found no room, or too many descriptors of this user in transit.
 const CROWDED_REST: Duration = Duration::from_millis(1);
 
-/// A listener to which processes of the same user connect.
+/// A listener for processes of the same user.
 #[derive(Debug)]
 pub struct PassListener(OwnedFd);
 
@@ -49,9 +50,9 @@ pub struct Pass(OwnedFd);
 /// A message with its descriptors.
 #[derive(Debug)]
 pub struct Message {
-    /// Its bytes.
+    /// The bytes of the message.
     pub bytes: Vec<u8>,
-    /// Its descriptors, in the order in which they were sent.
+    /// The descriptors, in the order in which they were sent.
     pub descriptors: Vec<OwnedFd>,
 }
 
@@ -72,7 +73,7 @@ fn check_user(fd: &OwnedFd) -> Result<()> {
     Err(Error::new(ErrorKind::PermissionDenied, format!("it is of user {}", theirs.as_raw())))
 }
 
-/// The other end is of this process's user, or of one who may do all that it does anyway.
+/// Returns whether the peer belongs to this process's user, or to the superuser, who has all its rights anyway.
 fn may_talk(ours: Uid, theirs: Uid) -> bool {
     theirs == ours || theirs.is_root()
 }
@@ -81,7 +82,7 @@ impl PassListener {
     /// Listens under a name.
     ///
     /// # Errors
-    /// If the kernel reports an error: above all that a process has that name.
+    /// If the kernel reports an error. Most often another process already uses the name.
     pub fn bind(name: &[u8]) -> Result<Self> {
         let fd = socket()?;
         net::bind(&fd, &address(name)?)?;
@@ -89,15 +90,15 @@ impl PassListener {
         Ok(Self(fd))
     }
 
-    /// One that another process listened on.
+    /// Takes over a socket on which another process listened.
     pub fn adopt(fd: OwnedFd) -> Self {
         Self(fd)
     }
 
-    /// Waits for who connects.
+    /// Waits for a connection.
     ///
     /// # Errors
-    /// If the kernel reports an error; `PermissionDenied` if it was another user.
+    /// If the kernel reports an error; `PermissionDenied` if the peer belongs to another user.
     pub fn accept(&self) -> Result<Pass> {
         let fd = loop {
             match net::accept_with(&self.0, SocketFlags::CLOEXEC) {
@@ -110,7 +111,7 @@ impl PassListener {
     }
 }
 
-/// Waits until a process connects to one of them, and returns which one; `None` if `waker` was rung.
+/// Waits until a process connects to one of the listeners, and returns its index; `None` if `waker` was rung.
 ///
 /// # Errors
 /// If the kernel reports an error.
@@ -138,8 +139,8 @@ impl Pass {
     /// Connects to the process that listens under a name.
     ///
     /// # Errors
-    /// If the kernel reports an error: `ConnectionRefused` if no process listens; `PermissionDenied` if it is another
-    /// user's.
+    /// If the kernel reports an error: `ConnectionRefused` if no process listens; `PermissionDenied` if the listening
+    /// process belongs to another user.
     pub fn connect(name: &[u8]) -> Result<Self> {
         let fd = socket()?;
         net::connect(&fd, &address(name)?)?;
@@ -147,11 +148,11 @@ impl Pass {
         Ok(Self(fd))
     }
 
-    /// Sends a message. It waits for room, since a peer that is stopped takes nothing.
+    /// Sends a message. Waits for room, because a stopped peer receives nothing.
     ///
     /// # Errors
-    /// If the kernel reports an error; `BrokenPipe` if the other end is gone, `TimedOut` if there is no room for so
-    /// long.
+    /// If the kernel reports an error: `BrokenPipe` if the peer is gone; `TimedOut` if there was no room within
+    /// `patience`.
     pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>], patience: Duration) -> Result<()> {
         assert!(!bytes.is_empty() && bytes.len() <= MESSAGE_BYTES_MAX, "a message of {} bytes", bytes.len());
         assert!(descriptors.len() <= DESCRIPTORS_MAX, "{} descriptors", descriptors.len());
@@ -163,7 +164,7 @@ impl Pass {
             assert!(fits, "there is room for as many as may be");
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
             match net::sendmsg(&self.0, &[IoSlice::new(bytes)], &mut control, flags) {
-                // Descriptors on their way count against the limit of open files, until they are received.
+                // Descriptors in transit count against the limit of open files until the peer receives them.
                 Err(Errno::TOOMANYREFS | Errno::AGAIN) if Instant::now() < end => std::thread::sleep(CROWDED_REST),
                 Err(Errno::TOOMANYREFS | Errno::AGAIN) => return Err(ErrorKind::TimedOut.into()),
                 Err(Errno::INTR) => {}
@@ -172,10 +173,10 @@ impl Pass {
         }
     }
 
-    /// The next message; `None`: the other end is gone.
+    /// Receives the next message; `None` if the peer is gone.
     ///
     /// # Errors
-    /// If there is none for so long (`TimedOut`), if it is too long (`InvalidData`), or if the kernel reports an error.
+    /// `TimedOut` if none arrives within `patience`, `InvalidData` if it is too long, or the kernel's error.
     pub fn receive(&self, patience: Duration) -> Result<Option<Message>> {
         if !readable(self.0.as_fd(), patience)? {
             return Err(ErrorKind::TimedOut.into());
@@ -187,7 +188,7 @@ impl Pass {
             let mut parts = [IoSliceMut::new(&mut bytes)];
             match net::recvmsg(&self.0, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
                 Err(Errno::INTR) => {}
-                // A reset is the end of a process, too.
+                // A reset also means that the peer has ended.
                 Err(Errno::CONNRESET) => return Ok(None),
                 received => break received?,
             }
@@ -207,7 +208,7 @@ impl Pass {
     }
 }
 
-/// Waits until there is something to be read, or the end; false: not for so long.
+/// Waits until the descriptor is readable or at its end. Returns false if `patience` passes first.
 fn readable(fd: BorrowedFd<'_>, patience: Duration) -> Result<bool> {
     let end = Instant::now() + patience;
     loop {
@@ -222,12 +223,12 @@ fn readable(fd: BorrowedFd<'_>, patience: Duration) -> Result<bool> {
     }
 }
 
-/// A process by a descriptor, which means it and none that gets its number after it.
+/// A process, identified by a descriptor. It stays valid even if the process ID is reused.
 #[derive(Debug)]
 pub struct Process(OwnedFd);
 
 impl Process {
-    /// This one, to be handed to another.
+    /// Returns a descriptor of this process, for passing to another.
     ///
     /// # Errors
     /// If the kernel reports an error: `ENOSYS` on kernels before 5.3.
@@ -236,7 +237,7 @@ impl Process {
         Ok(Self(pidfd_open(getpid(), PidfdFlags::empty())?))
     }
 
-    /// One whose descriptor was received.
+    /// Takes over the received descriptor of a process.
     pub fn of(fd: OwnedFd) -> Self {
         Self(fd)
     }
@@ -246,10 +247,10 @@ impl Process {
         readable(self.0.as_fd(), patience).unwrap_or(false)
     }
 
-    /// Waits for its end for so long, and then ends it. When this returns without an error it runs no more.
+    /// Waits up to `patience` for the process to exit, then kills it. After success, the process no longer runs.
     ///
     /// # Errors
-    /// If it may not be ended, or its descriptor is none of a process.
+    /// If the process may not be killed, or the descriptor is not one of a process.
     pub fn end(&self, patience: Duration) -> Result<()> {
         if readable(self.0.as_fd(), patience)? {
             return Ok(());
@@ -259,7 +260,7 @@ impl Process {
     }
 }
 
-/// Longest time that a killed process may take to end.
+/// Maximum time that a killed process may take to exit.
 const KILL_PATIENCE: Duration = Duration::from_secs(20);
 
 impl AsFd for Process {
@@ -304,7 +305,7 @@ mod tests {
         assert_eq!(Pass::connect(&name("nobody")).expect_err("nobody").kind(), ErrorKind::ConnectionRefused);
     }
 
-    /// Without the limit, a server would wait for ever for a new process that was stopped.
+    /// Without the time limit, a server would wait for ever for a new process that was stopped.
     #[test]
     fn a_peer_that_takes_nothing_is_not_waited_for_for_ever() {
         let listener = PassListener::bind(&name("stopped")).expect("a free name");
@@ -314,7 +315,7 @@ mod tests {
         assert_eq!(sent.expect("there is no end of room").kind(), ErrorKind::TimedOut);
     }
 
-    /// Any user of the host would have been handed the memory of a server that the superuser started.
+    /// Without the check, any user of the host could receive the memory of a server that the superuser started.
     #[test]
     fn the_superuser_hands_nothing_to_other_users() {
         let (root, user, other) = (Uid::ROOT, Uid::from_raw(1000), Uid::from_raw(1001));

@@ -1,5 +1,5 @@
-//! The signals a server listens to, as a blocking queue for a thread of their own; and the one that ends it, when
-//! nothing stands behind mapped memory.
+//! The signals that a server handles, as a blocking queue for a dedicated thread; and the handler for SIGBUS, which
+//! ends the process if mapped memory has no storage behind it.
 
 use std::io;
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ pub enum Signal {
     Reload,
 }
 
-/// Signals of this process from the moment it is made.
+/// The signals that this process has received since the queue was created.
 pub struct Signals {
     queue: Queue,
 }
@@ -26,29 +26,29 @@ pub struct Signals {
 pub struct SignalsHandle(Handle);
 
 impl SignalsHandle {
-    /// Lets the wait in progress, and all later ones, return `None`.
+    /// Makes the wait in progress, and all later ones, return `None`.
     pub fn close(&self) {
         self.0.close();
     }
 }
 
-/// The line that is written and the exit code when a bus error ends the process.
+/// The line to write, and the exit code, if a bus error ends the process.
 static BUS_ERROR: OnceLock<(Vec<u8>, i32)> = OnceLock::new();
 
-/// From here on the process ends with exit code `code` when it touches mapped memory behind which there is nothing
-/// (SIGBUS: a hole without space, an I/O error, a file that was cut short), and says `line` on standard error. The
-/// first call counts.
+/// Installs a handler for SIGBUS: the process writes `line` to standard error and ends with exit code `code`. SIGBUS
+/// occurs if mapped memory has no storage behind it (a hole without space, an I/O error, a truncated file). Only the
+/// first call sets line and code.
 ///
 /// # Errors
 /// If `sigaction` fails.
 #[allow(unsafe_code)]
 pub fn end_on_bus_error(line: &str, code: i32) -> io::Result<()> {
     let _ = BUS_ERROR.set((format!("{line}\n").into_bytes(), code));
-    // Not through a queue of handlers, which first calls the one of Rust's runtime: that one has the next such signal
-    // end the process at once, and another thread may have it before this one has said its line.
+    // Does not use a queue of handlers, which would first call the handler of Rust's runtime. After that handler, the
+    // next SIGBUS ends the process at once. It could occur on another thread before this thread has written its line.
     //
-    // SAFETY: 1. the value is plain numbers, of which zero is one; 2. the handler has the signature that a handler
-    // without SA_SIGINFO has, is async-signal-safe (see there) and stays for as long as the process.
+    // SAFETY: 1. the value is plain numbers, for which zero is valid; 2. the handler has the signature of a handler
+    // without SA_SIGINFO, is async-signal-safe (see there) and exists as long as the process.
     let answer = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_bus_error as extern "C" fn(libc::c_int) as usize;
@@ -57,11 +57,11 @@ pub fn end_on_bus_error(line: &str, code: i32) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// One write of bytes that were made before, and `_exit`: no lock is taken and nothing allocated. It does not return,
-/// so the access that raised the signal is not done again.
+/// Writes prepared bytes once and calls `_exit`. It takes no lock and allocates nothing. It does not return, so the
+/// failed access is not repeated.
 extern "C" fn on_bus_error(_: libc::c_int) {
     let code = BUS_ERROR.get().map_or(1, |(line, code)| {
-        // Nothing can be done about a line that is not taken.
+        // If the line cannot be written, nothing more can be done.
         let _ = rustix::io::write(rustix::stdio::stderr(), line);
         *code
     });
@@ -69,17 +69,17 @@ extern "C" fn on_bus_error(_: libc::c_int) {
 }
 
 impl Signals {
-    /// Takes SIGTERM, SIGINT, SIGUSR1 and SIGHUP over. Fails when the process has no descriptor left.
+    /// Takes over SIGTERM, SIGINT, SIGUSR1 and SIGHUP. Fails if the process has no file descriptor left.
     pub fn take_over() -> io::Result<Self> {
         Ok(Self { queue: Queue::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])? })
     }
 
-    /// A handle that ends the wait.
+    /// Returns a handle that ends the wait.
     pub fn handle(&self) -> SignalsHandle {
         SignalsHandle(self.queue.handle())
     }
 
-    /// Waits for the next signal; `None` once the handle was closed.
+    /// Waits for the next signal; returns `None` after the handle was closed.
     pub fn wait(&mut self) -> Option<Signal> {
         self.queue.forever().next().map(|number| if number == SIGHUP { Signal::Reload } else { Signal::Stop })
     }

@@ -1,14 +1,14 @@
-//! Connections in memory whose bad luck follows from a seed.
+//! Connections in memory whose faults follow from a seed.
 //!
 //! ```text
 //!   SimClient ── send: cut into fragments, each arrives later ──> arrived ── receive ──> worker
 //!   SimClient <── take ── a window of bytes in flight <── send: cut short, or blocked ── worker
 //! ```
 //!
-//! It keeps the promises of a real back end: events are edges (one for each arrival), a receive shorter than its
-//! buffer has taken all that had arrived, and a blocked send is followed by an event once there is room, if that was
-//! asked for. All else is as unpleasant as the seed wants: fragments, delays, events for nothing, events in any order,
-//! sends cut anywhere. Time is a number that [`Backend::wait`] moves.
+//! The back end keeps the promises of a real one. Events are edges, one for each arrival. A receive that does not fill
+//! its buffer has taken all arrived bytes. After a blocked send, an event follows once there is room, if it was
+//! requested. Everything else is as hostile as the seed decides: fragments, delays, spurious events, events in any
+//! order, sends cut anywhere. Time is a number that [`Backend::wait`] advances.
 
 use crate::{Backend, Detached, Event, Received, Sent, Token};
 use base::prng::Prng;
@@ -23,15 +23,15 @@ use std::time::Duration;
 /// The faults of the simulated network.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// Longest fragment in which bytes arrive.
+    /// Maximum length of a fragment in which bytes arrive.
     pub fragment_bytes_max: usize,
-    /// Longest time that a fragment takes.
+    /// Maximum delay of a fragment.
     pub delay_ns_max: u64,
-    /// Bytes to a client that are in flight before a send is blocked.
+    /// Bytes in flight to a client before a send is blocked.
     pub window_bytes: usize,
-    /// Of 1000 sends, so many are cut short although there is room.
+    /// Number of sends per 1000 that are cut short although there is room.
     pub short_sends: u64,
-    /// Of 1000 waits, so many report a connection to which nothing has happened.
+    /// Number of waits per 1000 that report a connection without any change.
     pub idle_events: u64,
 }
 
@@ -46,11 +46,11 @@ impl Faults {
     };
 }
 
-/// One connection, both ends.
+/// One connection with both its ends.
 #[derive(Default)]
 struct Wire {
     token: Option<Token>,
-    /// Fragments on their way to the server, with their time of arrival; an empty one is the end of the stream.
+    /// Fragments in flight to the server, with their times of arrival. An empty fragment is the end of the stream.
     coming: VecDeque<(u64, Vec<u8>)>,
     arrived: VecDeque<u8>,
     ended: bool,
@@ -88,25 +88,25 @@ pub struct SimClient {
 }
 
 impl Sim {
-    /// A network whose every accident follows from `seed`, and whose time is `clock_ns`.
+    /// Creates a network whose faults all follow from `seed`, and whose time is `clock_ns`.
     pub fn new(seed: u64, faults: Faults, clock_ns: Arc<AtomicU64>, events_max: usize) -> Self {
         let net = Net { prng: Prng::new(seed), faults, clock_ns, wires: Vec::new(), received_bytes: 0 };
         Self { net: Rc::new(RefCell::new(net)), events_max }
     }
 
-    /// Something that makes connections to the server that gets this back end.
+    /// Returns an object that opens connections to the server of this back end.
     pub fn dialler(&self) -> SimDialler {
         SimDialler { net: Rc::clone(&self.net) }
     }
 }
 
-/// Makes connections.
+/// Opens connections.
 pub struct SimDialler {
     net: Rc<RefCell<Net>>,
 }
 
 impl SimDialler {
-    /// A new connection: the client's end, and the server's, to be handed to a worker.
+    /// Opens a connection. Returns the client's end, and the server's end for a worker.
     pub fn connect(&self) -> (SimClient, SimStream) {
         let mut net = self.net.borrow_mut();
         net.wires.push(Wire::default());
@@ -114,12 +114,12 @@ impl SimDialler {
         (SimClient { net: Rc::clone(&self.net), wire }, SimStream(wire))
     }
 
-    /// Bytes that the server has received over all connections.
+    /// Returns the number of bytes that the server has received over all connections.
     pub fn received_bytes(&self) -> u64 {
         self.net.borrow().received_bytes
     }
 
-    /// Returns whether a worker has nothing more to wait for: no byte is on its way to it and no event is due.
+    /// Returns whether a worker has nothing to wait for: no byte is in flight to it and no event is due.
     pub fn is_quiet(&self) -> bool {
         let net = self.net.borrow();
         net.wires.iter().all(|wire| wire.coming.is_empty() && !wire.edge_in && !wire.edge_out)
@@ -127,7 +127,7 @@ impl SimDialler {
 }
 
 impl SimClient {
-    /// Sends `bytes`: they arrive in order, in fragments, later.
+    /// Sends `bytes`. They arrive later, in order and in fragments.
     pub fn send(&self, bytes: &[u8]) {
         let net = &mut *self.net.borrow_mut();
         let mut rest = bytes;
@@ -139,12 +139,12 @@ impl SimClient {
         }
     }
 
-    /// Sends nothing more.
+    /// Ends the client's sending side.
     pub fn close_send(&self) {
         self.net.borrow_mut().launch(self.wire, Vec::new());
     }
 
-    /// Breaks the connection at once, whatever is on its way.
+    /// Resets the connection at once and discards all bytes in flight to the server.
     pub fn reset(&self) {
         let net = &mut *self.net.borrow_mut();
         let wire = &mut net.wires[self.wire];
@@ -154,7 +154,7 @@ impl SimClient {
         wire.arrived.clear();
     }
 
-    /// Takes at most `bytes_max` of what the server has sent.
+    /// Takes at most `bytes_max` of the bytes that the server has sent.
     pub fn take(&self, bytes_max: usize) -> Vec<u8> {
         let net = &mut *self.net.borrow_mut();
         let wire = &mut net.wires[self.wire];
@@ -163,7 +163,7 @@ impl SimClient {
         taken
     }
 
-    /// Returns whether the server has closed this connection or said that it will send nothing more.
+    /// Returns whether the server has closed this connection or ended its sending side.
     pub fn is_closed(&self) -> bool {
         self.net.borrow().wires[self.wire].server_closed
     }
@@ -181,7 +181,7 @@ impl Net {
         self.wires[wire].coming.push_back((at, fragment));
     }
 
-    /// Lets arrive what is due.
+    /// Delivers the fragments that are due.
     fn arrive(&mut self) {
         let now_ns = self.now_ns();
         for wire in &mut self.wires {
@@ -198,7 +198,7 @@ impl Net {
         self.wires.iter().filter_map(|wire| wire.coming.front().map(|(at, _)| *at)).min()
     }
 
-    /// Moves edges into `events`, in an order of the seed's choice.
+    /// Moves edges into `events`, in an order that the seed decides.
     fn report(&mut self, events: &mut Vec<Event>, events_max: usize) {
         let count = self.wires.len();
         if count == 0 {
@@ -347,7 +347,7 @@ mod tests {
     const FAULTS: Faults =
         Faults { fragment_bytes_max: 5, delay_ns_max: 9_000, window_bytes: 7, short_sends: 500, idle_events: 100 };
 
-    /// Echoes through the back end and returns what the client got with the number of waits it took.
+    /// Echoes through the back end. Returns the bytes that the client got, and the number of waits.
     fn echo(seed: u64, bytes: &[u8]) -> (Vec<u8>, usize) {
         let mut sim = Sim::new(seed, FAULTS, Arc::new(AtomicU64::new(0)), 8);
         let (client, stream) = sim.dialler().connect();

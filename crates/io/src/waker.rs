@@ -4,29 +4,29 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// A bell for one waiting thread. Clones ring the same one.
+/// A bell for one waiting thread. All clones ring the same bell.
 ///
-/// It is only ever written to: a waiter that watches for edges needs no read to hear the next ring, and the
-/// counter behind it would take centuries to fill.
+/// Ringing only writes to it. A waiter that watches for edges need not read it to notice the next ring; the counter
+/// behind it would take centuries to fill.
 #[derive(Clone, Debug)]
 pub struct Waker {
     fd: Arc<OwnedFd>,
 }
 
 impl Waker {
-    /// A bell that no one hears yet. Fails when the process has no descriptor left.
+    /// Creates a bell that no thread watches yet. Fails if the process has no file descriptor left.
     pub fn new() -> std::io::Result<Self> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { fd: Arc::new(fd) })
     }
 
-    /// Rings: a wait in progress, or the next one, returns.
+    /// Rings the bell: a wait in progress, or the next one, returns.
     pub fn wake(&self) {
-        // The one possible failure is a counter that is full, and then the bell has been rung.
+        // The only possible failure is a full counter, and then the bell has been rung already.
         let _ = rustix::io::write(&*self.fd, &1u64.to_ne_bytes());
     }
 
-    /// Makes the bell silent again, for a waiter that watches its level.
+    /// Resets the bell, for a waiter that watches its level.
     pub fn clear(&self) {
         let _ = rustix::io::read(&*self.fd, &mut [0u8; 8]);
     }

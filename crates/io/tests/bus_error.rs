@@ -1,18 +1,18 @@
-//! A process that touches mapped memory behind which there is nothing.
+//! Tests a process that touches mapped memory without storage behind it.
 
 use std::process::{Command, ExitStatus};
 use std::sync::Barrier;
 
 use arena::{Cells, Order};
 
-/// Names the file that a child maps and cuts short.
+/// Environment variable with the file that a child maps and truncates.
 const CUT: &str = "GANNET_TEST_BUS_ERROR";
 const LINE: &str = "the file is gone";
 const CODE: i32 = 74;
 const THREADS: usize = 8;
 const BYTES: usize = 1 << 20;
 
-/// Maps a file, cuts it short and touches it from several threads at once. It does not return.
+/// Maps a file, truncates it and touches it from several threads at once. Does not return.
 fn touch(path: &std::ffi::OsStr) {
     let file = std::fs::File::options().create(true).truncate(true).read(true).write(true).open(path).expect("made");
     file.set_len(BYTES as u64).expect("made longer");

@@ -1,4 +1,4 @@
-//! What every back end for real sockets promises, checked on each of them by the same tests.
+//! The contract of all back ends for real sockets, checked on each of them by the same tests.
 
 use base::prng::Prng;
 use gannet_io::epoll::{self, Epoll};
@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 #[global_allocator]
 static ALLOCATOR: allocation::Counting = allocation::Counting;
 
-/// No test waits longer for anything.
+/// Maximum time that a test waits for anything.
 const PATIENCE: Duration = Duration::from_secs(10);
 const TICK: Option<Duration> = Some(Duration::from_millis(20));
 
-/// A reactor with its sockets.
+/// A reactor and its sockets.
 struct Bench<B: Backend<Stream = Stream>> {
     io: B,
     waker: Waker,
@@ -29,7 +29,7 @@ struct Bench<B: Backend<Stream = Stream>> {
 trait Kind: Backend<Stream = Stream> + Sized {
     const NAME: &'static str;
     fn make(waker: &Waker, streams_max: usize) -> Self;
-    /// What the test meant to reach was reached, where this back end has it.
+    /// Checks that the test reached its intended path, on a back end that has this path.
     fn check_detours(&self, reached: fn(Detours) -> bool);
 }
 
@@ -58,7 +58,7 @@ impl<B: Kind> Bench<B> {
         Self { io: B::make(&waker, streams_max), waker, listener, events: Vec::with_capacity(64) }
     }
 
-    /// A connection that is not attached yet: the client's end and the server's.
+    /// Opens a connection that is not attached yet; returns the client's end and the server's.
     fn dial(&self) -> (TcpStream, Stream) {
         let ListenAddr::Tcp(addr) = *self.listener.addr() else { panic!("a TCP address") };
         let client = TcpStream::connect(addr).unwrap();
@@ -78,7 +78,7 @@ impl<B: Kind> Bench<B> {
         (client, stream)
     }
 
-    /// Waits for an event that `wanted` accepts; the others are forgotten.
+    /// Waits for an event that `wanted` accepts, and discards all others.
     fn until(&mut self, what: &str, mut wanted: impl FnMut(&Event) -> bool) -> Event {
         let begun = Instant::now();
         loop {
@@ -94,7 +94,7 @@ impl<B: Kind> Bench<B> {
         self.until("readable", |event| event.token == token && event.readable)
     }
 
-    /// Receives `count` bytes through events, in pieces of at most `room`; the pieces come one each event or receive.
+    /// Receives `count` bytes in pieces of at most `room`, waiting for an event whenever none are available.
     fn collect(&mut self, stream: &Stream, token: Token, count: usize, room: usize) -> Vec<u8> {
         let (mut got, mut buffer) = (Vec::new(), vec![0; room]);
         while got.len() < count {
@@ -111,7 +111,7 @@ impl<B: Kind> Bench<B> {
         self.io.send(stream, &[IoSlice::new(bytes)])
     }
 
-    /// Waits without an event until nothing is left to submit.
+    /// Calls `wait` without blocking until nothing is left to submit.
     fn settle(&mut self) {
         for _ in 0..3 {
             self.io.wait(Some(Duration::ZERO), &mut self.events).unwrap();
@@ -126,7 +126,7 @@ fn pattern(len: usize, salt: u64) -> Vec<u8> {
 const ONE: Token = Token::new(1, 1);
 const TWO: Token = Token::new(2, 1);
 
-/// Each test for each back end.
+/// Runs each test for each back end.
 macro_rules! contract {
     ($($name:ident),* $(,)?) => {
         mod on_epoll { $(#[test] fn $name() { super::$name::<super::Epoll>(); })* }
@@ -166,7 +166,7 @@ fn what_is_detached_goes_on_in_another_reactor_with_every_byte_in_order<B: Kind>
     let (mut client, stream) = first.connect(ONE);
     let (mut silent, other) = first.connect(TWO);
     let (gone, broken) = first.connect(Token::new(3, 1));
-    // Some is taken, some has arrived and is not, the rest comes while nobody has the stream.
+    // Some bytes are taken, some have arrived and are not taken, and the rest arrives while the stream has no owner.
     let all = pattern(9000, 5);
     client.write_all(&all[..100]).unwrap();
     assert_eq!(first.collect(&stream, ONE, 100, 100), all[..100]);
@@ -181,7 +181,7 @@ fn what_is_detached_goes_on_in_another_reactor_with_every_byte_in_order<B: Kind>
     assert!(unsent.is_empty());
     let Detached { stream: other, received, .. } = detached.next().unwrap().expect("it is whole");
     assert!(received.is_empty());
-    // A reactor that asks the kernel each time does not know that one is broken.
+    // A reactor that asks the kernel each time does not know that a connection is broken.
     drop(detached.next().unwrap());
     client.write_all(&all[6000..]).unwrap();
     let begun = std::mem::replace(&mut first, second);
@@ -202,7 +202,7 @@ fn what_is_detached_goes_on_in_another_reactor_with_every_byte_in_order<B: Kind>
     silent.read_exact(&mut answer[..5]).unwrap();
     first.io.close(stream);
     first.io.close(other);
-    // The former one has room for as many as before.
+    // The former reactor again has room for as many streams as before.
     for number in 0..4 {
         let (_, stream) = second.connect(Token::new(number, 9));
         second.io.close(stream);
@@ -264,7 +264,7 @@ fn a_short_receive_has_taken_all_and_the_next_bytes_make_an_event<B: Kind>() {
         bench.readable(ONE);
         assert_eq!(bench.collect(&stream, ONE, bytes.len(), 20_000), bytes, "round {round}");
     }
-    // A receive that fills its buffer says nothing about what is behind it.
+    // A receive that fills its buffer does not show whether more bytes follow.
     client.write_all(b"abcdef").unwrap();
     bench.readable(ONE);
     let mut two = [0; 2];
@@ -362,7 +362,7 @@ fn parts_arrive_in_order_over_many_sends_of_any_size<B: Kind>() {
     bench.io.close(stream);
 }
 
-/// Sends until the peer's window and ours are full; says how many bytes were taken.
+/// Sends until the peer's window and ours are full; returns the number of bytes taken over.
 fn fill<B: Kind>(bench: &mut Bench<B>, stream: &Stream, piece: &[u8]) -> usize {
     let mut taken = 0;
     loop {
@@ -385,7 +385,7 @@ fn a_peer_that_does_not_read_blocks_and_its_reading_makes_an_event<B: Kind>() {
         // The peer's window may have grown meanwhile.
         taken += fill(&mut bench, &stream, &piece);
         for _ in 0..20 {
-            // What is left is more than a back end holds: it is for the event to move that on.
+            // More bytes are left than a back end holds, so only an event can move them on.
             let read = taken - taken / 4;
             client.read_exact(&mut vec![0; read]).unwrap();
             bench.until("writable", |event| event.token == ONE && event.writable);
@@ -456,7 +456,7 @@ fn a_waker_of_another_thread_ends_a_wait_each_time<B: Kind>() {
         }
         assert!(begun.elapsed() < PATIENCE / 2, "a ring was not heard");
         ringer.join().unwrap();
-        // One that rang while no one waited is heard by the next wait.
+        // A ring while no thread waits ends the next wait.
         bench.settle();
         bench.waker.wake();
         let begun = Instant::now();
@@ -499,7 +499,7 @@ fn a_closed_streams_late_bytes_are_not_its_successors<B: Kind>() {
         client.write_all(&life.to_le_bytes()).unwrap();
         let got = bench.collect(&stream, Token::new(0, life), 4, 64);
         assert_eq!(got, life.to_le_bytes(), "life {life}");
-        // These come too late to be read, around the instant of the close.
+        // These bytes arrive around the instant of the close, too late to be read.
         client.write_all(&pattern(3000, 9)).unwrap();
         assert_eq!(bench.send(&stream, b"y"), Sent::Bytes(1));
         bench.io.close(stream);
@@ -514,7 +514,7 @@ fn a_closed_streams_late_bytes_are_not_its_successors<B: Kind>() {
 fn long_values_and_short_ones_in_turn_lose_nothing<B: Kind>() {
     let mut bench = Bench::<B>::new(4);
     let (client, stream) = bench.connect(ONE);
-    // Rounds of one long value and then short ones, each of which waits for its answer.
+    // Each round sends one long value and then short ones, and waits for the answer to each.
     let (rounds, long, short) = (6, 3 << 20, 700);
     let talker = std::thread::spawn(move || {
         let mut client = client;
@@ -578,7 +578,7 @@ fn one_stream_that_is_not_read_starves_no_other<B: Kind>() {
         client.write_all(&bytes).unwrap();
         assert_eq!(bench.collect(&stream, ONE, 500, 600), bytes, "round {round}");
     }
-    // What was not read for so long is still whole.
+    // Bytes that were not read for so long are still complete.
     for (index, (_, stream, written)) in held.into_iter().enumerate() {
         assert!(written > 100_000, "only {written} bytes were written");
         let got = bench.collect(&stream, Token::new(10 + index as u32, 0), written, 10_000);
@@ -605,7 +605,7 @@ fn many_peers_that_do_not_read_starve_no_other<B: Kind>() {
         assert_eq!(got, bytes);
     }
     bench.io.check_detours(|detours| detours.stalled >= OUTBOUND_MAX as u64 && detours.sent_by_call >= 50);
-    // Those that begin to read get everything that was taken.
+    // Peers that start to read receive everything that was taken over.
     for ((client, stream), taken) in slow.drain(..5).zip(&mut taken) {
         let mut reader = client.try_clone().unwrap();
         let count = *taken;
@@ -623,8 +623,8 @@ fn many_peers_that_do_not_read_starve_no_other<B: Kind>() {
         assert!(got.chunks(piece.len()).all(|chunk| *chunk == piece[..chunk.len()]));
         bench.io.close(stream);
     }
-    // A stream that is dropped without a close would leave its descriptor's number, with bytes still to be sent to it,
-    // to the next connection of the process: another test's.
+    // If a stream were dropped without a close, its descriptor number, with bytes still queued for it, would go to the
+    // next connection of the process, in another test.
     slow.into_iter().for_each(|(_, stream)| bench.io.close(stream));
     bench.io.close(stream);
 }
@@ -712,14 +712,14 @@ struct Echo {
     token: Token,
     written: usize,
     read: usize,
-    /// Bytes that the server has received, and those that it has not sent back yet.
+    /// Number of bytes that the server has received, then the bytes that it has not yet sent back.
     received: usize,
     held: Vec<u8>,
     readable: bool,
     blocked: bool,
 }
 
-/// What byte `at` of connection `token`'s stream is.
+/// Returns byte `at` of connection `token`'s stream.
 fn byte_of(token: Token, at: usize) -> u8 {
     ((at as u64 + token.0).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
 }
@@ -755,7 +755,7 @@ impl Echo {
         self.read += count;
     }
 
-    /// One receive and one send of the server.
+    /// Does one receive and one send of the server.
     fn serve<B: Kind>(&mut self, io: &mut B, room: usize) {
         if self.readable && self.held.len() < 100_000 {
             let mut buffer = vec![0; room];
@@ -796,7 +796,7 @@ fn random_echoes_with_pauses_and_closes_keep_every_byte<B: Kind>() {
         for step in 0..4000 {
             let last = step >= 3500;
             let echo = &mut echoes[prng.below(24) as usize];
-            // Some connections are only written to for long, so that windows and buffers fill.
+            // Some connections are only written to for a long time, so that windows and buffers fill.
             if !last && prng.chance(3, 4) {
                 let longest = if prng.chance(1, 4) { 200_000 } else { 2000 };
                 echo.write(1 + prng.below(longest) as usize);
@@ -833,7 +833,7 @@ fn random_echoes_with_pauses_and_closes_keep_every_byte<B: Kind>() {
     }
 }
 
-/// Everything that was written comes back.
+/// Waits until everything that was written has come back.
 fn finish<B: Kind>(bench: &mut Bench<B>, echoes: &mut [Echo], seed: u64) {
     let begun = Instant::now();
     while echoes.iter().any(|echo| echo.read < echo.written) {

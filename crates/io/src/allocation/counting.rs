@@ -1,15 +1,16 @@
-//! An allocator that counts what one thread asks of it: the proof that a data thread, once warm, asks nothing.
+//! An allocator that counts the calls of one thread. Tests use it to prove that a warmed-up data thread never
+//! allocates.
 //!
-//! One thread is counted at a time; while one is, every call of any thread costs a system call more.
+//! Counts one thread at a time. While counting, every call of any thread makes one more system call.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
-/// The kernel's number of the thread that is counted; 0: none is.
+/// Kernel thread ID of the counted thread; 0 if none is counted.
 static COUNTED: AtomicI32 = AtomicI32::new(0);
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// The system's allocator, counted.
+/// The system's allocator, with counting.
 #[derive(Clone, Copy, Debug)]
 pub struct Counting;
 
@@ -17,14 +18,14 @@ fn this_thread() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
-/// Counts the calling thread's calls from now on, from 0, and no other's.
+/// Starts counting the calling thread's calls from 0. No other thread is counted from then on.
 pub fn count_this_thread() {
     CALLS.store(0, Relaxed);
     COUNTED.store(this_thread(), Relaxed);
 }
 
-/// Ends the count and gives it: allocations, reallocations and releases of the calling thread together; `None` if it
-/// was not counted.
+/// Stops counting and returns the number of allocations, reallocations and releases of the calling thread together;
+/// `None` if the calling thread was not counted.
 pub fn take_count() -> Option<u64> {
     COUNTED.compare_exchange(this_thread(), 0, Relaxed, Relaxed).ok().map(|_| CALLS.load(Relaxed))
 }
@@ -36,8 +37,8 @@ fn count() {
     }
 }
 
-// SAFETY: 1. each method hands its arguments to the system's allocator unchanged, so that one's guarantees hold here.
-// 2. Counting is two static words and gettid(2): it neither allocates nor unwinds.
+// SAFETY: 1. each method passes its arguments to the system's allocator unchanged, so that allocator's guarantees hold
+// here. 2. Counting uses two static words and gettid(2): it neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

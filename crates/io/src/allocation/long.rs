@@ -1,4 +1,4 @@
-//! An allocator that maps each long block by itself, so that its memory is the kernel's again when it is freed.
+//! An allocator that maps each long block separately, so that a free returns its memory to the kernel at once.
 //!
 //! ```text
 //!   block          shorter than LONG_BYTES_MIN     from it on                 more than MAPS_MAX, or no map
@@ -8,48 +8,48 @@
 //!                  heap's end is free or `trim`
 //! ```
 //!
-//! glibc maps a long block only if no heap has room for it, and what is freed in a heap below a live block stays
-//! resident. Clients that first fill heaps with one kind of memory, and then ask for another, would have both counted
-//! against the process, and one of them against their bound.
+//! glibc maps a long block only if no heap has room for it, and freed memory below a live block of a heap stays
+//! resident. Suppose that clients first fill heaps with one kind of memory and then need another kind. Then both would
+//! count as memory of the process, and one of them against the clients' limit.
 //!
 //! Invariants:
-//! - The length of a layout and the address show how a block was allocated: no table, no lock.
-//! - At most [`MAPS_MAX`] blocks are mapped at once, a quarter of the maps that the kernel gives a process: unmapping
-//!   from the middle of maps that the kernel has joined needs one more, and has it.
-//! - A block grows by moving pages, never by copying, while it is mapped.
+//! - The layout's length and the block's address show how a block was allocated. This needs no table and no lock.
+//! - At most [`MAPS_MAX`] blocks are mapped at once, a quarter of the maps that the kernel allows a process. Unmapping
+//!   from the middle of maps that the kernel has merged takes one more map, and the margin allows for it.
+//! - A mapped block grows by moving pages, never by copying.
 
 use rustix::mm::{self, MapFlags, MremapFlags, ProtFlags};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Blocks from this length on are mapped, in bytes.
+/// Blocks of this length or more are mapped, in bytes.
 pub const LONG_BYTES_MIN: usize = 128 << 10;
-/// Blocks that are mapped at once: a quarter of what `vm.max_map_count` is by default, 65,530.
+/// Maximum number of mapped blocks: a quarter of the default `vm.max_map_count`, 65,530.
 const MAPS_MAX: usize = 16_384;
-/// Maps begin at multiples of this, whatever pages the machine has.
+/// Maps begin at multiples of this, whatever the machine's page size.
 const PAGE_BYTES: usize = 4096;
-/// The alignment of what stands in a heap in place of a map, and of the word before it.
+/// Alignment of a heap block that replaces a map, and of the word before it.
 const HEAP_ALIGN: usize = 16;
 
-/// The system's allocator, but for long blocks.
+/// The system's allocator, except for long blocks.
 #[derive(Debug)]
 pub struct MappedLong {
     mapped: AtomicUsize,
 }
 
 impl MappedLong {
-    /// An allocator without blocks.
+    /// Creates an allocator without blocks.
     pub const fn new() -> Self {
         Self { mapped: AtomicUsize::new(0) }
     }
 
-    /// Blocks that are mapped now.
+    /// Returns the number of mapped blocks.
     pub fn mapped(&self) -> usize {
         self.mapped.load(Relaxed)
     }
 
-    /// Memory of zeros in a map of its own; null if there are too many of them or the kernel refuses.
+    /// Maps zeroed memory. Returns null if the limit on maps is reached or the kernel refuses.
     fn map(&self, bytes: usize) -> *mut u8 {
         if self.mapped.fetch_add(1, Relaxed) >= MAPS_MAX {
             self.mapped.fetch_sub(1, Relaxed);
@@ -73,26 +73,28 @@ impl MappedLong {
     }
 
     /// # Safety
-    /// `at` is from `alloc_long` or `realloc_map` with this length, and is used no more.
+    /// `at` is from `alloc_long` or `realloc_map` with this length, and is no longer used.
     unsafe fn dealloc_long(&self, at: *mut u8, layout: Layout) {
         if !is_map(at) {
-            // SAFETY: 1. what is no map is from `alloc_in_heap`.
+            // SAFETY: 1. a block that is not a map is from `alloc_in_heap`.
             return unsafe { dealloc_in_heap(at, layout) };
         }
-        // SAFETY: 1. the caller's: the map has this length and is no longer in use.
+        // SAFETY: 1. by the caller's contract, the map has this length and is no longer in use.
         if unsafe { mm::munmap(at.cast(), layout.size()) }.is_err() {
-            // SAFETY: 1. as above. 2. The pages are the kernel's again; their addresses stay taken.
+            // SAFETY: 1. as above. 2. This returns the pages to the kernel; their addresses stay reserved.
             let _ = unsafe { mm::madvise(at.cast(), layout.size(), mm::Advice::LinuxDontNeed) };
         }
         self.mapped.fetch_sub(1, Relaxed);
     }
 
-    /// Another block with the contents of this one; null, and this one is as it was, if there is no memory.
+    /// Copies the block into a new one and frees it. Returns null, and leaves the block as it was, if there is no
+    /// memory.
     ///
     /// # Safety
     /// `at` is a block of `layout` of this allocator, and `new_layout` has the alignment of `layout`.
     unsafe fn copy(&self, at: *mut u8, layout: Layout, new_layout: Layout) -> *mut u8 {
-        // SAFETY: 1. the caller's, for each of the three: `at` has `layout`, `new` has `new_layout`; they are apart.
+        // SAFETY: 1. by the caller's contract, for each of the three: `at` has `layout`, `new` has `new_layout`; they
+        // do not overlap.
         unsafe {
             let new = self.alloc(new_layout);
             if !new.is_null() {
@@ -110,7 +112,7 @@ impl Default for MappedLong {
     }
 }
 
-/// True if blocks of this layout are mapped when they can be. Alignments that a heap does not give for nothing are left
+/// Returns whether blocks of this layout are mapped if possible. Alignments above a heap's natural alignment are left
 /// to the system: such blocks are allocated at start and stay.
 #[inline]
 fn is_long(layout: Layout) -> bool {
@@ -121,17 +123,17 @@ fn is_map(at: *mut u8) -> bool {
     at.addr().is_multiple_of(PAGE_BYTES)
 }
 
-/// The layout in a heap of what stands there in place of a map of `layout`; `None`: no block is so long.
+/// Returns the layout of the heap block that replaces a map of `layout`; `None` if it would be too long.
 fn heap_layout(layout: Layout) -> Option<Layout> {
     Layout::from_size_align(layout.size().checked_add(2 * HEAP_ALIGN)?, HEAP_ALIGN).ok()
 }
 
-/// A block in a heap whose address is no multiple of a page. The word before it says how far into the heap's block
-/// it begins.
+/// Allocates a heap block at an address that is not a multiple of a page. The word before the address holds its offset
+/// in the heap's block.
 fn alloc_in_heap(layout: Layout) -> *mut u8 {
     let Some(whole) = heap_layout(layout) else { return null_mut() };
-    // SAFETY: 1. the layout has a length. 2. Both places are inside: 32 bytes more were asked for than are needed.
-    // 3. The word before either is inside and aligned.
+    // SAFETY: 1. the layout's size is not zero. 2. Both possible addresses are inside: the allocation has 32 bytes more
+    // than needed. 3. The word before either address is inside and aligned.
     unsafe {
         let base = System.alloc(whole);
         if base.is_null() {
@@ -145,20 +147,20 @@ fn alloc_in_heap(layout: Layout) -> *mut u8 {
 }
 
 /// # Safety
-/// `at` is from [`alloc_in_heap`] with this layout and is used no more.
+/// `at` is from [`alloc_in_heap`] with this layout and is no longer used.
 unsafe fn dealloc_in_heap(at: *mut u8, layout: Layout) {
     let Some(whole) = heap_layout(layout) else { return };
-    // SAFETY: 1. the word before the block is what `alloc_in_heap` wrote there. 2. `whole` is the layout that it used.
+    // SAFETY: 1. `alloc_in_heap` wrote the word before the block. 2. `whole` is the layout that it used.
     unsafe {
         let skipped = at.cast::<usize>().sub(1).read();
         System.dealloc(at.sub(skipped), whole);
     }
 }
 
-// SAFETY: 1. a map is aligned to a page, so to every alignment of a long block, and as long as asked for; a block in
-// a heap is what the system gave for the same layout, or lies inside one that is 32 bytes longer. 2. Blocks are freed
-// by the way by which they were allocated: layouts are the same at both times, and of long blocks exactly the mapped
-// ones begin at a multiple of a page. 3. Nothing here allocates or unwinds.
+// SAFETY: 1. a map is aligned to a page, so to every alignment of a long block, and has the requested length; a heap
+// block is what the system returned for the same layout, or lies inside a block that is 32 bytes longer. 2. Blocks are
+// freed in the way in which they were allocated: the layout is the same both times, and of the long blocks exactly the
+// mapped ones begin at a multiple of a page. 3. Nothing here allocates or unwinds.
 unsafe impl GlobalAlloc for MappedLong {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -174,7 +176,7 @@ unsafe impl GlobalAlloc for MappedLong {
         if is_long(layout) {
             let at = self.alloc_long(layout);
             if !at.is_null() && !is_map(at) {
-                // SAFETY: 1. the block is as long as its layout.
+                // SAFETY: 1. the block has the length of its layout.
                 unsafe { at.write_bytes(0, layout.size()) };
             }
             return at;
@@ -186,7 +188,8 @@ unsafe impl GlobalAlloc for MappedLong {
     #[inline]
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         if is_long(layout) {
-            // SAFETY: 1. the caller's: it is a block of this layout, so from `alloc_long` or a remapped one.
+            // SAFETY: 1. by the caller's contract, it is a block of this layout, so from `alloc_long` or a remapped
+            // one.
             return unsafe { self.dealloc_long(at, layout) };
         }
         // SAFETY: 1. the caller's obligations are the system allocator's.
@@ -195,13 +198,15 @@ unsafe impl GlobalAlloc for MappedLong {
 
     #[inline]
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: 1. the caller's: the new length, rounded up to the alignment, is no longer than `isize::MAX`.
+        // SAFETY: 1. by the caller's contract, the new length, rounded up to the alignment, does not exceed
+        // `isize::MAX`.
         let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
         match (is_long(layout), is_long(new_layout)) {
             // SAFETY: 1. the caller's obligations are the system allocator's.
             (false, false) => unsafe { System.realloc(at, layout, new_size) },
             (true, true) if is_map(at) => {
-                // SAFETY: 1. the caller's: the map has this length, and its old address is used no more if it moves.
+                // SAFETY: 1. by the caller's contract, the map has this length, and its old address is no longer used
+                // if it moves.
                 let moved = unsafe { mm::mremap(at.cast(), layout.size(), new_size, MremapFlags::MAYMOVE) };
                 moved.map_or(null_mut(), |map| map.cast())
             }
@@ -221,7 +226,7 @@ mod tests {
 
     fn bytes_of<'a>(at: *mut u8, bytes: usize) -> &'a mut [u8] {
         assert!(!at.is_null());
-        // SAFETY: 1. tests ask for what they have allocated and not freed.
+        // SAFETY: 1. tests pass blocks that they have allocated and not freed.
         unsafe { std::slice::from_raw_parts_mut(at, bytes) }
     }
 
@@ -231,7 +236,7 @@ mod tests {
         pages.expect("a number") * rustix::param::page_size()
     }
 
-    /// Far more than the other tests of this process hold meanwhile.
+    /// The blocks take far more memory than the other tests of this process use meanwhile.
     #[test]
     fn a_long_block_that_is_freed_is_the_kernels_though_a_later_one_stays() {
         const BYTES: usize = 1 << 20;
@@ -273,7 +278,7 @@ mod tests {
         assert_eq!(heap.mapped(), 0);
     }
 
-    /// A server with more long blocks than the kernel gives maps would end at the next one.
+    /// Without the limit, a server with more long blocks than the kernel allows maps would abort at the next block.
     #[test]
     fn blocks_beyond_the_most_maps_lie_in_a_heap_and_are_freed_there() {
         let heap = MappedLong::new();
@@ -316,7 +321,7 @@ mod tests {
         assert_eq!(heap.mapped(), 0);
     }
 
-    /// Alignments that are left to the system, which the length alone would have mapped.
+    /// The system allocates these alignments, although their length alone would require a map.
     #[test]
     fn a_block_of_a_wide_alignment_has_it() {
         let heap = MappedLong::new();

@@ -1,5 +1,5 @@
-//! Memory of the process outside the store: allocators that stand before the system's where a program or a test
-//! declares them with `#[global_allocator]`, and the return of what the system's allocator holds free.
+//! Process memory outside the store. It provides allocators that wrap the system's, which a program or a test declares
+//! with `#[global_allocator]`. It also returns free memory of the system's allocator to the kernel.
 //!
 //! | allocator | for |
 //! |---|---|
@@ -13,12 +13,13 @@ mod long;
 pub use counting::{Counting, count_this_thread, take_count};
 pub use long::{LONG_BYTES_MIN, MappedLong};
 
-/// The free end of a heap goes back to the kernel from this length on, in bytes.
+/// A heap's free end is returned to the kernel from this length on, in bytes.
 #[cfg(target_env = "gnu")]
 const TRIMMED_BYTES_MIN: libc::c_int = 1 << 20;
 
-/// Has the system's allocator return free memory to the kernel early. Left alone, glibc raises the length from which it
-/// maps blocks of their own, and twice that length is what it keeps, with each mapped block that is freed.
+/// Makes the system's allocator return free memory to the kernel early. By default, each free of a mapped block lets
+/// glibc raise two thresholds: the length from which it maps blocks, and the free memory that it retains, which is
+/// twice that length.
 pub fn return_free_memory_early() {
     #[cfg(target_env = "gnu")]
     // SAFETY: 1. mallopt(3) may be called at any time from any thread. 2. Both parameters take a length in bytes.
@@ -28,8 +29,8 @@ pub fn return_free_memory_early() {
     }
 }
 
-/// Returns to the kernel what the system's allocator holds free. It takes the lock of each heap in turn, so a thread
-/// that allocates waits for it.
+/// Returns the system allocator's free memory to the kernel. It takes the lock of each heap in turn, so threads that
+/// allocate meanwhile wait.
 pub fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: 1. malloc_trim(3) may be called at any time from any thread: it takes the locks of the heaps.

@@ -1,4 +1,4 @@
-//! Into the kernel and back: submission, and what each completion means.
+//! Entry into the kernel and its results: submission, and the handling of each completion.
 
 use super::memory::NONE;
 use super::open::BUFFER_GROUP;
@@ -14,21 +14,22 @@ use rustix::net::{SendFlags, Shutdown};
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-/// Completions that are copied out of the ring at once.
+/// Maximum number of completions that one step copies out of the ring.
 const REAP: usize = 64;
-/// Tries to make room in a full submission queue.
+/// Maximum number of attempts to make room in a full submission queue.
 const PUSH_TRIES: usize = 1000;
-/// A send goes out whole or is cut short at once, as far as the kernel keeps to that; it is believed when it completes.
+/// Asks the kernel to send at once what fits, and never to wait. The kernel need not obey, so only the completion
+/// counts.
 const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
-/// The longest time of an entry into the kernel.
+/// The maximum duration of one entry into the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Until {
-    /// No longer than what is submitted takes.
+    /// Only as long as submission takes.
     Now,
-    /// Until a completion is there or the time is over.
+    /// Until a completion arrives or the time has passed.
     Over(Duration),
-    /// Until a completion is there.
+    /// Until a completion arrives.
     Ever,
 }
 
@@ -37,8 +38,8 @@ fn errno(result: i32) -> Errno {
 }
 
 impl Uring {
-    /// Puts an entry into the submission queue, which is submitted first if it is full. False: the kernel accepts no
-    /// entries.
+    /// Puts an entry into the submission queue, and submits the queue first if it is full. Returns false if the kernel
+    /// accepts no entries.
     #[must_use]
     fn push(&mut self, entry: &Entry) -> bool {
         #[cfg(test)]
@@ -48,19 +49,19 @@ impl Uring {
         }
         for _ in 0..PUSH_TRIES {
             // SAFETY: 1. an entry names a descriptor and, for a send, bytes of a block that is Queued or Flying until
-            // its completion was taken: nothing writes or frees it before; 2. the blocks and the provided buffers live
-            // until the reactor's drop has seen every operation end; 3. all else in an entry is numbers.
+            // its completion was taken: no code writes or frees it before; 2. the blocks and the provided buffers live
+            // until the reactor's drop has seen every operation end; 3. everything else in an entry is numbers.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return true;
             }
-            // The kernel may refuse for a moment (memory, completions not yet taken), so this tries again.
+            // The kernel may refuse temporarily (no memory, or completions not yet taken), so this retries.
             let _ = self.ring.submit();
         }
         false
     }
 
-    /// Watches the waker, unless it is watched. If that fails, the next wait tries again. Until then a wait ends by its
-    /// timeout only.
+    /// Watches the waker, unless it is watched already. If that fails, the next wait retries. Until then, only its
+    /// timeout ends a wait.
     pub(super) fn arm_waker(&mut self) {
         if !self.watches_waker {
             let events = u32::from(PollFlags::IN.bits());
@@ -69,7 +70,8 @@ impl Uring {
         }
     }
 
-    /// Lets something watch for bytes of a stream: a multishot receive, or a poll while buffers are scarce or unwanted.
+    /// Starts to watch for bytes of a stream: with a multishot receive, or with a poll if buffers are scarce or not
+    /// wanted.
     pub(super) fn arm_intake(&mut self, index: u32) {
         let scarce = self.inbound.lent() < self.inbound.count() / 4;
         let slot = &mut self.slots[index as usize];
@@ -111,7 +113,7 @@ impl Uring {
         }
     }
 
-    /// Cancels an operation. If the kernel refuses that, the next wait tries again.
+    /// Cancels an operation. If the kernel refuses, the next wait retries.
     pub(super) fn cancel(&mut self, target: u64, op: Op, index: u32) {
         let user_data = op.user_data(index, self.slots[index as usize].generation);
         let entry = opcode::AsyncCancel::new(target).build().flags(Flags::SKIP_SUCCESS);
@@ -125,7 +127,7 @@ impl Uring {
         }
     }
 
-    /// Retries the cancellations that were refused.
+    /// Retries the refused cancellations.
     #[cold]
     pub(super) fn cancel_again(&mut self) {
         self.uncancelled = false;
@@ -147,7 +149,7 @@ impl Uring {
         }
     }
 
-    /// Makes an entry of every queued send. True if someone waits to hear that one of them is done.
+    /// Turns every queued send into an entry. Returns true if an owner waits for one of them to complete.
     pub(super) fn flush_sends(&mut self) -> bool {
         let mut awaited = false;
         for number in 0..self.queued.len() {
@@ -170,9 +172,9 @@ impl Uring {
         awaited
     }
 
-    /// Submits, runs the kernel's deferred work, waits if that is wanted, and takes all completions in.
+    /// Submits, runs the kernel's deferred work, waits if wanted, and processes all completions.
     pub(super) fn enter(&mut self, until: Until) -> std::io::Result<()> {
-        // The completions of the sends are there as soon as they are submitted, so one more is waited for.
+        // Sends complete as soon as they are submitted, so this waits for one more completion than there are sends.
         let want = 1 + self.flying;
         let result = match until {
             Until::Now => self.ring.submit(),
@@ -183,7 +185,7 @@ impl Uring {
             }
         };
         match result.map_err(|error| (error.raw_os_error().map(Errno::from_raw_os_error), error)) {
-            // BUSY and AGAIN: the kernel wants completions taken first, or had no memory; the next entry goes on.
+            // BUSY and AGAIN: the kernel needs its completions taken first, or had no memory; the next entry continues.
             Ok(_) | Err((Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN), _)) => {}
             Err((_, error)) => return Err(error),
         }
@@ -191,7 +193,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Returns whether an entry would bring something that is not in the completion queue yet.
+    /// Returns whether entering the kernel would bring anything that is not in the completion queue yet.
     pub(super) fn has_news(&mut self) -> bool {
         let queue = self.ring.submission();
         let news = queue.taskrun() || queue.cq_overflow() || !queue.is_empty();
@@ -199,7 +201,7 @@ impl Uring {
         news || !self.ring.completion().is_empty()
     }
 
-    /// Takes in all completions that are there.
+    /// Processes all available completions.
     fn reap(&mut self) {
         let mut batch = [const { MaybeUninit::<cqueue::Entry>::uninit() }; REAP];
         loop {
@@ -230,7 +232,7 @@ impl Uring {
             Op::PollIn => self.polled_in(index, result),
             Op::Send => self.sent(index, result),
             Op::PollOut => self.polled_out(index),
-            // Only a failure posts one: what was to be cancelled had just ended, or was on its way between two polls.
+            // Only a failed cancellation posts one: the target had just ended, or was between two polls.
             Op::CancelIntake => {
                 self.slots[index as usize].cancelling = false;
                 self.retire(index);
@@ -275,7 +277,7 @@ impl Uring {
                 }
             }
             _ => match errno(result) {
-                // Without a free buffer, the stream is polled and received from by calls.
+                // If no buffer is free, the stream is polled and then received from by calls.
                 Errno::NOBUFS => self.poll_intake(index),
                 Errno::CANCELED if slot.held.count() > 0 => {}
                 Errno::CANCELED | Errno::INTR | Errno::AGAIN => self.arm_intake(index),
@@ -306,7 +308,8 @@ impl Uring {
         if slot.life == Life::Closing {
             return self.retire(index);
         }
-        // If a poll failed, the next call on the socket reports why. A stream that leaves is polled by its next owner.
+        // If a poll failed, the next call on the socket reports the cause. A leaving stream is polled by its next
+        // owner.
         debug_assert!(result > 0 || slot.leaving, "a poll of an open stream ended with {result}");
         slot.direct = true;
         self.note(index, |due| due.readable = true);
@@ -317,7 +320,7 @@ impl Uring {
         self.note(index, |due| (due.readable, due.hangup) = (true, true));
     }
 
-    /// Handles the completion of a send. The kernel does not read its block any more.
+    /// Handles the completion of a send. From now on, the kernel no longer reads the stream's block.
     fn sent(&mut self, index: u32, result: i32) {
         let slot = &mut self.slots[index as usize];
         debug_assert_eq!(slot.outgoing, Outgoing::Flying);
@@ -345,7 +348,7 @@ impl Uring {
         self.arm_poll_out(index);
     }
 
-    /// A send has failed for good: the owner hears of it at its next call, and of a reason to make one.
+    /// Handles the permanent failure of a send. The owner's next call reports it, and an event prompts that call.
     fn broke(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         slot.broken = true;
@@ -403,7 +406,7 @@ impl Uring {
         });
     }
 
-    /// Brings a closing slot on: asks for the end of what is in the kernel, or gives it back if nothing is.
+    /// Advances a closing slot: cancels its operations in the kernel, or frees the slot if none is left.
     pub(super) fn retire(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         if slot.life != Life::Closing {
@@ -432,7 +435,7 @@ impl Uring {
         self.lingering.retain(|(lingering, _)| *lingering != index);
     }
 
-    /// Gives up on closed connections whose peers have not taken the last bytes in [`LINGER`].
+    /// Gives up on closed connections whose peers have not taken the last bytes within [`LINGER`].
     pub(super) fn end_lingering(&mut self, patience: Duration) {
         debug_assert!(patience <= LINGER);
         while let Some((index, since)) = self.lingering.front().copied()

@@ -1,5 +1,5 @@
-//! Letting streams go without closing them: every operation of theirs is ended, and what had arrived, and what their
-//! peers have not taken, is given back.
+//! Detaches streams without closing them. Ends all their operations, and returns received bytes that no one took and
+//! bytes that their peers have not taken.
 
 use std::time::Duration;
 
@@ -10,23 +10,23 @@ use super::{LINGER, Uring};
 use crate::listen::Stream;
 use crate::{Backend, Detached};
 
-/// Longest time of one wait for the kernel, and the number of waits that may bring nothing.
+/// Maximum time of one wait for the kernel, and the number of waits in a row that may bring no progress.
 const ROUND: Duration = Duration::from_millis(10);
 const ROUNDS: usize = 20;
 
 impl Uring {
-    /// Detaches all of them at once: one entry into the kernel serves many.
+    /// Detaches all streams together, so that one entry into the kernel serves many.
     pub(super) fn let_go(&mut self, streams: Vec<Stream>) -> Vec<Option<Detached<Stream>>> {
         let indexes: Vec<u32> = streams.iter().map(Self::index).collect();
         for index in &indexes {
             self.slots[*index as usize].leaving = true;
         }
-        // What was taken over goes out first, and only then is it known whether a peer takes it.
+        // Sends the bytes that were taken over. Only then is it known whether a peer takes them.
         self.flush_sends();
         let _ = self.enter(Until::Now);
         let mut left = indexes;
         let mut idle = 0;
-        // An entry brings a few dozen completions at most, so there is no end as long as some come.
+        // An entry returns a few dozen completions at most, so this continues as long as there is progress.
         while idle < ROUNDS {
             left.retain(|index| !self.is_over(*index));
             left.iter().for_each(|index| self.end_operations(*index));
@@ -40,7 +40,7 @@ impl Uring {
         streams.into_iter().map(|stream| self.let_one_go(stream)).collect()
     }
 
-    /// Asks for the end of what watches a stream.
+    /// Cancels the operations that watch a stream.
     fn end_operations(&mut self, index: u32) {
         self.cancel_intake(index);
         let slot = &mut self.slots[index as usize];
@@ -51,7 +51,7 @@ impl Uring {
         }
     }
 
-    /// Returns whether the kernel has no operation of it any more. A send that was cut short has ended: the rest of it
+    /// Returns whether the kernel has no operation of the stream left. A send that was cut short has ended; its rest
     /// waits for a poll.
     fn is_over(&self, index: u32) -> bool {
         let slot = &self.slots[index as usize];

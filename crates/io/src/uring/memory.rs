@@ -1,4 +1,4 @@
-//! The bytes that the kernel is lent: buffers for what arrives and blocks for what is sent.
+//! Memory lent to the kernel: buffers for received bytes, and blocks for bytes to send.
 //!
 //! ```text
 //!   Inbound   [ ring: count x 16 B | buffer 0 | buffer 1 | ... ]     4 KiB each
@@ -7,53 +7,54 @@
 //!     free ──(send)──> one stream's, until the kernel has taken all of it ──> free
 //! ```
 //!
-//! Invariants: a buffer is the kernel's or held by one stream, never both; a block is free or one stream's. Both maps
-//! are made whole and touched at start, and live until the kernel has ended every operation (the reactor's drop).
+//! Invariants: a buffer belongs to the kernel or is held by one stream, never both; a block is free or belongs to one
+//! stream. Both maps are allocated and touched completely at start. They live until the kernel has ended every
+//! operation (the reactor's drop).
 
 use arena::Map;
 use io_uring::types::BufRingEntry;
 use std::io;
 use std::sync::atomic::{AtomicU16, Ordering::Release};
 
-/// Bytes of one buffer for what arrives.
+/// Length of a receive buffer in bytes.
 pub const INBOUND_BYTES: usize = 4 << 10;
-/// Buffers for what arrives, at most.
+/// Maximum number of receive buffers.
 pub const INBOUND_MAX: usize = 1024;
-/// Buffers for what arrives, at least.
+/// Minimum number of receive buffers.
 const INBOUND_MIN: usize = 64;
-/// Bytes of one block for what is sent.
+/// Length of a send block in bytes.
 pub const OUTBOUND_BYTES: usize = 16 << 10;
-/// Blocks for what is sent, at most.
+/// Maximum number of send blocks.
 pub const OUTBOUND_MAX: usize = 128;
-/// No buffer, no block.
+/// Stands for no buffer, or no block.
 pub(super) const NONE: u16 = u16::MAX;
 
 const PAGE: usize = arena::PAGE_BYTES;
 const _: () = assert!(INBOUND_MAX.is_power_of_two() && INBOUND_MIN.is_power_of_two() && INBOUND_MAX < NONE as usize);
 const _: () = assert!(size_of::<BufRingEntry>() == 16 && OUTBOUND_MAX < NONE as usize);
 
-/// The provided buffers of one ring.
+/// The provided receive buffers of one ring.
 pub(super) struct Inbound {
     map: Map,
     count: u16,
     tail: u16,
-    /// Bytes from the map's start to buffer 0.
+    /// Offset of buffer 0 in the map, in bytes.
     buffers_at: usize,
-    /// The chain of a held buffer: the one that arrived after it.
+    /// For each held buffer, the next one in its chain, which arrived after it.
     next: Box<[u16]>,
-    /// Bytes in a held buffer; 0 in one that is the kernel's.
+    /// Number of bytes in each held buffer; 0 for a buffer that belongs to the kernel.
     len: Box<[u16]>,
-    /// Buffers that the kernel may fill.
+    /// Number of buffers that the kernel may fill.
     lent: u16,
 }
 
-/// The buffers that one stream holds, oldest first.
+/// The buffers that one stream holds, the oldest first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
     first: u16,
     last: u16,
     count: u16,
-    /// Bytes of the first that were taken already.
+    /// Bytes of the first buffer that were already taken.
     taken: u16,
 }
 
@@ -66,7 +67,7 @@ impl Chain {
 }
 
 impl Inbound {
-    /// Buffers for `streams_max` streams; all of them are the kernel's.
+    /// Creates buffers for `streams_max` streams, and gives them all to the kernel.
     pub(super) fn new(streams_max: usize) -> io::Result<Self> {
         let count = streams_max.next_power_of_two().clamp(INBOUND_MIN, INBOUND_MAX);
         let buffers_at = (count * size_of::<BufRingEntry>()).next_multiple_of(PAGE);
@@ -83,7 +84,7 @@ impl Inbound {
         (self.map.start().as_ptr() as u64, self.count)
     }
 
-    /// Buffers that the kernel may fill now.
+    /// Returns the number of buffers that the kernel may fill now.
     pub(super) fn lent(&self) -> u16 {
         self.lent
     }
@@ -105,7 +106,7 @@ impl Inbound {
         // SAFETY: 1. `place` is below `count`, and the map begins with `count` entries, aligned to its page; 2. the
         // kernel reads an entry only once the tail is past it, which it is not yet: fewer than `count` are lent, by the
         // assertion above; 3. the reference ends before the tail is stored, and never covers a tail that another thread
-        // writes: this one alone does.
+        // writes: only this thread writes it.
         let entry = unsafe { &mut *base.add(place) };
         entry.set_addr(self.at(buffer) as u64);
         entry.set_len(INBOUND_BYTES as u32);
@@ -113,13 +114,13 @@ impl Inbound {
         self.len[usize::from(buffer)] = 0;
         self.tail = self.tail.wrapping_add(1);
         // SAFETY: 1. `base` is the ring's first entry, whose reserved half-word is the ring's tail; 2. it is aligned
-        // and lives as long as the map; 3. it is only ever accessed as an atomic, here, and read by the kernel.
+        // and lives as long as the map; 3. it is accessed only as an atomic, here, and read by the kernel.
         let tail = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(base).cast_mut()) };
         tail.store(self.tail, Release);
         self.lent += 1;
     }
 
-    /// Puts a buffer that the kernel filled with `bytes` at the end of `chain`; an empty one goes back at once.
+    /// Appends a buffer that the kernel filled with `bytes` bytes to `chain`. An empty buffer goes back at once.
     pub(super) fn hold(&mut self, chain: &mut Chain, buffer: u16, bytes: usize) {
         assert!(usize::from(self.count) > usize::from(buffer) && bytes <= INBOUND_BYTES, "{buffer}, {bytes} bytes");
         assert_eq!(self.len[usize::from(buffer)], 0, "the kernel filled a buffer that is held");
@@ -138,7 +139,8 @@ impl Inbound {
         }
     }
 
-    /// Moves bytes of `chain` to the front of `into` and gives emptied buffers back; says how many bytes.
+    /// Copies bytes of `chain` into `into` and gives emptied buffers back to the kernel. Returns the number of bytes
+    /// copied.
     pub(super) fn take(&mut self, chain: &mut Chain, into: &mut [u8]) -> usize {
         let mut done = 0;
         while chain.count > 0 && done < into.len() {
@@ -146,8 +148,8 @@ impl Inbound {
             let (from, len) = (usize::from(chain.taken), usize::from(self.len[first]));
             let bytes = (len - from).min(into.len() - done);
             // SAFETY: 1. the buffer is held, so the kernel has no claim to it until `give`; 2. `from + bytes` is at
-            // most its length, which `hold` has checked; 3. the kernel has initialised that many bytes, and the map
-            // reads as zero elsewhere; 4. the slice ends within this statement.
+            // most its length, which `hold` has checked; 3. the kernel has initialised these bytes, and the map reads
+            // as zero elsewhere; 4. the slice ends within this statement.
             let held = unsafe { std::slice::from_raw_parts(self.at(chain.first).add(from), bytes) };
             into[done..done + bytes].copy_from_slice(held);
             done += bytes;
@@ -170,7 +172,7 @@ impl Inbound {
         self.give(first);
     }
 
-    /// Gives all of `chain` back, unread.
+    /// Gives all buffers of `chain` back, unread.
     pub(super) fn discard(&mut self, chain: &mut Chain) {
         while chain.count > 0 {
             self.drop_first(chain);
@@ -178,14 +180,14 @@ impl Inbound {
     }
 }
 
-/// The blocks for what is sent.
+/// The send blocks of one ring.
 pub(super) struct Outbound {
     map: Map,
     free: Vec<u16>,
 }
 
 impl Outbound {
-    /// Blocks for `streams_max` streams, all free.
+    /// Creates blocks for `streams_max` streams, all free.
     pub(super) fn new(streams_max: usize) -> io::Result<Self> {
         let count = streams_max.clamp(1, OUTBOUND_MAX);
         let map = Map::reserve(count * OUTBOUND_BYTES, false)?;
@@ -207,13 +209,13 @@ impl Outbound {
         self.free.push(block);
     }
 
-    /// The address of byte `at` of a block.
+    /// Returns the address of byte `at` of a block.
     pub(super) fn address(&self, block: u16, at: usize) -> *const u8 {
         assert!(at < OUTBOUND_BYTES && (usize::from(block) + 1) * OUTBOUND_BYTES <= self.map.bytes());
         self.map.start().as_ptr().wrapping_add(usize::from(block) * OUTBOUND_BYTES + at)
     }
 
-    /// Bytes of a block that no operation of the kernel reads.
+    /// Returns bytes of a block that no operation of the kernel reads.
     pub(super) fn bytes(&self, block: u16, range: std::ops::Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= OUTBOUND_BYTES, "a block holds {OUTBOUND_BYTES} bytes");
         if range.is_empty() {
@@ -221,8 +223,8 @@ impl Outbound {
         }
         let from = self.address(block, range.start);
         // SAFETY: 1. the block lies inside the map and the range inside the block, by the assertions; 2. the map reads
-        // as zero where nothing was written; 3. it is written by `write` alone, which needs `self` to be changed, and
-        // never by the kernel, which reads what is sent.
+        // as zero where nothing was written; 3. only `write` writes to it, which needs `&mut self`; the kernel only
+        // reads it.
         unsafe { std::slice::from_raw_parts(from, range.len()) }
     }
 
@@ -234,8 +236,8 @@ impl Outbound {
         assert!(at + bytes.len() <= OUTBOUND_BYTES, "a block holds {OUTBOUND_BYTES} bytes");
         let to = self.address(block, at).cast_mut();
         // SAFETY: 1. the block lies inside the map and `at + bytes.len()` inside the block, by the assertions; 2. the
-        // block was taken and its send is not with the kernel (the caller's state machine: none or queued); 3. `bytes`
-        // is no part of the map, which hands out no reference.
+        // block was taken and the kernel does not have its send (the caller's state machine: none or queued); 3.
+        // `bytes` is not part of the map, which hands out no reference.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Sockets through io_uring: bytes arrive without being asked for, and one system call a turn does all the rest.
+//! Sockets through io_uring. Bytes arrive without a call for them, and one system call per iteration does the rest.
 //!
 //! ```text
 //!   wait:    sends of the turn, new receives ──> io_uring_enter ──> completions ──> events
@@ -10,23 +10,26 @@
 //!            more, or no block free: sendmsg at once, as epoll does
 //! ```
 //!
-//! The sends of a ring are asked not to wait in the kernel, which cuts them short where the peer's window is full.
-//! Their completions are there when the entry returns, so a wait asks for one completion more than there are sends. A
-//! block is the kernel's until its send has completed, whenever that is. What was cut short goes on when a poll says
-//! that there is room, and until then every further send of that stream is blocked.
+//! A ring's sends ask the kernel not to wait: it cuts a send short if the peer's window is full. Their completions are
+//! available when the entry returns, so a wait asks for one completion more than there are sends. A block belongs to
+//! the kernel until its send has completed, whenever that is. The rest of a send that was cut short goes out after a
+//! poll reports room. Until then, every further send of that stream is blocked.
 //!
 //! Invariants:
-//! - Bytes held: [`BYTES_MAX`] at most, whatever the peers do. A stream that its owner does not read has its receive
-//!   cancelled once it holds [`HELD_MAX`] buffers; if the buffers run out all the same, a stream without one is
-//!   polled and received from by calls, so that none starves for buffers that others hold. The same holds for blocks.
-//! - A stream's bytes keep their order: it has one receive at a time, whose buffers are chained in the order of their
-//!   completions; calls are made only while none is in the kernel and the chain is empty. It has one send at a time.
-//! - A slot is given to the next stream only after every operation of the former one has ended, and its descriptor is
-//!   open until then: a completion, or an entry not yet submitted, never means a successor.
-//! - Errors are kept and surface as [`Received::Reset`] and [`Sent::Reset`] at the next call. An operation that the
-//!   kernel does not take ends the stream that it was for, and nothing else.
-//! - Nothing is allocated after [`Opened::reactor`]. Nothing blocks apart from `wait`.
-//! - What was taken over is sent even if the stream is closed right after: for [`LINGER`], then it is dropped.
+//! - A reactor holds at most [`BYTES_MAX`] bytes, whatever the peers do. If its owner does not read a stream, the
+//!   stream's receive is cancelled once it holds [`HELD_MAX`] buffers. If the buffers run out nevertheless, a stream
+//!   without a buffer is polled and received from by calls, so that no stream starves for buffers that others hold. The
+//!   same holds for blocks.
+//! - A stream's bytes keep their order. A stream has one receive at a time, whose buffers are chained in the order of
+//!   their completions. Calls are made only while no receive is in the kernel and the chain is empty. A stream has one
+//!   send at a time.
+//! - A slot is given to the next stream only after every operation of the former one has ended, and the former stream's
+//!   descriptor stays open until then. So a completion, or an entry that is not yet submitted, never refers to a
+//!   successor.
+//! - Errors are stored, and the next call returns them as [`Received::Reset`] or [`Sent::Reset`]. If the kernel does
+//!   not accept an operation, only the stream of that operation ends.
+//! - Nothing is allocated after [`Opened::reactor`]. Only `wait` blocks.
+//! - Bytes that were taken over are sent even if the stream is closed right after. They are dropped after [`LINGER`].
 #![allow(unsafe_code)]
 
 mod complete;
@@ -54,37 +57,37 @@ use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-/// Bytes of received and unsent data that one reactor holds at most.
+/// Maximum number of bytes of received and unsent data that one reactor holds.
 pub const BYTES_MAX: usize = INBOUND_MAX * INBOUND_BYTES + OUTBOUND_MAX * OUTBOUND_BYTES;
-/// Buffers that a stream holds unread for longer than a turn before its receive is cancelled.
+/// Number of unread buffers, held for longer than an iteration, at which a stream's receive is cancelled.
 pub const HELD_MAX: u16 = 8;
-/// A caller that lends this much expects long values: they are received by calls, as epoll does.
+/// A caller that lends this much expects long values, so they are received by calls, as with epoll.
 const BULK_BYTES_MIN: usize = 64 << 10;
 /// A caller that lends no more than this expects short requests again.
 const SHORT_BYTES_MAX: usize = 16 << 10;
-/// Longest time that the last bytes of a closed stream may wait for its peer.
+/// Maximum time for which the last bytes of a closed stream wait for its peer.
 pub const LINGER: Duration = Duration::from_secs(1);
-/// Slots beyond the streams at once, for those whose operations are still ending.
+/// Number of slots beyond the maximum of streams, for closed streams whose operations are still ending.
 const CLOSING_MAX: usize = OUTBOUND_MAX + 256;
-/// Queued sends that are submitted in the middle of a turn.
+/// Number of queued sends from which [`Backend::submit`] submits them in mid-iteration.
 const SUBMIT_AT: usize = 64;
-/// Longest time that the drop waits for the kernel, in rounds of 10 ms.
+/// Maximum number of rounds of 10 ms for which the drop waits for the kernel.
 const DROP_ROUNDS: usize = 100;
 
-/// Counts of a reactor's departures from its ordinary way, since it was made.
+/// Counts of the cases in which a reactor left its fast path, since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detours {
-    /// Receives that found no free buffer, so that the stream was polled.
+    /// Receives that found no free buffer, so that the stream was polled instead.
     pub buffers_out: u64,
     /// Receives by a call.
     pub received_by_call: u64,
-    /// Receives cancelled because their stream was not read.
+    /// Receives cancelled because the owner did not read their stream.
     pub unread: u64,
-    /// Receives cancelled because their stream brings long values.
+    /// Receives cancelled because their stream receives long values.
     pub bulk: u64,
     /// Sends that the kernel cut short.
     pub stalled: u64,
-    /// Sends by a call: too long for a block, or none was free.
+    /// Sends by a call, because they were too long for a block or no block was free.
     pub sent_by_call: u64,
 }
 
@@ -96,7 +99,7 @@ pub struct Uring {
     outbound: ManuallyDrop<Outbound>,
     slots: Box<[Slot]>,
     free: Vec<u32>,
-    /// Streams with a block for the next entry.
+    /// Streams with a block to send at the next entry.
     queued: Vec<u32>,
     /// Sends that have not completed.
     flying: usize,
@@ -104,12 +107,12 @@ pub struct Uring {
     watches_waker: bool,
     /// True if the kernel refused to cancel an operation.
     uncancelled: bool,
-    /// The number of entries that [`Uring::push`] is to refuse.
+    /// Number of entries that [`Uring::push`] refuses, for tests.
     #[cfg(test)]
     refusals: u32,
-    /// Closed streams with bytes that their peers do not take.
+    /// Closed streams with bytes that their peers have not taken.
     lingering: VecDeque<(u32, Instant)>,
-    /// Streams that have something to report to their owner.
+    /// Streams with events for their owner.
     due: VecDeque<u32>,
     turn: u64,
     detours: Detours,
@@ -141,17 +144,17 @@ impl Uring {
         made
     }
 
-    /// Returns how often it left its ordinary way.
+    /// Returns how often the reactor left its fast path.
     pub fn detours(&self) -> Detours {
         self.detours
     }
 
-    /// The slot of an attached stream.
+    /// Returns the slot of an attached stream.
     fn index(stream: &Stream) -> u32 {
         stream.slot().expect("a stream that was attached")
     }
 
-    /// Notes something that will be reported to the owner.
+    /// Records an event for the owner.
     fn note(&mut self, index: u32, what: impl FnOnce(&mut Due)) {
         let slot = &mut self.slots[index as usize];
         what(&mut slot.due);
@@ -160,21 +163,21 @@ impl Uring {
         }
     }
 
-    /// Makes a call on a slot's descriptor.
+    /// Makes a system call on a slot's descriptor.
     fn borrowed<T>(&self, index: u32, fd: RawFd, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
         let slot = &self.slots[index as usize];
         assert!(slot.life != Life::Free && slot.fd == fd && fd >= 0, "a descriptor of no stream");
-        // SAFETY: 1. a slot that is Open has a stream that its owner still has, since only `close` takes it; 2. one
-        // that is Closing has it itself; 3. the borrow ends with this call.
+        // SAFETY: 1. the stream of an Open slot still exists at its owner, because only `close` takes it; 2. a Closing
+        // slot holds the stream itself; 3. the borrow ends with this call.
         call(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
-    /// Moves what the kernel has ready into the slots, if anything.
+    /// Enters the kernel if it has anything ready, and moves that into the slots. Returns whether it did.
     fn refresh(&mut self) -> bool {
         self.has_news() && self.enter(Until::Now).is_ok()
     }
 
-    /// Takes held bytes, and then bytes of the socket if that is to be asked by calls.
+    /// Takes held bytes, then bytes from the socket if the stream is received from by calls.
     fn take(&mut self, index: u32, into: &mut [u8]) -> Received {
         let slot = &mut self.slots[index as usize];
         slot.bulk = into.len() > SHORT_BYTES_MAX;
@@ -201,7 +204,7 @@ impl Uring {
         }
     }
 
-    /// One receive by a call; says how many bytes.
+    /// Receives once by a call, and returns the number of bytes.
     fn take_direct(&mut self, index: u32, into: &mut [u8]) -> usize {
         self.detours.received_by_call += 1;
         let fd = self.slots[index as usize].fd;
@@ -224,7 +227,7 @@ impl Uring {
         result.unwrap_or(0)
     }
 
-    /// Takes `parts` over into a block, if they fit into the one that is queued or into a free one.
+    /// Copies `parts` into the stream's queued block or into a free one. Returns false if they do not fit.
     fn take_over(&mut self, index: u32, parts: &[IoSlice<'_>], bytes: usize) -> bool {
         let slot = &mut self.slots[index as usize];
         if bytes > OUTBOUND_BYTES - slot.to {
@@ -279,7 +282,7 @@ impl Uring {
         self.retire(index);
     }
 
-    /// Moves what is due into `events`.
+    /// Moves pending events into `events`.
     fn report(&mut self, events: &mut Vec<Event>) {
         while events.len() < events.capacity()
             && let Some(index) = self.due.pop_front()
@@ -308,7 +311,7 @@ impl Backend for Uring {
 
     fn attach(&mut self, stream: &Stream, token: Token) -> std::io::Result<()> {
         assert!(stream.slot().is_none(), "attached twice");
-        // Slots of closed streams come back once the kernel has run what ends their operations.
+        // Slots of closed streams become free once the kernel has run what ends their operations.
         for _ in 0..2 {
             if self.free.is_empty() {
                 self.enter(Until::Now)?;
@@ -360,7 +363,7 @@ impl Backend for Uring {
         debug_assert!(!into.is_empty(), "a receive into nothing");
         let index = Self::index(stream);
         match self.take(index, into) {
-            // Bytes may have arrived that the kernel has not moved into a buffer yet.
+            // Bytes may have arrived that the kernel has not yet moved into a buffer.
             Received::Blocked if self.refresh() => self.take(index, into),
             received => received,
         }
@@ -377,7 +380,7 @@ impl Backend for Uring {
             return Sent::Bytes(bytes);
         }
         if matches!(self.slots[index as usize].outgoing, Outgoing::Queued | Outgoing::Flying) {
-            // What is before it goes first, and out of its block.
+            // Earlier bytes must go out first, and must leave their block.
             self.flush_sends();
             if self.enter(Until::Now).is_err() || self.slots[index as usize].broken {
                 return Sent::Reset;
@@ -416,16 +419,17 @@ impl Backend for Uring {
     fn submit(&mut self) {
         if self.queued.len() >= SUBMIT_AT {
             self.flush_sends();
-            // A ring that cannot be entered fails the next wait, too, which says so.
+            // If the ring cannot be entered, the next wait fails too and returns the error.
             let _ = self.enter(Until::Now);
         }
     }
 }
 
 impl Drop for Uring {
-    /// Sends what closed streams left and ends every operation; the memory goes only when the kernel has let it go.
+    /// Sends the last bytes of closed streams and ends every operation. Frees the memory only after the kernel has
+    /// released it.
     fn drop(&mut self) {
-        // A stream that was not closed may be gone, and its descriptor's number be another's.
+        // A stream that was not closed may be gone, and its descriptor number may belong to another file.
         while let Some(at) = self.queued.iter().position(|index| self.slots[*index as usize].life == Life::Open) {
             let index = self.queued.swap_remove(at);
             self.free_block(index);
@@ -449,14 +453,14 @@ impl Drop for Uring {
         debug_assert!(is_done(self) || std::thread::panicking(), "the kernel keeps an operation");
         if is_done(self) {
             debug_assert!(self.outbound.is_whole(), "a block was lost");
-            // SAFETY: 1. neither is used again: this is the drop; 2. no slot has an operation, so the kernel writes to
-            // no buffer and reads no block any more.
+            // SAFETY: 1. neither is used again: this is the drop; 2. no slot has an operation, so the kernel no longer
+            // writes to a buffer or reads a block.
             unsafe {
                 ManuallyDrop::drop(&mut self.inbound);
                 ManuallyDrop::drop(&mut self.outbound);
             }
         }
-        // Otherwise the memory is left to the process: that is safe, a write by the kernel into reused memory is not.
+        // Otherwise the memory is leaked. That is safe; a write by the kernel into reused memory would not be.
     }
 }
 
@@ -486,7 +490,7 @@ mod tests {
         events
     }
 
-    /// Sends there and back.
+    /// Checks that bytes get through in both directions.
     fn echoes(uring: &mut Uring, near: &mut UnixStream, stream: &Stream) {
         near.write_all(b"ask").expect("sends");
         let mut bytes = [0; 8];
@@ -524,7 +528,7 @@ mod tests {
             uring.refusals = 0;
         }
         echoes(&mut uring, &mut near, &stays);
-        // Ending: it is asked for again.
+        // Ending: the cancellation is retried.
         for stream in [deaf, mute, full] {
             uring.refusals = 1;
             uring.close(stream);
@@ -544,7 +548,7 @@ mod tests {
         uring.close(stays);
     }
 
-    /// A block that is given to another stream while the kernel reads it sends one client's bytes to another.
+    /// If a block were reused while the kernel reads it, one client's bytes would be sent to another.
     #[test]
     fn a_block_is_the_kernels_until_its_send_has_completed() {
         let mut uring = uring();
@@ -552,7 +556,7 @@ mod tests {
         assert_eq!(uring.send(&stream, &[IoSlice::new(b"bytes")]), Sent::Bytes(5));
         uring.flush_sends();
         uring.ring.submit().expect("it is entered");
-        // It is sent, and its completion not taken: as long as that is so, no other stream gets the block.
+        // It was sent, but its completion was not taken. Until then, no other stream gets the block.
         assert!(!uring.outbound.is_whole() && uring.flying == 1);
         assert_eq!(uring.slots[Uring::index(&stream) as usize].outgoing, Outgoing::Flying);
         uring.enter(Until::Now).expect("it is entered");

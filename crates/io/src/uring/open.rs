@@ -1,4 +1,4 @@
-//! Making a ring, or saying why there is none.
+//! Creates a ring, or explains why the kernel has none.
 
 use super::Uring;
 use super::memory::{Inbound, Outbound};
@@ -8,14 +8,14 @@ use rustix::io::Errno;
 use std::fmt;
 use std::io;
 
-/// Entries that wait to be submitted at most; more make the ring be entered early.
+/// Maximum number of entries that wait for submission. If there are more, the ring is entered early.
 const SQ_ENTRIES: u32 = 512;
-/// Completions that wait to be looked at, before the kernel keeps them on a list of its own.
+/// Maximum number of unread completions in the ring. The kernel keeps further ones on its own list.
 const CQ_ENTRIES: u32 = 4096;
-/// The group of the provided buffers.
+/// The group ID of the provided buffers.
 pub(super) const BUFFER_GROUP: u16 = 0;
 
-/// A ring that may still move to the thread that will use it: it is disabled until then.
+/// A ring that can still move to the thread that will use it. It is disabled until then.
 pub struct Opened {
     ring: IoUring,
     inbound: Inbound,
@@ -24,12 +24,12 @@ pub struct Opened {
     streams_max: usize,
 }
 
-/// Why there is no ring.
+/// The reason why there is no ring.
 #[derive(Debug)]
 pub struct Unavailable {
     /// The step that failed.
     pub step: &'static str,
-    /// The kernel's answer.
+    /// The kernel's error.
     pub error: io::Error,
     /// The remedy, for the operator of the machine.
     pub remedy: &'static str,
@@ -67,10 +67,11 @@ impl Unavailable {
 }
 
 impl Opened {
-    /// A ring for at most `streams_max` connections at once, that `waker` can wake, with all its memory.
+    /// Creates a ring, with all its memory, for at most `streams_max` connections at a time. `waker` can wake it.
     ///
     /// # Errors
-    /// If the kernel has none, refuses it, or lacks one of the operations: what was tried, its answer and a remedy.
+    /// If the kernel has no io_uring, refuses it or lacks an operation: the failed step, the kernel's error and a
+    /// remedy.
     pub fn open(waker: &Waker, streams_max: usize) -> Result<Self, Unavailable> {
         assert!(streams_max > 0 && streams_max < u32::MAX as usize / 2, "streams_max {streams_max}");
         let memory = |error| Unavailable::new("io_uring: memory for buffers", error);
@@ -86,17 +87,17 @@ impl Opened {
         Ok(Self { ring, inbound, outbound, waker: waker.clone(), streams_max })
     }
 
-    /// The reactor of the calling thread.
+    /// Creates the reactor of the calling thread.
     ///
     /// # Panics
-    /// When the kernel does not enable a ring that it has made.
+    /// If the kernel does not enable a ring that it has created.
     pub fn reactor(self) -> Uring {
         self.ring.submitter().register_enable_rings().expect("a ring of our own can be enabled");
         Uring::new(self.ring, self.inbound, self.outbound, self.waker, self.streams_max)
     }
 }
 
-/// A disabled ring, with the cheapest way of running deferred work that the kernel knows.
+/// Creates a disabled ring that uses the cheapest way to run deferred work that the kernel supports.
 fn build() -> io::Result<IoUring> {
     let mut deferred = IoUring::builder();
     deferred.setup_cqsize(CQ_ENTRIES).setup_submit_all().setup_r_disabled().dontfork();
@@ -109,7 +110,7 @@ fn build() -> io::Result<IoUring> {
     }
 }
 
-/// Checks that the kernel has every operation that is used.
+/// Checks that the kernel supports every operation that is used.
 fn probe(ring: &IoUring) -> Result<(), Unavailable> {
     let params = ring.params();
     let mut known = Probe::new();
@@ -119,7 +120,7 @@ fn probe(ring: &IoUring) -> Result<(), Unavailable> {
         opcode::Send::CODE,
         opcode::PollAdd::CODE,
         opcode::AsyncCancel::CODE,
-        // Not used: it came with the kernel that made multishot receives, which cannot be asked for.
+        // Not used. It appeared in the same kernel version as multishot receives, for which there is no query.
         opcode::SendZc::CODE,
     ];
     let features = params.is_feature_ext_arg() && params.is_feature_nodrop() && params.is_feature_skip_cqe_on_success();

@@ -1,4 +1,4 @@
-//! One connection as the ring knows it.
+//! The state of one connection in the ring.
 //!
 //! ```text
 //!   life      Free ──attach──> Open ──close──> Closing ──no operation is left──> Free (next generation)
@@ -8,8 +8,9 @@
 //!                              └────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Missing on purpose: Closing never goes back to Open, and a slot with an operation in the kernel is never Free. So an
-//! operation's completion always finds the life that it belongs to; the generation in `user_data` is the second proof.
+//! Two transitions are missing on purpose: Closing never returns to Open, and a slot with an operation in the kernel is
+//! never Free. So a completion always finds the life of the slot that it belongs to. The generation in `user_data` is a
+//! second check.
 
 use super::memory::{Chain, NONE};
 use crate::Token;
@@ -34,12 +35,12 @@ impl Op {
         [Self::Receive, Self::PollIn, Self::Send, Self::PollOut, Self::CancelIntake, Self::CancelPollOut, Self::Waker];
     const GENERATION_MASK: u32 = 0xFF_FFFF;
 
-    /// `[ op 8 | generation 24 | slot 32 ]`
+    /// Packs `[ op 8 | generation 24 | slot 32 ]`.
     pub(super) const fn user_data(self, slot: u32, generation: u32) -> u64 {
         (self as u64) << 56 | ((generation & Self::GENERATION_MASK) as u64) << 32 | slot as u64
     }
 
-    /// The operation, its slot and the low 24 bits of its generation.
+    /// Unpacks the operation, its slot and the low 24 bits of its generation.
     pub(super) fn parse(user_data: u64) -> (Self, u32, u32) {
         let op = Self::ALL[(user_data >> 56) as usize - 1];
         (op, user_data as u32, (user_data >> 32) as u32 & Self::GENERATION_MASK)
@@ -60,22 +61,22 @@ pub(super) enum Life {
 /// The way in which bytes are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Intake {
-    /// No operation watches for them.
+    /// No operation watches for bytes.
     Off,
     Multishot,
     Poll,
 }
 
-/// The state of the bytes that were taken over.
+/// The state of the bytes that were taken over for sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
     /// There are none.
     None,
-    /// For the next entry of the ring; more may still be appended.
+    /// Queued for the next entry; more may still be appended.
     Queued,
-    /// With the kernel until it has completed.
+    /// In the kernel until the send completes.
     Flying,
-    /// The peer does not take them; a poll reports when it does.
+    /// The peer takes no more; a poll reports when it does.
     Stalled,
 }
 
@@ -86,7 +87,7 @@ pub(super) enum End {
     Reset,
 }
 
-/// Events that are to be reported to the owner.
+/// Events that are pending for the owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Due {
     pub(super) readable: bool,
@@ -105,17 +106,17 @@ pub(super) struct Slot {
     pub(super) generation: u32,
     pub(super) token: Token,
     pub(super) fd: RawFd,
-    /// The stream of a closing slot: its descriptor lives as long as an operation may name it.
+    /// The stream of a closing slot. Its descriptor stays open as long as an operation may name it.
     pub(super) stream: Option<Stream>,
     pub(super) intake: Intake,
-    /// Its end was asked for.
+    /// The cancellation of the intake was requested.
     pub(super) cancelling: bool,
     pub(super) held: Chain,
-    /// The turn in which the chain began.
+    /// The iteration in which the chain began.
     pub(super) held_since: u64,
-    /// The socket is to be received from by calls: it had bytes when there was no buffer for them.
+    /// The socket is received from by calls, because bytes arrived while there was no buffer for them.
     pub(super) direct: bool,
-    /// Its owner lends long buffers.
+    /// The owner lends long buffers.
     pub(super) bulk: bool,
     pub(super) end: Option<End>,
     /// A send has failed.
@@ -128,16 +129,16 @@ pub(super) struct Slot {
     pub(super) poll_out: bool,
     pub(super) cancelling_out: bool,
     pub(super) wants_out: bool,
-    /// The sending side is to be shut down once the block is sent.
+    /// The sending side is shut down after the block was sent.
     pub(super) shut_after: bool,
-    /// It is being detached: nothing watches for its bytes any more.
+    /// The stream is being detached, so nothing watches for its bytes any more.
     pub(super) leaving: bool,
     pub(super) due: Due,
-    /// Its number is in the list of those with something due.
+    /// The slot is in the list of slots with pending events.
     pub(super) listed: bool,
 }
 
-/// Bytes of a connection beyond the shared buffers, with its place in the lists.
+/// Memory of a connection beyond the shared buffers: the slot. Its places in lists come on top.
 const _: () = assert!(size_of::<Slot>() <= 120);
 
 impl Slot {
@@ -170,14 +171,14 @@ impl Slot {
         }
     }
 
-    /// The next life, of a stream.
+    /// Starts the slot's next life, for a stream.
     pub(super) fn open(&mut self, fd: RawFd, token: Token) {
         assert!(self.life == Life::Free && self.is_quiet(), "a slot is given while operations of it are in the kernel");
         let (generation, listed) = (self.generation, self.listed);
         *self = Self { life: Life::Open, generation, token, fd, listed, ..Self::free() };
     }
 
-    /// No operation of it is with the kernel, or will be.
+    /// Returns whether the kernel has no operation of this slot, and none is queued.
     pub(super) fn is_quiet(&self) -> bool {
         self.intake == Intake::Off && !self.poll_out && self.outgoing == Outgoing::None
     }
