@@ -13,7 +13,6 @@
 //! - Parts refer to each other by number only.
 //! - An addition that must outlive the process is passed to a [`Keeper`] before any record can refer to it, in the
 //!   order of its numbers.
-//!   numbers.
 
 use std::sync::atomic::{
     AtomicU16, AtomicU32, AtomicUsize,
