@@ -1,9 +1,9 @@
-//! Memory that a device can be read into without a copy in between: it begins at a multiple of a page.
+//! Memory that a device can be read into without an intermediate copy: it begins at a multiple of a page.
 
 /// Alignment that suits every device, in bytes.
 pub(crate) const ALIGN: usize = 4096;
 
-/// Bytes that begin at a multiple of [`ALIGN`].
+/// A byte buffer that begins at a multiple of [`ALIGN`].
 #[derive(Debug)]
 pub(crate) struct Aligned {
     all: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Which of the devices is which, when a process begins.
+//! Matches the devices with the table when a process starts.
 //!
 //! ```text
 //!   the table's number ──on a device──> Known: what the table has of its regions is there
@@ -6,7 +6,7 @@
 //!   no table ─────────────────────────> New
 //! ```
 //!
-//! Devices are known by their numbers, in whatever order they are named.
+//! Devices are recognised by their numbers, so the order in which the operator lists them does not matter.
 
 use std::io;
 
@@ -20,17 +20,17 @@ use crate::table::{DEVICES_MAX, Table};
 /// The state in which a device was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Begun {
-    /// It is what the table is about.
+    /// The device that the table describes.
     Known,
     /// It is another device than the table describes, or another process has used it.
     Exchanged,
-    /// The table is about none.
+    /// The table describes no device.
     New,
-    /// It cannot be read, so it is not known whether it is the device that the table describes.
+    /// The device cannot be read, so it is unknown whether it is the one that the table describes.
     Unread(String),
-    /// It has no number, and cannot be given one.
+    /// The device has no number, and writing one failed.
     Unwritten(String),
-    /// It is looked at alone, and what is there is not what the table is about.
+    /// The device is opened as a view, and its contents are not those that the table describes.
     Strange,
 }
 
@@ -40,7 +40,7 @@ impl Begun {
         !matches!(self, Self::Known | Self::Unread(_))
     }
 
-    /// Why it cannot be used.
+    /// Returns why the device cannot be used.
     pub(crate) fn failure(&self) -> Option<String> {
         match self {
             Self::Unread(error) => Some(format!("the first read failed: {error}")),
@@ -50,7 +50,7 @@ impl Begun {
     }
 }
 
-/// A device in its place.
+/// A device in its final position.
 #[derive(Debug)]
 pub(crate) struct FoundDevice {
     pub(crate) device: Box<dyn Device>,
@@ -65,7 +65,7 @@ struct Candidate {
     number: io::Result<Option<u64>>,
 }
 
-/// The devices in the order in which the table has them; of a view none is written.
+/// Puts the devices into the order of the table. For a view, writes to none of them.
 pub(crate) fn devices(
     devices: Vec<Box<dyn Device>>,
     sizes: Sizes,
@@ -86,7 +86,7 @@ pub(crate) fn devices(
             there.swap(place, at);
         }
     }
-    // With another number of regions on one of them the regions of those behind it would have other numbers.
+    // If one device had another number of regions, all regions after it would have other numbers.
     let same_cut = before.iter().map(|(_, regions)| *regions).eq(there.iter().map(|candidate| candidate.regions));
     let placed = there.into_iter().enumerate().map(|(place, Candidate { device, regions, number })| {
         let was = before.get(place).map(|(number, _)| *number).filter(|_| same_cut);

@@ -1,4 +1,4 @@
-//! How much may be written a day, and what is worth a part of it.
+//! The daily write budget, and the choice of items that may use it.
 //!
 //! ```text
 //!                  empty                    half                    full
@@ -7,10 +7,10 @@
 //!   others         no | as likely as it is full, up to half | yes .......
 //! ```
 //!
-//! An item counts as read if it was read in memory. It also counts if it was asked for again after it had gone: its
-//! ghost was there when it was stored. If the budget is short, items that were never asked for twice are left out
-//! first. An item that was left out is taken when it comes again. Over a longer time devices write what the budget
-//! says.
+//! An item counts as read if it was read in memory. It also counts if it was requested again after its eviction: its
+//! ghost existed when it was stored. If the budget is short, items that were never requested twice are rejected first.
+//! A rejected item is accepted when it is stored again later. Over a longer time, devices write as much as the budget
+//! allows.
 //!
 //! The bytes left are persisted in the tier's room, so a restart does not grant a new hour's bytes.
 
@@ -19,29 +19,29 @@ use base::prng::Prng;
 
 /// A day, in milliseconds.
 const DAY_MS: u64 = 24 * 3600 * 1000;
-/// The bucket has room for a day's bytes by this.
+/// The bucket holds a day's bytes divided by this.
 const BUCKETS_A_DAY: u64 = 24;
 
-/// A bucket of bytes.
+/// A token bucket of bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
-    /// 0: there is no budget.
+    /// 0 means that there is no budget.
     bytes_a_day: u64,
     left: u64,
     since: Option<UnixMillis>,
 }
 
-/// Why something is not written.
+/// The reason why an item is not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Short {
     /// The bucket is empty.
     Empty,
-    /// The bucket has too little for an item that was never asked for twice.
+    /// The bucket has too little for an item that was never requested twice.
     Unread,
 }
 
 impl Budget {
-    /// With so many bytes left, as far as there is room for them; `None`: full.
+    /// Creates a budget with `left` bytes, limited to the bucket's size; `None` means a full bucket.
     pub(crate) fn new(bytes_a_day: u64, left: Option<u64>) -> Self {
         let most = bytes_a_day / BUCKETS_A_DAY;
         Self { bytes_a_day, left: left.map_or(most, |left| left.min(most)), since: None }
@@ -51,11 +51,11 @@ impl Budget {
         self.left
     }
 
-    /// Time has passed.
+    /// Adds the bytes for the time that has passed.
     pub(crate) fn refill(&mut self, now: UnixMillis) {
         let since = *self.since.get_or_insert(now);
         let more = (u128::from(now.ms_since(since)) * u128::from(self.bytes_a_day) / u128::from(DAY_MS)) as u64;
-        // What is less than a byte stays in the time that has not been counted.
+        // A fraction of a byte stays in the time that is not yet counted.
         if more > 0 {
             self.left = self.left.saturating_add(more).min(self.bytes_a_day / BUCKETS_A_DAY);
             self.since = Some(now);
@@ -96,7 +96,7 @@ mod tests {
         let mut written = 0;
         for second in 0..24 * 3600 {
             budget.refill(START.plus_ms(second * 1000));
-            // Twice as much is offered as may be written.
+            // The test offers twice as much as may be written.
             for _ in 0..600 {
                 written += if budget.take(1 << 20, false, &mut random).is_ok() { 1u64 << 20 } else { 0 };
             }
@@ -111,7 +111,7 @@ mod tests {
         for ms in 0..1_000_000 {
             budget.refill(START.plus_ms(ms));
             for (read, taken) in taken.iter_mut().enumerate() {
-                // Each of both would fill three quarters of the budget.
+                // Each of the two kinds alone would use three quarters of the budget.
                 if random.below(4) < 3 && budget.take(298, read == 1, &mut random).is_ok() {
                     *taken += 1;
                 }

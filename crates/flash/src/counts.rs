@@ -1,4 +1,4 @@
-//! What a tier counts.
+//! The counters of a tier.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -20,48 +20,48 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Reads that were asked for.
+    /// Requested reads.
     reads,
-    /// Of those, reads of what was still in memory.
+    /// Of those, reads of data that was still in memory.
     reads_in_memory,
-    /// Bytes read for them from devices.
+    /// Bytes read from devices for those reads.
     read_bytes,
-    /// Bytes of items that were taken.
+    /// Bytes of accepted items.
     item_bytes,
-    /// Of those, bytes of items that went on in another region.
+    /// Of those, bytes of items that were rewritten to another region.
     again_bytes,
     /// Chunks written.
     writes,
     /// Bytes written to devices.
     written_bytes,
-    /// Regions whose items were all shown, and that became free.
+    /// Regions whose items were all shown to the store, and that were then freed.
     regions_reclaimed,
     /// Bytes read from devices to reclaim regions.
     reclaim_read_bytes,
-    /// Chunks of regions that were reclaimed and were not what was written.
+    /// Chunks of reclaimed regions whose contents were not as written.
     reclaim_failed,
-    /// Items refused since they are longer than a chunk.
+    /// Items refused because they are longer than a chunk.
     refused_too_long,
-    /// Items refused since no region was free.
+    /// Items refused because no region was free.
     refused_no_region,
-    /// Items refused since devices were slower than eviction.
+    /// Items refused because the devices were slower than eviction.
     refused_busy,
-    /// Items refused since the budget of writes was spent.
+    /// Items refused because the write budget was spent.
     refused_budget,
-    /// Items refused since the budget of writes was kept for what was read.
+    /// Items refused because the rest of the write budget was reserved for items that had been read.
     refused_unread,
     /// Devices that failed.
     devices_lost,
-    /// Items of an earlier process that were found.
+    /// Items of an earlier process that were found again.
     found,
-    /// Regions of an earlier process that were made free unread, for want of free ones.
+    /// Regions of an earlier process that were freed without being read, because free regions were short.
     regions_dropped,
-    /// Chunks of which it could not be read what is in them.
+    /// Chunks whose footer could not be read.
     footers_failed,
 }
 
 impl FlashCounts {
-    /// Items that were refused, for whatever reason.
+    /// Returns the number of refused items, for all reasons together.
     pub fn refused(&self) -> u64 {
         self.refusals().iter().map(|(_, items)| items).sum()
     }
@@ -78,13 +78,13 @@ impl FlashCounts {
     }
 }
 
-/// A device's figures.
+/// The figures of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceCounts {
     /// Name of the device.
     pub name: String,
     /// Bytes of the device that the tier uses.
     pub bytes: u64,
-    /// It has failed.
+    /// True if the device has failed.
     pub lost: bool,
 }

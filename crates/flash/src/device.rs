@@ -1,38 +1,38 @@
-//! A device: what regions lie on.
+//! The device interface: regions lie on devices.
 
 use std::io;
 
 use rustix::fd::BorrowedFd;
 
-/// A device of a stated size, read and written in whole blocks from any thread.
+/// A device of a fixed size. Any thread may read and write it, in whole blocks.
 pub trait Device: std::fmt::Debug + Send + Sync {
-    /// Its size, in bytes.
+    /// Returns the size in bytes.
     fn bytes(&self) -> u64;
 
-    /// Reads and writes begin and end at multiples of so many bytes: 512 or 4096.
+    /// Returns the block size in bytes, 512 or 4096. Reads and writes begin and end at its multiples.
     fn block_bytes(&self) -> usize;
 
     /// Returns the name of the device, for the operator who has to replace it.
     fn name(&self) -> String;
 
-    /// The open file that it is, if reads may be asked of the kernel without a thread that waits.
+    /// Returns the device's open file, if reads of it can be submitted to the kernel without a thread that waits.
     fn file(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Reads all of `into`, which begins at a multiple of a page.
+    /// Fills `into`, which must begin at a multiple of a page.
     ///
     /// # Errors
-    /// If the device fails, or has fewer bytes than were asked for.
+    /// If the device fails, or has fewer bytes than requested.
     fn read(&self, into: &mut [u8], at: u64) -> io::Result<()>;
 
-    /// Writes all of `from`, which begins at a multiple of a page.
+    /// Writes all of `from`, which must begin at a multiple of a page.
     ///
     /// # Errors
     /// If the device fails.
     fn write(&self, from: &[u8], at: u64) -> io::Result<()>;
 
-    /// Makes all writes so far durable, whatever becomes of the machine.
+    /// Makes all writes so far durable, even across a power loss.
     ///
     /// # Errors
     /// If the device fails.

@@ -1,4 +1,4 @@
-//! An item's bytes in a region.
+//! The encoding of an item in a region.
 //!
 //! ```text
 //!   0        4       8         12        14   15     16            24
@@ -9,23 +9,25 @@
 //!  bits: kept 2 (bytes, number, typed) | flags | expire | token
 //! ```
 //!
-//! - `length` is that of all of it; the next item begins at the next multiple of 8. All numbers are little-endian.
-//! - `check` is of everything behind it, seeded with the place and the life of the place.
-//! - A slot says only in which block of 512 bytes an item begins: it is found there by `hash`, at one of 64 places, and
-//!   known by its key. So an item needs no directory, small ones share a block, and none is cut at a block's end.
-//! - No two items of a block have keys whose hashes have one tag: an address and a tag say which item is meant, for
-//!   ever. A filler (namespace 255, nothing in it) stands in front of one that would, up to another block.
-//! - An item lies within one chunk. Where a length of 0 stands there is nothing more in the chunk.
+//! - `length` counts the whole entry; the next one begins at the next multiple of 8. All numbers are little-endian.
+//! - `check` covers everything after it. Its seed is the entry's position and the current life of the region.
+//! - A slot stores only the 512-byte block in which an item begins. A search tries the block's 64 positions, finds the
+//!   item by `hash` and verifies it by its key. So no directory is needed, small items share a block, and an item may
+//!   span blocks.
+//! - No two items that begin in one block have keys whose hashes have the same tag. So an address and a tag identify an
+//!   item permanently. If an item would violate this, a filler (namespace 255, no contents) before it moves it to
+//!   another block.
+//! - An item lies within one chunk. A length of 0 marks the end of the chunk's items.
 
 use base::clock::UnixMillis;
 use segment::{FlashAddress, Kept, TierItem, TierParts};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Items begin at multiples of so many bytes.
+/// Items begin at multiples of this number of bytes.
 pub const ALIGN: usize = 8;
-/// Bytes of the header that every item has.
+/// Length of an item's fixed header in bytes.
 pub const HEADER_BYTES: usize = 24;
-/// The longest item, in bytes: above what a store keeps whole.
+/// The maximum length of an item in bytes, above what a store holds in one piece.
 pub const ENTRY_BYTES_MAX: usize = 256 << 10;
 
 const FLAGS: u8 = 4;
@@ -34,12 +36,12 @@ const TOKEN: u8 = 16;
 /// The namespace of a filler.
 const FILLER: u8 = 255;
 
-/// The seed of a checksum.
+/// The seed of an item's checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed {
-    /// Of this life of the region: a random number.
+    /// A random number for the region's current life.
     pub salt: u64,
-    /// The region.
+    /// The region's number.
     pub region: u32,
 }
 
@@ -52,13 +54,14 @@ impl Seed {
         xxh3_64_with_seed(&entry[4..], self.at(offset)) as u32
     }
 
-    /// The checksum of what a chunk that begins there says of its items: of another seed than any item's.
+    /// Returns the checksum for the footer of a chunk that begins at `base`. Its seed differs from that of every item.
     pub(crate) fn check_footer(&self, base: usize, bytes: &[u8]) -> u64 {
         xxh3_64_with_seed(bytes, !self.at(base))
     }
 }
 
-/// The part of a key's hash that an item is found by: not that which chose its slot alone.
+/// Returns the 32 bits of a key's hash that searches compare. They mix both halves of the hash, because the part that
+/// chose the key's slot would not suffice.
 fn short(hash: u64) -> u32 {
     (hash ^ hash >> 32) as u32
 }
@@ -73,7 +76,7 @@ pub fn entry_bytes(item: &TierItem<'_>) -> usize {
         + item.value.len()
 }
 
-/// Writes an item at `offset` of its region to the front of `into`.
+/// Writes an item to the front of `into`; the item begins at `offset` of its region.
 pub fn write(item: &TierItem<'_>, seed: Seed, offset: usize, into: &mut [u8]) {
     let bytes = entry_bytes(item);
     let into = &mut into[..bytes];
@@ -109,13 +112,13 @@ pub fn write(item: &TierItem<'_>, seed: Seed, offset: usize, into: &mut [u8]) {
     into[..4].copy_from_slice(&check.to_le_bytes());
 }
 
-/// Returns the length of a filler that stands at `used` of its chunk, so that the next item begins in another block.
+/// Returns the length of a filler at `used` of its chunk, so that the next item begins in another block.
 pub fn filler_bytes(used: usize) -> usize {
     let left = FlashAddress::BLOCK_BYTES - used % FlashAddress::BLOCK_BYTES;
     if left < HEADER_BYTES { left + FlashAddress::BLOCK_BYTES } else { left }
 }
 
-/// Writes a filler of so many bytes at `offset` of its region to the front of `into`.
+/// Writes a filler of `bytes` bytes to the front of `into`; it begins at `offset` of its region.
 pub fn write_filler(bytes: usize, seed: Seed, offset: usize, into: &mut [u8]) {
     let into = &mut into[..bytes];
     into.fill(0);
@@ -125,18 +128,18 @@ pub fn write_filler(bytes: usize, seed: Seed, offset: usize, into: &mut [u8]) {
     into[..4].copy_from_slice(&check.to_le_bytes());
 }
 
-/// The result of reading a place in a chunk.
+/// The result of reading a position in a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// An item: its parts, and its length in bytes.
+    /// An item, and its length in bytes.
     Item(TierParts, usize),
-    /// So many bytes that are no item.
+    /// A filler, and its length in bytes.
     Filler(usize),
-    /// No item, up to the end of the chunk.
+    /// No further item in the chunk.
     End,
-    /// An item, as it seems, of so many bytes, which are not all there.
+    /// Apparently an item of this length in bytes, of which only a part was passed.
     Longer(usize),
-    /// Not what was written there.
+    /// The bytes are not as written.
     Broken,
 }
 
@@ -148,7 +151,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Offsets of the fields of an item, as its header gives them.
+/// Offsets of an item's fields, according to its header.
 struct Shape {
     len: usize,
     flags: usize,
@@ -168,7 +171,7 @@ fn shape(entry: &[u8]) -> Shape {
     Shape { len, flags, expire, token, key, value: key + key_len }
 }
 
-/// Reads what stands at `at` of `bytes`, which begin at `base` of their region.
+/// Reads the entry at `at` of `bytes`, which begin at `base` of their region.
 pub fn read(bytes: &[u8], base: usize, at: usize, seed: Seed) -> Entry {
     let Some(entry) = bytes.get(at..).filter(|rest| rest.len() >= HEADER_BYTES) else {
         return Entry::Longer(HEADER_BYTES);
@@ -208,23 +211,23 @@ pub fn read(bytes: &[u8], base: usize, at: usize, seed: Seed) -> Entry {
 /// The result of a search for a hash in a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// An item with that hash, whose bytes are right.
+    /// An item with this hash and a valid checksum.
     Item(TierParts),
-    /// More bytes have to be read before the search can end: so many in all.
+    /// The search needs more bytes: this number in total.
     More(usize),
-    /// Items, of which none has the hash.
+    /// The block has items, but none with this hash.
     Other,
-    /// Not what was written there.
+    /// The bytes are not as written.
     Broken,
 }
 
-/// Looks for an item with this hash among those that begin in the first block of `bytes`.
+/// Searches for an item with this hash among those that begin in the first block of `bytes`.
 pub fn search(bytes: &[u8], base: usize, hash: u64, seed: Seed) -> Search {
     search_at(bytes, base, |at| if u32_at(bytes, at + 4) == short(hash) { Is::It } else { Is::Another }, seed)
 }
 
-/// Looks for an item of which `hash` gives its key's, from namespace and key: it makes nothing of those that are not
-/// looked for.
+/// Searches for an item by its key. `hash` computes the hash from namespace and key, and returns `None` for keys that
+/// are not searched for.
 pub fn search_keys(bytes: &[u8], base: usize, hash: impl Fn(u8, &[u8]) -> Option<u64>, seed: Seed) -> Search {
     let is_it = |at: usize| {
         let entry = &bytes[at..];
@@ -239,16 +242,16 @@ pub fn search_keys(bytes: &[u8], base: usize, hash: impl Fn(u8, &[u8]) -> Option
     search_at(bytes, base, is_it, seed)
 }
 
-/// The places in the first block of `bytes` where items can begin.
+/// Returns the positions in the first block of `bytes` where items can begin.
 fn places(bytes: &[u8]) -> impl Iterator<Item = usize> + use<> {
     (0..FlashAddress::BLOCK_BYTES.min(bytes.len().saturating_sub(HEADER_BYTES - 1))).step_by(ALIGN)
 }
 
-/// The first impression of a place, before the item there is verified.
+/// The first impression of a position, before the item there is verified.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Is {
     It,
-    /// Its key is not all there: it may be the one.
+    /// Only a part of the key was passed, so it may be the right one.
     Cut,
     Another,
 }
@@ -271,12 +274,13 @@ fn search_at(bytes: &[u8], base: usize, is: impl Fn(usize) -> Is, seed: Seed) ->
     if let Some(more) = more.or(cut) {
         return Search::More(more);
     }
-    // Who asks may have taken another key's slot for its own: then that item is there, whole or longer than was read.
+    // The caller may have followed another key's slot. Then that key's item is here, complete or longer than the bytes
+    // read.
     let plausible = |at| matches!(read(bytes, base, at, seed), Entry::Item(..) | Entry::Longer(_) | Entry::Filler(_));
     if !seems && places(bytes).any(plausible) { Search::Other } else { Search::Broken }
 }
 
-/// The next place for an item behind one of so many bytes.
+/// Returns the position after an item of `bytes` bytes at which the next one can begin.
 pub fn padded(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGN)
 }

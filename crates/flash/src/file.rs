@@ -1,9 +1,11 @@
-//! A device that is a file or a block device, read and written past the page cache.
+//! A device in a regular file or on a block device, read and written past the page cache.
 //!
 //! Invariants:
-//! - A device is this process's alone: a block device is opened with `O_EXCL`, which fails while it or a part of it is
-//!   mounted, is swap, or is a member of a RAID, a volume group or a mapping; all are locked (`flock`) beside that.
-//! - Nothing is written to a device that holds another owner's bytes ([`crate::foreign`]), unless a reset is asked for.
+//! - A device belongs to this process alone. A block device is opened with `O_EXCL`, which fails while the device or a
+//!   part of it is mounted, used as swap, or a member of a RAID, a volume group or a mapping. All devices are also
+//!   locked (`flock`).
+//! - Nothing is written to a device that holds another owner's data ([`crate::foreign`]), unless the operator requests
+//!   a reset.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,30 +20,30 @@ use rustix::io::Errno;
 use crate::device::Device;
 use crate::foreign::{self, Contents};
 
-/// Why a device is not taken.
+/// The reason why a device is not accepted.
 #[derive(Debug)]
 pub enum OpenError {
-    /// It cannot be opened to be read and written.
+    /// Opening for reading and writing failed.
     Open(io::Error),
-    /// It is neither a file nor a block device.
+    /// The path is neither a regular file nor a block device.
     Kind,
-    /// A block device, or a file that is to be read alone, that has fewer bytes than were stated.
+    /// A block device, or a file opened as a view, has fewer bytes than configured.
     Smaller {
-        /// Bytes that it has.
+        /// Its size in bytes.
         bytes: u64,
     },
-    /// There is no room for a file of that size.
+    /// The file system has no room for a file of that size.
     Room(io::Error),
-    /// It is in use elsewhere.
+    /// Another process uses it.
     Taken,
     /// The kernel uses the block device or a part of it: it is mounted, swap, or a member of a RAID, a volume group or
     /// a mapping.
     InUse,
-    /// It holds another owner's data.
+    /// The device holds another owner's data.
     Foreign(&'static str),
-    /// It is not there, and a file in `/dev` would lie in memory.
+    /// The path does not exist, and a new file in `/dev` would lie in memory.
     NoDevice,
-    /// It is not what was there when it was used last, or cannot be read.
+    /// The device is not the one that was used last, or cannot be read.
     Other,
 }
 
@@ -68,7 +70,7 @@ impl std::fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// A file or a block device.
+/// A device in a regular file or on a block device.
 #[derive(Debug)]
 pub struct FileDevice {
     file: Arc<File>,
@@ -77,21 +79,21 @@ pub struct FileDevice {
     block_bytes: usize,
     is_file: bool,
     direct: bool,
-    /// It is read alone.
+    /// True if the device is only read.
     is_view: bool,
 }
 
 impl FileDevice {
-    /// Opens it, and makes a file that is not there.
+    /// Opens a device, and creates a file if none exists.
     ///
     /// # Errors
-    /// See [`OpenError`]. A device that is refused is as it was.
+    /// See [`OpenError`]. A refused device is left unchanged.
     pub fn open(path: &Path, bytes: u64) -> Result<Self, OpenError> {
         let (file, direct) = open_any(path, false)?;
         Self::of(Arc::new(file), path, bytes, direct, Use::Own)
     }
 
-    /// Opens a device and discards its contents, whatever wrote them. A device in use is refused nevertheless.
+    /// Opens a device and discards its contents, whoever owns them. A device in use is still refused.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -100,7 +102,7 @@ impl FileDevice {
         Self::of(Arc::new(file), path, bytes, direct, Use::Reset)
     }
 
-    /// Opens one that is there to be read alone: it refuses writes, and nothing of it is changed.
+    /// Opens an existing device for reading only. Writes are refused, and its contents stay unchanged.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -109,7 +111,7 @@ impl FileDevice {
         Self::of(Arc::new(file), path, bytes, direct, Use::View)
     }
 
-    /// The device that another process had open, and has locked with all who share this file.
+    /// Takes over a device that another process opened. Its lock belongs to the open file, so it is shared.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -151,13 +153,13 @@ impl FileDevice {
         Arc::clone(&self.file)
     }
 
-    /// It is read and written past the page cache.
+    /// Returns whether reads and writes bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct
     }
 }
 
-/// The open file is what is at the path: the same file, or the same block device by whatever name.
+/// Returns whether `path` names the open file: the same file, or the same block device under any name.
 ///
 /// # Errors
 /// If `stat` fails.
@@ -170,8 +172,8 @@ pub fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     Ok((ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino))
 }
 
-/// Keeps other processes away; false: one has it. Reads that were under way when a process was killed keep its file
-/// open for a moment.
+/// Locks the file against other processes. Returns false if another process holds the lock. Reads in flight of a killed
+/// process keep its file open for a moment, so this retries.
 fn lock(file: &File) -> bool {
     for _ in 0..LOCK_TRIES {
         if try_lock(file) {
@@ -183,30 +185,30 @@ fn lock(file: &File) -> bool {
 }
 
 fn try_lock(file: &File) -> bool {
-    // If the file system has no locks, no process is kept away.
+    // If the file system has no locks, other processes are not kept out.
     rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
 }
 
 const LOCK_TRIES: usize = 50;
 const LOCK_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// Every device and every file takes reads and writes of such blocks.
+/// A block size that all devices and files accept.
 const BLOCK_BYTES: usize = 4096;
 
-/// The use of a device from its opening on.
+/// The use of a device after it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
-    /// Read and written, if it is empty or a tier's.
+    /// Read and written, if it is empty or belongs to a tier.
     Own,
-    /// Read and written, whatever it holds.
+    /// Read and written, after its contents were discarded.
     Reset,
-    /// Read and written by a process that another one gave it to.
+    /// Read and written, and taken over from another process.
     Adopted,
-    /// Read alone.
+    /// Only read.
     View,
 }
 
-/// Refuses another owner's data, or throws it away.
+/// Refuses another owner's data, or discards it for a reset.
 fn take_contents(file: &File, bytes: u64, is_file: bool, to: Use) -> Result<(), OpenError> {
     match to {
         Use::Adopted | Use::View => Ok(()),
@@ -219,7 +221,8 @@ fn take_contents(file: &File, bytes: u64, is_file: bool, to: Use) -> Result<(), 
     }
 }
 
-/// A file made here would lie in memory, on devtmpfs: the name of a device is misspelt, or the device is gone.
+/// Returns whether a file created at `path` would lie in memory, on devtmpfs. Then a device name is misspelt, or the
+/// device is gone.
 fn is_missing_device(path: &Path) -> bool {
     let folder = path.parent().and_then(|folder| std::fs::canonicalize(folder).ok());
     let shared_memory = ["/dev/shm", "/dev/hugepages", "/dev/mqueue"];
@@ -229,9 +232,9 @@ fn is_missing_device(path: &Path) -> bool {
         })
 }
 
-/// Opens it past the page cache where that can be: then the second is true.
+/// Opens the device past the page cache if possible; the second result is true then.
 fn open_any(path: &Path, is_view: bool) -> Result<(File, bool), OpenError> {
-    // Not opened to find out: to open a terminal or a watchdog does something.
+    // Checks the type without opening, because opening a terminal or a watchdog has side effects.
     if let Ok(metadata) = std::fs::metadata(path) {
         let kind = metadata.file_type();
         if !kind.is_file() && !kind.is_block_device() {
@@ -245,7 +248,7 @@ fn open_any(path: &Path, is_view: bool) -> Result<(File, bool), OpenError> {
     }
     match open(path, true, is_view) {
         Ok(file) => Ok((file, true)),
-        // A file system in memory has no cache to go past.
+        // A file system in memory has no cache to bypass.
         Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
             open(path, false, is_view).map(|file| (file, false)).map_err(OpenError::Open)
         }
@@ -253,18 +256,18 @@ fn open_any(path: &Path, is_view: bool) -> Result<(File, bool), OpenError> {
     }
 }
 
-/// Opens a block device for this process alone.
+/// Opens a block device exclusively.
 fn open_block(path: &Path) -> Result<(File, bool), OpenError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags((OFlags::EXCL | OFlags::DIRECT).bits() as i32);
     for _ in 0..LOCK_TRIES {
         match options.open(path) {
-            // Reads of a process that was killed may still be under way.
+            // Reads of a killed process may still be in flight.
             Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => std::thread::sleep(LOCK_WAIT),
             opened => return opened.map(|file| (file, true)).map_err(OpenError::Open),
         }
     }
-    // A server that runs has it open in this way, and locked.
+    // A running server has opened the device this way too, and holds the lock.
     let is_locked = File::open(path).is_ok_and(|file| !try_lock(&file));
     Err(if is_locked { OpenError::Taken } else { OpenError::InUse })
 }
@@ -281,10 +284,10 @@ fn open(path: &Path, direct: bool, is_view: bool) -> io::Result<File> {
     }
 }
 
-/// Has the file system keep room for all of the file, so that a write cannot fail for want of it later.
+/// Reserves space for the whole file, so that no later write fails for lack of space.
 fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     match fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        // Where that is not known, a write may find the file system full, and the device is lost then.
+        // If the file system cannot reserve, a write may find it full later, and the device is lost then.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
             if file.metadata()?.len() < bytes {
                 file.set_len(bytes)?;
@@ -311,7 +314,7 @@ impl Device for FileDevice {
     }
 
     fn file(&self) -> Option<BorrowedFd<'_>> {
-        // Through the page cache a read may wait for more than the device.
+        // A read through the page cache may wait for more than the device.
         self.direct.then(|| self.file.as_fd())
     }
 
@@ -331,7 +334,7 @@ impl Device for FileDevice {
         if self.is_view {
             return;
         }
-        // Errors are ignored: a discard is only a hint. The room of a file is reserved again at once, while it is
+        // Errors are ignored, because a discard is only a hint. A file's space is reserved again at once, while it is
         // available.
         let punched = fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes);
         if punched.is_ok() && self.is_file {
@@ -408,7 +411,7 @@ mod tests {
         let refused = |path: &Path, bytes| FileDevice::open(path, bytes).expect_err("refused").to_string();
         assert!(refused(&folder(), 1 << 20).contains("neither a file nor a block device"));
         assert!(refused(Path::new("/dev/null"), 1 << 20).contains("neither a file nor a block device"));
-        // Who may write everywhere opens it, and finds that it does not grow.
+        // A privileged user can open it, and then finds that it cannot grow.
         let text = refused(Path::new("/proc/version"), 1 << 20);
         assert!(text.contains("cannot be opened") || text.contains("no room"), "{text}");
         let path = folder().join("huge");

@@ -1,4 +1,4 @@
-//! The tier itself: what the store asks of it, and the work that waits for its threads.
+//! The tier itself: the operations that the store calls, and the work for the tier's threads.
 //!
 //! ```text
 //!   ask ──> reads ──┐                               ┌──> done, a queue for each handle ──> collect
@@ -7,11 +7,11 @@
 //!   find ──> finder ─── where the index is not in the file
 //! ```
 //!
-//! All that waits for a device happens in [`Flash::work`], a piece of work at a time. With threads
-//! ([`crate::Flash::spawn`]) they call it; a test calls it itself, and chooses the order.
+//! All waits for a device happen in [`Flash::work`] and [`Flash::write`], one piece of work at a time. The threads of
+//! [`crate::Flash::spawn`] call them. A test calls them directly and chooses the order.
 //!
-//! Locks, none of which is held while a device is at work: the job's before the log's before the finder's; all others
-//! alone.
+//! No lock is held during a device operation. Lock order: the job, then the log, then the finder. All other locks are
+//! taken alone.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -36,10 +36,10 @@ use crate::regions::{Regions, Sizes};
 use crate::ring::{LaneReads, Unasked};
 use crate::table::{Table, words_for};
 
-/// Reads of one handle that are under way or not fetched.
+/// Maximum number of a handle's reads that are in flight or not yet collected.
 const READS_A_LANE: usize = 64;
 
-/// A device that failed and is not used any more.
+/// A device that failed and is no longer used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// Name of the device.
@@ -48,10 +48,10 @@ pub struct Lost {
     pub why: String,
 }
 
-/// Called when a device is lost, on the thread that found it out.
+/// Callback for a lost device, on the thread that detected the failure.
 pub type OnLost = Box<dyn Fn(&Lost) + Send + Sync>;
 
-/// Called when there is something for a handle, or for the background.
+/// Callback that runs when work is ready for a handle, or for the background (`None`).
 pub type Wake = Box<dyn Fn(Option<usize>) + Send + Sync>;
 
 /// Configuration of a tier.
@@ -60,18 +60,18 @@ pub struct FlashConfig {
     pub devices: Vec<Box<dyn Device>>,
     /// Sizes of the regions and chunks into which they are cut.
     pub sizes: Sizes,
-    /// Lanes of the store.
+    /// Number of per-thread handles of the store.
     pub handles: usize,
-    /// Memory for the tier's state, made for [`Sizes::plan`].
+    /// Memory for the tier's state, allocated for [`Sizes::plan`].
     pub room: TierRoom,
-    /// Seeds the numbers of devices and the salts of checksums: another one in each process, so that what an earlier
-    /// one wrote is not taken for an item of this one's.
+    /// Seed for the numbers of devices and the salts of checksums. It must differ in each process, so that data of an
+    /// earlier process is not taken for an item of this one.
     pub seed: u64,
-    /// Bytes that all devices together may write a day; 0 for no limit.
+    /// Maximum number of bytes that all devices together may write per day; 0 for no limit.
     pub writes_a_day_bytes: u64,
     /// Called when a device fails.
     pub on_lost: OnLost,
-    /// If true, the tier only reads what is there: it takes no item and makes no region free.
+    /// If true, the tier only reads existing data: it accepts no items and frees no regions.
     pub is_view: bool,
 }
 
@@ -84,37 +84,37 @@ impl std::fmt::Debug for FlashConfig {
     }
 }
 
-/// Reads of one handle that have ended.
+/// Completed reads of one handle.
 #[derive(Debug, Default)]
 struct Done {
     reads: Mutex<VecDeque<TierRead>>,
     count: AtomicUsize,
 }
 
-/// The second tier. See the module `flash`.
+/// The second storage tier. See the module `flash`.
 pub struct Flash {
     pub(crate) regions: Regions,
     pub(crate) log: Mutex<Log>,
     pub(crate) job: Mutex<Option<Job>>,
     pub(crate) finder: Mutex<Finder>,
-    /// Not all is found that an earlier process left.
+    /// True until all items of an earlier process are found.
     pub(crate) finds: AtomicBool,
     pub(crate) counters: Counters,
-    /// One for each device.
+    /// The work queues, one for each device.
     pub(crate) queues: Box<[Queue]>,
-    /// The time of the last slice of the background, in ms since 1970.
+    /// Time of the last background slice, in ms since 1970.
     now_ms: AtomicU64,
     /// Time of the last check for devices that do not answer.
     watched_ms: AtomicU64,
-    /// Time of the first check after this process had stood still.
+    /// Time of the first check after this process had been stopped.
     resumed_ms: AtomicU64,
     writes: Condvar,
-    /// One for each handle, as is `done`.
+    /// One entry for each handle, as in `done`.
     pub(crate) handles: Box<[LaneReads]>,
     done: Box<[Done]>,
     wake: OnceLock<Wake>,
     on_lost: OnLost,
-    /// The state in which each device was found.
+    /// The state in which each device was found at start.
     begun: Vec<Begun>,
     is_view: bool,
     pub(crate) stopped: AtomicBool,
@@ -130,19 +130,21 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Longest time that a device may take for one request, in milliseconds. It is far above the time that a busy device
-/// takes, and below the time after which a kernel gives up.
+/// Maximum time for one request to a device, in milliseconds. It is far above the time of a busy device, and below the
+/// time after which a kernel gives up.
 const SLOW_MS: u64 = 10_000;
-/// Least time between two checks for slow devices, in milliseconds.
+/// Minimum time between two checks for slow devices, in milliseconds.
 const WATCH_MS: u64 = 500;
 
 impl Flash {
-    /// Threads that read a device at once, where there are so many devices; one more writes.
+    /// Returns the number of reading threads per device for this number of devices. Each device has one more thread
+    /// that writes.
     pub fn readers(devices: usize) -> usize {
         if devices == 1 { 8 } else { 4 }
     }
 
-    /// A tier on these devices, as the room says that they were left, or empty. A device that fails at once is lost.
+    /// Creates a tier on these devices: in the state that the room describes, or empty. A device that fails at once is
+    /// lost.
     pub fn new(config: FlashConfig) -> Arc<Self> {
         let FlashConfig { devices, sizes, handles, mut room, seed, writes_a_day_bytes, on_lost, is_view } = config;
         let (chunks, mut random) = (room.take_chunks(), Prng::new(seed));
@@ -192,14 +194,14 @@ impl Flash {
         all.filter(|(_, begun)| **begun == Begun::Exchanged).map(|(part, _)| part.device.name()).collect()
     }
 
-    /// Devices that are not what an earlier process has left, or cannot be read.
+    /// Returns the names of devices that an earlier process did not leave this way, or that cannot be read.
     pub fn strangers(&self) -> Vec<String> {
         let all = self.regions.parts.iter().zip(&self.begun);
         all.filter(|(_, begun)| **begun != Begun::Known).map(|(part, _)| part.device.name()).collect()
     }
 
-    /// Has `wake` called with a handle's number when there is something to collect for it, and with none when there are
-    /// items for [`Tier::reclaim`] to show. The first one who asks for that is called.
+    /// Sets the callback. It receives a handle's number if that handle can collect reads, and `None` if
+    /// [`Tier::reclaim`] can show items. Only the first call has an effect.
     pub fn wake_by(&self, wake: Wake) {
         let _ = self.wake.set(wake);
     }
@@ -210,12 +212,12 @@ impl Flash {
         }
     }
 
-    /// The figures.
+    /// Returns the counters.
     pub fn counts(&self) -> FlashCounts {
         self.counters.read()
     }
 
-    /// The devices.
+    /// Returns the figures of each device.
     pub fn devices(&self) -> Vec<DeviceCounts> {
         let region_bytes = self.regions.sizes.region_bytes as u64;
         let of = |part: &crate::regions::Part| DeviceCounts {
@@ -226,12 +228,12 @@ impl Flash {
         self.regions.parts.iter().map(of).collect()
     }
 
-    /// Regions that are free, and all.
+    /// Returns the number of free regions, and of all regions.
     pub fn regions(&self) -> (usize, usize) {
         (lock(&self.log).free_count(), self.regions.count())
     }
 
-    /// The memory that it takes beside the store's, in bytes, but for what handles read into.
+    /// Returns the memory that the tier uses beside the store's, in bytes, without the buffers that handles read into.
     pub fn memory_bytes(&self) -> u64 {
         let devices = self.queues.len();
         let threads = devices * (Self::readers(devices) + 1);
@@ -245,30 +247,31 @@ impl Flash {
         (Log::memory_bytes(&self.regions) + words + scratch + queues + rings + chunks) as u64
     }
 
-    /// Returns the working state of a thread that belongs to no device.
+    /// Returns working state for a thread that belongs to no device.
     pub fn scratch(&self) -> Scratch {
         Scratch::new(self.regions.sizes)
     }
 
-    /// Returns the working state of a thread of a device.
+    /// Returns working state for a thread of a device.
     pub(crate) fn scratch_of(&self, device: usize) -> Scratch {
         let scratch = self.scratch();
         lock(&self.queues[device].flights).push(Arc::clone(&scratch.flight));
         scratch
     }
 
-    /// Work that waits: reads and chunks of the job, and chunks to be written.
+    /// Returns the amount of waiting work: reads and chunks of the job, and chunks to be written.
     pub fn waiting(&self) -> (usize, usize) {
         let work = self.queues.iter().map(|queue| lock(&queue.work).len());
         (work.sum(), lock(&self.log).writes_waiting())
     }
 
-    /// Does what has waited longest of a device's reads; false if nothing waits.
+    /// Does the oldest waiting work of the first device that has any. Returns false if no device has work.
     pub fn work(&self, scratch: &mut Scratch) -> bool {
         (0..self.queues.len()).any(|device| self.work_at(device, 0, scratch))
     }
 
-    /// Does the work at `place` of those that wait for a device, so reads may end in any order; false if there is none.
+    /// Does the work at position `place` of a device's queue, so that reads can complete in any order. Returns false if
+    /// there is none.
     pub fn work_at(&self, device: usize, place: usize, scratch: &mut Scratch) -> bool {
         let work = lock(&self.queues[device].work).remove(place);
         match work {
@@ -281,7 +284,7 @@ impl Flash {
         true
     }
 
-    /// Writes the chunk that has waited longest; false if none waits, or one is being written on each device.
+    /// Writes the oldest waiting chunk. Returns false if none waits, or if each device is already writing one.
     pub fn write(&self, scratch: &mut Scratch) -> bool {
         (0..self.queues.len()).any(|device| self.write_to(device, scratch))
     }
@@ -303,18 +306,18 @@ impl Flash {
         true
     }
 
-    /// A thread asks a device for something.
+    /// Records that a thread starts a request to a device.
     pub(crate) fn take_off(&self, scratch: &Scratch, read: Option<&TierRead>) {
         let read = read.map(|read| (read.handle, read.hash, read.at));
         *lock(&scratch.flight) = Flight::Out { since_ms: self.now_ms(), read };
     }
 
-    /// Ends a thread's request, which the device has answered; false if the request was given up before.
+    /// Records that the device has answered a thread's request. Returns false if the request was given up before.
     pub(crate) fn land(&self, scratch: &Scratch) -> bool {
         std::mem::take(&mut *lock(&scratch.flight)) != Flight::GivenUp
     }
 
-    /// Takes devices that do not answer out of use, and fails the requests that wait for them.
+    /// Takes unresponsive devices out of use, and fails the requests that wait for them.
     fn watch(&self, now: UnixMillis) {
         self.now_ms.store(now.0, Relaxed);
         let watched_ms = self.watched_ms.load(Relaxed);
@@ -323,7 +326,7 @@ impl Flash {
         }
         self.watched_ms.store(now.0, Relaxed);
         if now.0 > watched_ms + SLOW_MS / 2 {
-            // It was this process that stood still.
+            // This process itself had been stopped.
             self.resumed_ms.store(now.0, Relaxed);
         }
         self.handles.iter().for_each(|handle| handle.give_up(self));
@@ -337,12 +340,12 @@ impl Flash {
                 let by = ReadBy::Key;
                 self.done(TierRead { handle, hash, by, at, buffer: Vec::new(), found: Found::Failed });
             }
-            // Its threads may all be given up: what waits for them fails here.
+            // All threads of the device may be given up, so its waiting work fails here.
             while part.is_lost() && self.work_at(device, 0, scratch.get_or_insert_with(|| self.scratch())) {}
         }
     }
 
-    /// Takes a device out where what it did went wrong.
+    /// Takes the device out of use if its operation failed. Returns whether it succeeded.
     pub(crate) fn device_did<T>(&self, part: &crate::regions::Part, what: &str, did: std::io::Result<T>) -> bool {
         let Err(error) = did else { return true };
         self.lose(part, format!("{what} failed: {error}"));
@@ -353,13 +356,14 @@ impl Flash {
         self.lose(part, format!("no answer for {} seconds", SLOW_MS / 1000));
     }
 
-    /// Returns the time before which a request that has no answer must have begun to be slow; 0 if none is slow.
+    /// Returns the time before which an unanswered request must have started to count as slow; 0 if none counts as
+    /// slow.
     pub(crate) fn slow_before_ms(&self) -> u64 {
         let before = self.now_ms().saturating_sub(SLOW_MS);
         if self.resumed_ms.load(Relaxed) > before { 0 } else { before }
     }
 
-    /// The time of the last slice of the background, in ms since 1970.
+    /// Returns the time of the last background slice, in ms since 1970.
     pub(crate) fn now_ms(&self) -> u64 {
         self.now_ms.load(Relaxed)
     }
@@ -373,22 +377,22 @@ impl Flash {
         }
     }
 
-    /// Has something done by the threads of the device that the region is on.
+    /// Queues work for the threads of the region's device.
     pub(crate) fn push_work(&self, region: u32, work: Work) {
         self.queues[self.regions.device_of(region)].push(work);
     }
 
-    /// Waits for work, until `stopped`.
+    /// Waits for work, or for `stopped`.
     pub(crate) fn wait_for_work(&self, device: usize) {
         let queue = &self.queues[device];
         let work = lock(&queue.work);
         if work.is_empty() && !self.stopped.load(Relaxed) {
-            // Who is woken looks at the queue himself; a stop wakes all.
+            // A woken thread checks the queue itself. A stop wakes all threads.
             drop(queue.wakes.wait(work).unwrap_or_else(PoisonError::into_inner));
         }
     }
 
-    /// Waits for a chunk to be written, until `stopped`.
+    /// Waits for a chunk to write, or for `stopped`.
     pub(crate) fn wait_for_writes(&self, device: usize) {
         let log = lock(&self.log);
         let waits = log.write_waits(device, &self.regions.parts[device].regions());
@@ -397,14 +401,14 @@ impl Flash {
         }
     }
 
-    /// All threads look at what there is for them.
+    /// Wakes all threads, so that they check for work.
     pub(crate) fn wake_all(&self) {
         self.queues.iter().for_each(Queue::wake_all);
         drop(lock(&self.log));
         self.writes.notify_all();
     }
 
-    /// Reads, verifies and gives to its handle.
+    /// Reads and verifies an item, and passes the result to its handle.
     fn read(&self, mut read: TierRead, scratch: &mut Scratch) {
         self.take_off(scratch, Some(&read));
         read.found = self.find(&mut read, scratch);
@@ -413,7 +417,7 @@ impl Flash {
         }
     }
 
-    /// A read has ended, whose handle is not about to look.
+    /// Completes a read and wakes its handle, which is not about to collect.
     pub(crate) fn done(&self, read: TierRead) {
         let handle = read.handle;
         self.told(read);
@@ -426,7 +430,7 @@ impl Flash {
         done.count.fetch_add(1, std::sync::atomic::Ordering::Release);
     }
 
-    /// Free regions that there should be at least, so that eviction finds one.
+    /// Returns the minimum number of free regions, so that eviction finds one.
     pub(crate) fn free_low(&self) -> usize {
         (OPEN_MAX + 1).max(self.regions.count() / 50).min(self.regions.count() / 3)
     }
@@ -468,7 +472,7 @@ impl Tier for Flash {
 
     fn ask(&self, read: TierRead) -> Result<(), TierRead> {
         if !self.may_name(read.at) {
-            // What a damaged file names, or an earlier life.
+            // Only a damaged file, or an earlier life of the region, can contain this address.
             self.done(TierRead { found: Found::Failed, ..read });
             return Ok(());
         }
@@ -499,7 +503,7 @@ impl Tier for Flash {
     }
 
     fn may_name(&self, at: FlashAddress) -> bool {
-        // Damage to a memory file can have made any address of a slot.
+        // A damaged memory file can contain any address in a slot.
         let (region, first) = (at.region(), usize::from(at.block()) * FlashAddress::BLOCK_BYTES);
         let lies_within = (region as usize) < self.regions.count() && first < self.regions.sizes.region_bytes;
         lies_within && at.blocks() > 0 && self.regions.at(region).generation() == at.generation()
@@ -512,7 +516,7 @@ impl Tier for Flash {
     }
 
     fn kill(&self, at: FlashAddress, tag: u16) {
-        // Marks of another life would be of other items.
+        // Marks for another life of the region would hit other items.
         if self.may_name(at) {
             self.regions.table.set_mark(at, tag);
         }

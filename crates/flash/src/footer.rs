@@ -1,5 +1,5 @@
-//! What a chunk says of its items, at its end: where each is and of which hash, so that they are found without a look
-//! at the items. Only where the index is gone with the process.
+//! The footer of a chunk, which lists the position and the hash of each item. With it, items are found without reading
+//! them. Used only if the index does not outlive the process.
 //!
 //! ```text
 //!   | item | item | ... zeros, 24 at least | entry n-1 | ... | entry 1 | entry 0 | count 4 | 0 4 | check 8 |
@@ -7,11 +7,11 @@
 //!   entry:  hash 8 | named 1, length in units of 8 bytes 15
 //! ```
 //!
-//! - Items stand one behind the other, so the lengths say where each begins.
-//! - An entry is made with its item and says at first that no slot ever named it: what becomes of the item is decided
-//!   later, and a process may end before. Naming it is one store of two bytes.
-//! - Count and checksum are there once the chunk is full; until then the table has the count. The checksum is seeded as
-//!   those of items, with the chunk in the place of an item.
+//! - Items lie one after another, so the lengths determine where each begins.
+//! - An entry is written with its item, and at first states that no slot ever referenced it. The item's fate is decided
+//!   later, and the process may end before that. Naming the item is a single two-byte store.
+//! - Count and checksum are written when the chunk is full. Until then, the table holds the count. The checksum has the
+//!   same kind of seed as those of items, with the chunk in place of an item.
 //! - The zeros end a walk over the items.
 
 use crate::entry::{ALIGN, HEADER_BYTES, Seed, padded};
@@ -20,7 +20,7 @@ const TAIL_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 10;
 const NAMED: u16 = 1 << 15;
 
-/// Returns the bytes of a chunk that a footer of so many entries takes, with the zeros in front of it.
+/// Returns the length of a footer with `entries` entries, including the zeros before it.
 pub(crate) const fn footer_bytes(entries: usize) -> usize {
     HEADER_BYTES + ENTRY_BYTES * entries + TAIL_BYTES
 }
@@ -28,12 +28,12 @@ pub(crate) const fn footer_bytes(entries: usize) -> usize {
 /// The longest item that an entry can describe, in bytes.
 pub(crate) const LONGEST_BYTES: usize = (NAMED as usize - 1) * ALIGN;
 
-/// Returns the offset at which an entry begins in a chunk of so many bytes.
+/// Returns the offset of an entry in a chunk of `chunk_bytes` bytes.
 fn place(chunk_bytes: usize, number: usize) -> usize {
     chunk_bytes - TAIL_BYTES - (number + 1) * ENTRY_BYTES
 }
 
-/// Writes the entry of an item that no slot names.
+/// Writes the entry of an item that no slot references yet.
 pub(crate) fn put(chunk: &mut [u8], number: usize, hash: u64, bytes: usize) {
     assert!(bytes <= LONGEST_BYTES, "an item of {bytes} bytes");
     let at = place(chunk.len(), number);
@@ -42,13 +42,13 @@ pub(crate) fn put(chunk: &mut [u8], number: usize, hash: u64, bytes: usize) {
     chunk[at + 8..at + 10].copy_from_slice(&units.to_le_bytes());
 }
 
-/// From here on a slot names its item.
+/// Marks that a slot references the item from now on.
 pub(crate) fn name(chunk: &mut [u8], number: usize) {
     let at = place(chunk.len(), number) + 9;
     chunk[at] |= (NAMED >> 8) as u8;
 }
 
-/// Ends the footer of a full chunk that begins at `base` of its region, and makes what is free behind `used` zero.
+/// Completes the footer of a full chunk that begins at `base` of its region, and zeroes the free space after `used`.
 pub(crate) fn seal(chunk: &mut [u8], used: usize, count: usize, seed: Seed, base: usize) {
     let (end, first) = (chunk.len(), place(chunk.len(), count) + ENTRY_BYTES);
     chunk[used..first].fill(0);
@@ -58,23 +58,23 @@ pub(crate) fn seal(chunk: &mut [u8], used: usize, count: usize, seed: Seed, base
     chunk[end - 8..].copy_from_slice(&check.to_le_bytes());
 }
 
-/// The entries of a chunk, from the first item on.
+/// An iterator over the entries of a footer, from the first item on.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Entries {
-    /// As they stand there: the first one is the last.
+    /// The encoded entries. They are stored backwards, so the first item's entry is the last.
     bytes: Vec<u8>,
     next: usize,
     /// Offset of the next item in the chunk.
     offset: usize,
 }
 
-/// One item, as its chunk's footer has it.
+/// One item, as its chunk's footer describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) hash: u64,
     /// Offset of the item in the chunk.
     pub(crate) offset: usize,
-    /// In whole units.
+    /// Length of the item, rounded up to whole units of 8 bytes.
     pub(crate) bytes: usize,
 }
 
@@ -82,13 +82,13 @@ pub(crate) struct Told {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Footer {
     Entries(Entries),
-    /// So many bytes have to be read, from the end on.
+    /// The number of bytes to read, up to the chunk's end.
     Longer(usize),
-    /// Not what was written there.
+    /// The bytes are not as written.
     Broken,
 }
 
-/// Reads the footer of a chunk that begins at `base` of its region, of which `end` are the last bytes.
+/// Reads the footer of a chunk that begins at `base` of its region. `end` holds the chunk's last bytes.
 pub(crate) fn read(end: &[u8], chunk_bytes: usize, base: usize, seed: Seed) -> Footer {
     let len = end.len();
     assert!((TAIL_BYTES..=chunk_bytes).contains(&len), "{len} bytes of a chunk");
@@ -118,7 +118,7 @@ impl Entries {
         ))
     }
 
-    /// The next item that a slot named; those that none did are passed.
+    /// Returns the next item that a slot referenced, without consuming it. Skips items that no slot referenced.
     pub(crate) fn peek(&mut self) -> Option<Told> {
         while let Some((hash, rest)) = self.entry() {
             if rest & NAMED != 0 {
@@ -129,7 +129,7 @@ impl Entries {
         None
     }
 
-    /// It is done with.
+    /// Consumes the current item.
     pub(crate) fn pass(&mut self) {
         if let Some((_, rest)) = self.entry() {
             self.offset += usize::from(rest & !NAMED) * ALIGN;

@@ -1,7 +1,7 @@
-//! The contents of a device before it is used: the tier's own, empty, or another owner's.
+//! Detects what a device holds before it is used: a tier's data, nothing, or another owner's data.
 //!
-//! A tier takes a device only if its front is the tier's ([`crate::front`]) or nothing is on it. Everything else is
-//! another owner's and stays as it is, unless the operator asks for a reset.
+//! A tier accepts a device only if the device has a tier's front ([`crate::front`]) or is empty. All other contents
+//! belong to another owner and stay unchanged, unless the operator requests a reset.
 //!
 //! ```text
 //!                     front is the tier's                        front is not the tier's
@@ -9,11 +9,12 @@
 //!   regular file      the same                                   every byte is zero (holes are not read)
 //! ```
 //!
-//! - The tier writes one page of the first 1 MiB: a signature there was written later, or by an owner before the tier.
-//! - Behind the first 1 MiB a tier keeps bytes of clients, which may look like a signature: they are not compared.
-//! - The signatures are those that `libblkid` knows and that a server host may have. They name what was found; a
-//!   device with bytes that no signature names is refused all the same.
-//! - Nothing here writes, except [`clear`].
+//! - The tier writes one page of the first 1 MiB. Any signature there was written later, or by an owner before the
+//!   tier.
+//! - After the first 1 MiB, a tier stores client data, which may look like a signature. So that part is not compared.
+//! - The signatures are those that `libblkid` knows and that a server host may have. They only name the contents: a
+//!   device with other data and no known signature is refused too.
+//! - Only [`clear`] writes.
 
 use std::fs::File;
 use std::io;
@@ -25,21 +26,21 @@ use rustix::io::Errno;
 use crate::aligned::{ALIGN, Aligned};
 use crate::front;
 
-/// Bytes at the start and at the end of a device that are looked at.
+/// Number of bytes that are read at the start and at the end of a device.
 const WINDOW_BYTES: u64 = 1 << 20;
 
 /// The contents of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contents {
-    /// No byte that anybody wrote.
+    /// No byte was ever written.
     Nothing,
-    /// A tier's.
+    /// A tier's data.
     Tier,
-    /// Another owner's, and its name.
+    /// Another owner's data, and its name.
     Foreign(&'static str),
 }
 
-/// The name of contents that no signature names.
+/// The name of contents without a known signature.
 pub(crate) const UNKNOWN: &str = "data of another program";
 
 /// Offsets of a signature, in bytes.
@@ -48,7 +49,7 @@ enum At {
     Start(&'static [u64]),
     /// `(size - back) & !(align - 1) + plus`.
     End { back: u64, align: u64, plus: u64 },
-    /// Each multiple of `step` within a range.
+    /// Every multiple of `step` within a range.
     Each { from: u64, to: u64, step: u64 },
 }
 
@@ -163,7 +164,7 @@ const SIGNATURES: &[Signature] = &[
 struct Windows {
     bytes: u64,
     front: Aligned,
-    /// Bytes of `front` that the device has.
+    /// Number of bytes of `front` that the device has.
     front_bytes: usize,
     back: Aligned,
     back_at: u64,
@@ -210,19 +211,20 @@ impl Windows {
         }
     }
 
-    /// The name of the first signature that is there, with those of the end of the device if `with_end`.
+    /// Returns the name of the first signature found. Signatures at the device's end are tried only if `with_end` is
+    /// true.
     fn signature(&self, with_end: bool) -> Option<&'static str> {
         SIGNATURES.iter().find(|signature| self.has(signature, with_end)).map(|signature| signature.name)
     }
 }
 
-/// Reads from `at` until the end of the device or of `into`; the number of bytes that there were.
+/// Reads from `at` until the end of the device or of `into`. Returns the number of bytes read.
 fn read_up_to(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
     let mut read = 0;
     while read < into.len() {
         match file.read_at(&mut into[read..], at + read as u64) {
             Ok(0) => break,
-            // What is left of a last block is not aligned, and there is nothing behind it.
+            // The rest of a last block is not aligned, and nothing follows it.
             Ok(more) if !more.is_multiple_of(512) => return Ok(read + more),
             Ok(more) => read += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -236,16 +238,16 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Returns whether a regular file has only zeros. Holes and space that was never written are not read.
+/// Returns whether a regular file contains only zeros. Holes and unwritten space are not read.
 fn is_empty_file(file: &File, bytes: u64) -> io::Result<bool> {
     let mut window = Aligned::new(WINDOW_BYTES as usize);
     let mut at = 0;
     while at < bytes {
         at = match seek(file, SeekFrom::Data(at)) {
             Ok(data) => data & !(ALIGN as u64 - 1),
-            // Behind the last data there is only a hole.
+            // Only a hole follows the last data.
             Err(Errno::NXIO) => return Ok(true),
-            // Holes are not known here: everything is data.
+            // The file system does not report holes, so everything counts as data.
             Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTTY) => at,
             Err(error) => return Err(error.into()),
         };
@@ -261,10 +263,10 @@ fn is_empty_file(file: &File, bytes: u64) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The contents of a device of so many bytes, all of it, whatever part is to be used.
+/// Returns what a device of `bytes` bytes holds. This considers the whole device, even if only a part will be used.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the device cannot be read.
 pub(crate) fn contents(file: &File, bytes: u64, is_file: bool) -> io::Result<Contents> {
     if bytes == 0 {
         return Ok(Contents::Nothing);
@@ -285,10 +287,10 @@ pub(crate) fn contents(file: &File, bytes: u64, is_file: bool) -> io::Result<Con
     })
 }
 
-/// Makes the start and the end of a block device zero, so that no owner's signature is left.
+/// Zeroes the start and the end of a block device, so that no owner's signature remains.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If the device cannot be written.
 pub(crate) fn clear(file: &File, bytes: u64) -> io::Result<()> {
     let zeros = Aligned::new(WINDOW_BYTES as usize);
     let front = WINDOW_BYTES.min(bytes);
@@ -321,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Offsets of a signature on a device of so many bytes.
+    /// Returns the offsets of a signature on a device of `bytes` bytes.
     fn offsets(signature: &Signature, bytes: u64) -> Vec<u64> {
         match &signature.at {
             At::Start(offsets) => offsets.to_vec(),
@@ -347,7 +349,7 @@ mod tests {
                         signature.name
                     );
                     assert_eq!(found, contents(&file, bytes, true).expect("read"));
-                    // A tier's front leaves out the first bytes alone.
+                    // A tier's front covers only the first bytes.
                     if is_at_start && at >= 64 {
                         front::write_for_test(&file);
                         assert_eq!(contents(&file, bytes, false).expect("read"), found);

@@ -1,25 +1,26 @@
-//! What an earlier process left on flash, found again where the index is gone with it: region by region, by what each
-//! chunk says of its items ([`crate::footer`]).
+//! Recovers the items of an earlier process if the index was lost with that process. The search goes region by region
+//! and reads each chunk's footer ([`crate::footer`]).
 //!
 //! ```text
 //!   regions, the newest first   waiting ──> asked for, a chunk each ──read──> at hand ──shown to the store──> done
 //!                                  └──regions are short: the oldest is free at once, unread
 //! ```
 //!
-//! - The search goes on while the store serves. An item that is not found yet is a miss.
-//! - At any instant, a key has at most one copy on flash that lives: the old one is dead before the new one lives
+//! - The search runs while the store serves. An item that is not found yet is a miss.
+//! - At any instant, a key has at most one live copy on flash: the old copy is dead before the new one is live
 //!   ([`segment::Tier`]). So the order in which chunks are read does not matter.
-//! - A key that is changed meanwhile is known by its hash ([`mod@crate::marks`]): none of its items is taken from
-//!   regions that were opened before this process. The graves stay until all is found. If the process is killed before,
-//!   the next one adds its own graves, and they hold for all regions before it. So a key that was changed during the
-//!   search and went to flash again may be a miss after such a kill, but its older item is never returned.
-//! - An item that is shown and left out is marked. Graves end when all is found; marks last as long as the item.
-//! - No slot names a region that was not looked at yet. It may be made free without a look at its items, before all is
-//!   called found.
-//! - A chunk whose footer is not what was written is skipped, with all its blocks marked. Its items are lost with what
-//!   tore it, whatever a later read gives.
+//! - A key that is changed during the search is recorded by its hash ([`mod@crate::marks`]). None of its items is
+//!   accepted from regions that were opened before this process. The graves stay until the search is complete. If the
+//!   process is killed before that, the next process adds its own graves, and they hold for all regions before it. So a
+//!   key that was changed during the search and went to flash again may be a miss after such a kill. But its older item
+//!   is never returned.
+//! - An item that was shown and rejected is marked. Graves end with the search; marks last as long as the item.
+//! - No slot references a region that was not yet searched. Such a region may be freed without a look at its items
+//!   until the search is complete.
+//! - A chunk whose footer is not as written is skipped, and all its blocks are marked. Its items are lost permanently,
+//!   even if a later read returned valid data.
 //!
-//! Bounds: [`UNDER_WAY_MAX`] chunks are read or at hand.
+//! Limits: at most [`UNDER_WAY_MAX`] chunks are being read or are in memory.
 
 use std::collections::VecDeque;
 use std::sync::MutexGuard;
@@ -33,9 +34,10 @@ use crate::log::Log;
 use crate::queues::{Scratch, Work};
 use crate::regions::{self, Regions};
 
-/// Chunks that are read at once, or at hand.
+/// Maximum number of chunks that are being read or are in memory.
 const UNDER_WAY_MAX: usize = 16;
-/// Bytes of a chunk's end that are read at first: more than the footer of items of 150 bytes.
+/// Number of bytes at a chunk's end that are read first. This is enough for the footer of a chunk with items of 150
+/// bytes.
 const END_BYTES: usize = 64 << 10;
 
 /// A chunk whose footer was read.
@@ -43,30 +45,30 @@ const END_BYTES: usize = 64 << 10;
 struct Page {
     region: u32,
     generation: u8,
-    /// Offset of the chunk in the region.
+    /// Offset of the chunk in its region.
     base: usize,
     entries: Entries,
 }
 
-/// The regions and chunks whose items are still to be found.
+/// The regions and chunks that are still to be searched.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {
-    /// Regions that were there at the start, the newest behind.
+    /// Regions that existed at the start, the newest last.
     waiting: Vec<u32>,
-    /// For each region, whether it was not looked at yet; then the number of such regions.
+    /// For each region, whether it is still to be searched; then the number of such regions.
     unseen: Vec<bool>,
     unseen_count: usize,
-    /// Regions that are filled further, and where in them what this process has made begins.
+    /// Regions that are still being filled, and the offset at which this process's own data begins.
     filled: Vec<(u32, usize)>,
-    /// The region whose chunks are asked for, which of them is next, and where the last one ends.
+    /// The region whose chunks are requested, the offset of its next chunk, and the end of its last chunk.
     asking: Option<(u32, usize, usize)>,
-    /// The region of each chunk that is read, at hand or being shown.
+    /// The region of each chunk that is being read, in memory or being shown.
     under_way: Vec<u32>,
     ready: VecDeque<Page>,
 }
 
 impl Finder {
-    /// All that the table says of regions that are there.
+    /// Starts with all existing regions of the table.
     pub(crate) fn new(regions: &Regions, log: &Log) -> Self {
         if !regions.has_footers() {
             return Self::default();
@@ -82,7 +84,7 @@ impl Finder {
         if waiting.is_empty() && filled.is_empty() {
             table.set_finding(false);
         } else if !table.is_finding() {
-            // Cut between the two it is done again.
+            // If the process is killed between the two calls, the next process repeats both.
             table.clear_graves();
             table.set_finding(true);
         }
@@ -96,14 +98,14 @@ impl Finder {
         self.unseen_count == 0 && self.filled.is_empty() && self.asking.is_none() && self.under_way.is_empty()
     }
 
-    /// Notes that a region is looked at, or never will be; false if that was so before.
+    /// Notes that a region is searched now, or never will be. Returns false if that was noted before.
     fn see(&mut self, region: u32) -> bool {
         let was = self.unseen.get_mut(region as usize).is_some_and(std::mem::take);
         self.unseen_count -= usize::from(was);
         was
     }
 
-    /// The next chunk to be read.
+    /// Returns the next chunk to read.
     fn take(&mut self, regions: &Regions) -> Option<(u32, usize)> {
         if self.under_way.len() == UNDER_WAY_MAX {
             return None;
@@ -127,18 +129,18 @@ impl Finder {
         Some((region, from))
     }
 
-    /// Ends the work on a chunk of the region; false if none of its chunks is under way.
+    /// Ends the work on a chunk of the region. Returns false if none of its chunks is in progress.
     fn end(&mut self, region: u32) -> bool {
         let place = self.under_way.iter().position(|other| *other == region);
         place.map(|place| self.under_way.swap_remove(place)).is_some()
     }
 
-    /// Returns whether the region was not looked at yet, so that no slot names anything there.
+    /// Returns whether the region is still to be searched, so that no slot references anything there.
     pub(crate) fn waits(&self, region: u32) -> bool {
         self.unseen.get(region as usize).is_some_and(|unseen| *unseen)
     }
 
-    /// It is being looked at.
+    /// Returns whether the region is being searched.
     pub(crate) fn is_at(&self, region: u32) -> bool {
         let is_it = |(other, _): &(u32, usize)| *other == region;
         self.under_way.contains(&region)
@@ -146,14 +148,14 @@ impl Finder {
             || self.filled.iter().any(is_it)
     }
 
-    /// Frees a region that was not looked at yet.
+    /// Frees a region without searching it.
     pub(crate) fn drop_unseen(&mut self, regions: &Regions, region: u32) {
         let was_unseen = self.see(region);
         debug_assert!(was_unseen, "nobody has looked at region {region}");
         regions.at(region).free();
     }
 
-    /// Drops lost regions: nothing more is read from them, and those that are not all found are empty from now on.
+    /// Drops lost regions. Nothing more is read from them, and those not fully searched are empty from now on.
     pub(crate) fn lose(&mut self, regions: &Regions, lost: std::ops::Range<u32>) {
         for region in lost.clone() {
             if self.see(region) || self.is_at(region) {
@@ -172,8 +174,8 @@ impl Flash {
         lock(&self.finder)
     }
 
-    /// Returns the number of regions of an earlier process that were not looked at yet, and one more until all is
-    /// found.
+    /// Returns the number of regions of an earlier process that are still to be searched, plus one until the search is
+    /// complete.
     pub fn regions_unread(&self) -> usize {
         if self.finds.load(Acquire) { self.finder().unseen_count + 1 } else { 0 }
     }
@@ -188,7 +190,7 @@ impl Flash {
             };
             if !self.show_page(&mut page, show) {
                 let mut finder = self.finder();
-                // Its device may have been lost meanwhile.
+                // The device may have been lost meanwhile.
                 if finder.is_at(page.region) {
                     finder.ready.push_front(page);
                 }
@@ -199,7 +201,7 @@ impl Flash {
         TierFind::Whole
     }
 
-    /// Shows what is left of a chunk; false if an item was put off.
+    /// Shows the rest of a chunk to the store. Returns false if the store postponed an item.
     fn show_page(&self, page: &mut Page, show: &mut TierShow<'_>) -> bool {
         while let Some(Told { hash, offset, bytes }) = page.entries.peek() {
             let at = regions::address(page.generation, page.region, page.base + offset, bytes);
@@ -237,14 +239,14 @@ impl Flash {
             let footer = lock(&self.log).footer(&self.regions, region, from);
             match footer {
                 Some(footer) => self.end_footer(region, from, Some(footer)),
-                // It was written between the two looks.
+                // The chunk was written between the two checks.
                 None if is_written() => self.push_work(region, Work::Footer(region, from)),
                 None => self.end_footer(region, from, None),
             }
         }
     }
 
-    /// Reads what a chunk says of its items.
+    /// Reads the footer of a chunk.
     pub(crate) fn read_footer(&self, region: u32, from: usize, scratch: &mut Scratch) {
         let (chunk_bytes, seed) = (self.regions.sizes.chunk_bytes, self.regions.at(region).seed());
         let mut bytes = END_BYTES.min(chunk_bytes);

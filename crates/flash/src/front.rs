@@ -1,4 +1,4 @@
-//! The front of a device: a number of its own, by which it is known again.
+//! The front of a device. It holds the device's own number, which identifies the device after a restart.
 //!
 //! ```text
 //!   0         8         16       24             32        40                56
@@ -7,8 +7,8 @@
 //!  +---------+---------+--------+--------------+---------+-----------------+-----------+
 //! ```
 //!
-//! The number is random. A process that does not go on with what is on the device writes another one. So a process that
-//! goes on with it knows whether another process has used the device since, or it is another device.
+//! The number is random. A process that does not continue with the device's contents writes a new number. So a process
+//! that does continue detects if another process has used the device since, or if it is another device.
 
 use std::io;
 
@@ -21,12 +21,12 @@ use crate::regions::Sizes;
 const MAGIC: u64 = u64::from_le_bytes(*b"GANNETFL");
 const VERSION: u64 = 1;
 
-/// Returns the bytes that stay free in front of the regions, so that they begin at a multiple that suits devices.
+/// Returns the number of bytes before the first region, so that regions begin at a multiple that suits devices.
 pub(crate) fn front_bytes(sizes: Sizes) -> u64 {
     sizes.region_bytes.min(1 << 20) as u64
 }
 
-/// Regions that a device of so many bytes has room for.
+/// Returns the number of regions that a device of `bytes` bytes has room for.
 pub(crate) fn regions_of(bytes: u64, sizes: Sizes) -> u64 {
     bytes.saturating_sub(front_bytes(sizes)) / sizes.region_bytes as u64
 }
@@ -41,12 +41,12 @@ fn bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Returns whether the first bytes of a device are a tier's front, of any version and any cut.
+/// Returns whether the first bytes of a device are a tier's front, of any version and any region size.
 pub(crate) fn is_tier(first: &[u8]) -> bool {
     first.starts_with(&MAGIC.to_le_bytes())
 }
 
-/// The number of a device that is cut in this way.
+/// Returns the number of a device, if its front states these sizes.
 ///
 /// # Errors
 /// If the device fails.
@@ -57,7 +57,7 @@ pub(crate) fn read(device: &dyn Device, regions: u64, sizes: Sizes) -> io::Resul
     Ok((page.bytes()[..64] == bytes(&words(number, regions, sizes))).then_some(number))
 }
 
-/// Gives a device a number.
+/// Writes a number to a device.
 ///
 /// # Errors
 /// If the device fails.
@@ -67,7 +67,7 @@ pub(crate) fn write(device: &dyn Device, number: u64, regions: u64, sizes: Sizes
     device.write(page.bytes(), 0)
 }
 
-/// Writes a front over the first bytes of a file.
+/// Writes a front to the first bytes of a file.
 #[cfg(test)]
 pub(crate) fn write_for_test(file: &std::fs::File) {
     let sizes = Sizes { region_bytes: 1 << 19, chunk_bytes: 1 << 18 };

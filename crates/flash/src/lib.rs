@@ -1,4 +1,5 @@
-//! The second tier: what memory evicts goes on living on flash, where a slot of the index names it, and is read back.
+//! The second storage tier. Items that memory evicts continue on flash: a slot of the index references them there, and
+//! they are read back on request.
 //!
 //! ```text
 //!   background ──offer──> open regions, in chunks of memory ──full──> write queue ──> device      Flash, log
@@ -7,27 +8,28 @@
 //!   background <─reclaim─ items of the region that goes next, chunk by chunk <── device           reclaim
 //! ```
 //!
-//! A device is cut into regions of 16 MiB. A region is written once, from its first chunk to its last, with items whose
-//! time to live is alike, and is then read only, until each of its items has been shown to the store and it is free.
-//! Nothing is ever changed in place: what is overwritten or deleted is no longer named.
+//! A device is cut into regions of 16 MiB. A region is written once, from its first chunk to its last, with items of
+//! similar time to live. Then it is only read, until each of its items has been shown to the store and the region is
+//! freed. Data is never changed in place: an item that is overwritten or deleted is simply no longer referenced.
 //!
 //! ```text
 //!   Free ──offer──> Open ──last chunk full──> Sealed ──chosen──> Reclaimed ──every item shown──> Free
 //! ```
 //!
-//! - An item's checksum is seeded with its region and a number that the region got when it was opened. So bytes of an
-//!   earlier life or another place never pass for an item ([`mod@entry`]).
-//! - The state of the log, the regions and the devices is in words, and unwritten data is in chunks. Both lie where the
-//!   store's memory lies ([`table`]): in a file they outlive the process, and the next one goes on with them.
-//! - Only the threads of this crate wait for devices ([`Flash::spawn`]); workers and background leave requests and
-//!   fetch results. Each device has its own threads, so a slow device delays no other. A worker with io_uring begins
+//! - An item's checksum is seeded with its region and with a number that the region got when it was opened. So bytes
+//!   from an earlier life or another position never pass for an item ([`mod@entry`]).
+//! - The state of the log, the regions and the devices is stored in words, and unwritten data in chunks. Both lie with
+//!   the store's memory ([`table`]). If that is a file, they outlive the process, and the next process continues with
+//!   them.
+//! - Only the threads of this crate wait for devices ([`Flash::spawn`]). Workers and the background leave requests and
+//!   collect results. Each device has its own threads, so a slow device delays no other. A worker with io_uring submits
 //!   its reads itself, and the kernel notifies it ([`mod@ring`]).
-//! - A device that fails, or does not answer for ten seconds, is not used any more: its items are misses ([`Lost`]).
+//! - A device that fails, or does not answer for ten seconds, is no longer used. Its items are misses ([`Lost`]).
 //!
 //! Memory beyond the store's own: [`Flash::memory_bytes`], all of it allocated at start.
 //!
-//! Where the index is in the file too, slots name what is on flash, and nothing is read at a start. Where it is not,
-//! what is there is found again while the store serves ([`mod@found`]), and the file says what of it is dead
+//! If the index is in the file too, its slots reference the items on flash, and a start reads nothing. Otherwise the
+//! items are found again while the store serves ([`mod@found`]), and the file records which of them are dead
 //! ([`mod@marks`]).
 //!
 //! # Example

@@ -1,20 +1,21 @@
-//! Writing: items go into chunks of memory, and full chunks to their region.
+//! Writing: items are collected in chunks of memory, and full chunks are written to their region.
 //!
 //! ```text
 //!   chunk:  Free ──a region needs one──> Filling ──full──> Queued ──a thread takes it──> Writing ──written──> Free
 //! ```
 //!
-//! A region's chunks are filled and written in order, by one thread at a time. So a region is on the device up to
-//! `Region::written`, and the rest is in chunks that are read where they are. An item is at its address before any
-//! caller receives the address.
+//! A region's chunks are filled and written in order, by one thread at a time. So the device holds a region up to
+//! `Region::written`, and chunks in memory hold the rest, where they are read. An item is stored at its address before
+//! any caller receives that address.
 //!
-//! What is in a chunk is in the table too, and both lie in the store's file, if it has one: a process that goes on with
-//! it fills and writes the chunks as they were left, so nothing that a slot names is lost with the process before.
+//! The table records the state of each chunk, and both lie in the store's file if there is one. A process that
+//! continues with the file fills and writes the chunks as they were left. So no referenced item is lost with the
+//! earlier process.
 //!
-//! Where the index is not in that file, each chunk has a footer that says where its items are ([`crate::footer`]); a
-//! process that goes on writes the chunks that it finds as they are, and fills the rest of their regions with others.
+//! If the index is not in that file, each chunk has a footer with the positions of its items ([`crate::footer`]). A
+//! process that continues writes the chunks as it finds them, and fills the rest of their regions with new ones.
 //!
-//! Bounds: [`CHUNKS`] chunks. Where none is free, devices are slower than eviction, and an item is refused.
+//! Limits: [`CHUNKS`] chunks. If none is free, the devices are slower than eviction, and the item is refused.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,13 +30,12 @@ use crate::footer::{self, Footer, LONGEST_BYTES, footer_bytes};
 use crate::regions::Regions;
 use crate::table::ChunkWord;
 
-/// Regions that are open at once, each for items with times to live of its own.
+/// Maximum number of open regions, each for items of one range of times to live.
 pub(crate) const OPEN_MAX: usize = 4;
-/// Chunks in memory: one for each open region, and those that are being written.
+/// Number of chunks in memory: one for each open region, and those that are being written.
 pub(crate) const CHUNKS: usize = 12;
 
-/// Returns the group of items that go together, by the store's TTL class: without an end, up to some minutes, hours,
-/// days.
+/// Returns the group of an item by the store's TTL class. The groups are: no end, up to some minutes, hours, days.
 fn group_of(class: u8, ends: bool) -> usize {
     match class {
         _ if !ends => 0,
@@ -47,38 +47,38 @@ fn group_of(class: u8, ends: bool) -> usize {
 
 #[derive(Debug)]
 struct Chunk {
-    /// The region and the place in it for which the chunk is used, if it is in use.
+    /// The region and the position that the chunk is for; `None` if the chunk is free.
     word: Option<ChunkWord>,
     used: usize,
-    /// Items in its footer, if it has one.
+    /// Number of items in the footer, if the chunk has one.
     items: usize,
-    /// Tags of what begins in the block that was begun last.
+    /// Tags of the items that begin in the current block.
     tags: Tags,
-    /// Not shared while the chunk is filled.
+    /// The reference is unique while the chunk is filled.
     bytes: Arc<TierChunk>,
 }
 
-/// Items that begin in a block at most.
+/// Maximum number of items that begin in one block.
 const BLOCK_ITEMS_MAX: usize = FlashAddress::BLOCK_BYTES.div_ceil(entry::HEADER_BYTES);
 
-/// The tags of the items that begin in a block of a chunk.
+/// The tags of the items that begin in one block of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tags {
     block: usize,
     tags: [u16; BLOCK_ITEMS_MAX],
     count: usize,
-    /// An earlier process has put items there: any tag may be among theirs.
+    /// True if an earlier process has put items into the block, whose tags are unknown.
     unknown: bool,
 }
 
 impl Tags {
-    /// Of a chunk of which an earlier process has used so much.
+    /// Creates the tags for a chunk of which an earlier process has filled `used` bytes.
     fn left_at(used: usize) -> Self {
         let unknown = !used.is_multiple_of(FlashAddress::BLOCK_BYTES);
         Self { block: used / FlashAddress::BLOCK_BYTES, unknown, ..Self::default() }
     }
 
-    /// An item with the tag that began there could be taken for another one.
+    /// Returns whether another item that begins in this block may have the same tag.
     fn has(&self, at: usize, tag: u16) -> bool {
         let same = at / FlashAddress::BLOCK_BYTES == self.block;
         same && (self.unknown || self.tags[..self.count].contains(&tag))
@@ -95,7 +95,7 @@ impl Tags {
 }
 
 impl Chunk {
-    /// Returns the bytes that have to stay free in front of an item with the tag.
+    /// Returns the number of bytes that must stay free before an item with this tag.
     fn gap(&self, tag: u16) -> usize {
         if self.tags.has(self.used, tag) { entry::filler_bytes(self.used) } else { 0 }
     }
@@ -105,7 +105,7 @@ impl Chunk {
         self.word.map_or(0, |word| word.number as usize * self.bytes.bytes().len())
     }
 
-    /// Puts a filler in front of an item with the tag, if there is to be one.
+    /// Writes a filler before an item with this tag, if one is needed.
     fn fill_gap(&mut self, tag: u16, has_footer: bool, seed: entry::Seed) {
         let (gap, offset) = (self.gap(tag), self.from() + self.used);
         if gap == 0 {
@@ -114,7 +114,7 @@ impl Chunk {
         let room = Arc::get_mut(&mut self.bytes).expect("a chunk that is filled is nobody else's").bytes_mut();
         entry::write_filler(gap, seed, offset, &mut room[self.used..]);
         if has_footer {
-            // No slot ever names it.
+            // No slot ever references the filler.
             footer::put(room, self.items, 0, gap);
             self.items += 1;
         }
@@ -126,7 +126,7 @@ impl Chunk {
     }
 }
 
-/// A chunk that is to be written.
+/// A chunk to be written.
 #[derive(Debug)]
 pub(crate) struct Write {
     chunk: usize,
@@ -136,10 +136,10 @@ pub(crate) struct Write {
     pub(crate) bytes: Arc<TierChunk>,
 }
 
-/// Why an item was not taken.
+/// The reason why an item was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// It is longer than a chunk, or than what an address says.
+    /// The item is longer than a chunk, or than an address can express.
     TooLong,
     /// No region is free.
     NoRegion,
@@ -147,7 +147,7 @@ pub(crate) enum Refused {
     NoChunk,
     /// The budget of writes is spent.
     Budget,
-    /// The budget of writes is kept for what was read.
+    /// The rest of the write budget is reserved for items that were read.
     Unread,
 }
 
@@ -157,7 +157,7 @@ struct Open {
     chunk: usize,
 }
 
-/// The item that was taken last, which no slot names yet.
+/// The last accepted item, which no slot references yet.
 #[derive(Clone, Copy, Debug)]
 struct Unnamed {
     at: FlashAddress,
@@ -165,25 +165,25 @@ struct Unnamed {
     number: usize,
 }
 
-/// The state of writing. One lock guards all of it, and no thread holds it while a device is at work.
+/// The state of writing. One lock guards all of it, and no thread holds that lock during a device operation.
 #[derive(Debug)]
 pub(crate) struct Log {
     chunks: Vec<Chunk>,
     open: [Option<Open>; OPEN_MAX],
     free: VecDeque<u32>,
-    /// Full regions, those that were full first in front.
+    /// Full regions, in the order in which they became full.
     sealed: VecDeque<u32>,
     queue: VecDeque<usize>,
-    /// Of each device, a thread has a chunk: the next one waits, so that a region is written in order.
+    /// For each device, whether a thread is writing a chunk. Further chunks wait, so that a region is written in order.
     writing: Vec<bool>,
     unnamed: Option<Unnamed>,
-    /// Gives the salts of regions.
+    /// Generates the salts of regions.
     random: Prng,
     budget: Budget,
 }
 
 impl Log {
-    /// The log where the table says that it stands: empty, or as an earlier process left it.
+    /// Creates the log in the state that the table describes: empty, or as an earlier process left it.
     pub(crate) fn new(regions: &Regions, chunks: Vec<TierChunk>, random: Prng, budget: Budget) -> Self {
         assert!(chunks.len() == CHUNKS, "{} chunks", chunks.len());
         let chunk = |bytes| Chunk { word: None, used: 0, items: 0, tags: Tags::default(), bytes: Arc::new(bytes) };
@@ -212,7 +212,7 @@ impl Log {
         log
     }
 
-    /// Goes on with chunks that were being filled, and queues those that were to be written.
+    /// Continues with chunks that were being filled, and queues those that were to be written.
     fn take_chunks(&mut self, regions: &Regions) {
         for number in 0..CHUNKS {
             let Some((word, used, items)) = regions.table.chunk(number) else { continue };
@@ -223,7 +223,8 @@ impl Log {
                 && used <= chunk_bytes
                 && (!regions.has_footers() || used + footer_bytes(items) <= chunk_bytes);
             let region = fits.then(|| regions.at(word.region));
-            // Of a region that was forgotten since, or one that was written before the process could say so.
+            // A chunk does not count if its region was forgotten since, or if it was written but the process ended
+            // before recording that.
             let waits = |region: &crate::regions::Region<'_>| {
                 region.sequence() != 0 && region.written() <= word.number as usize * chunk_bytes
             };
@@ -248,7 +249,7 @@ impl Log {
         self.queue.make_contiguous().sort_by_key(|number| chunks[*number].word.map(|word| (word.region, word.number)));
     }
 
-    /// Begins the next chunk of each region of which one was being filled, where there is one.
+    /// Starts the next chunk of each region that was being filled, if it has one.
     fn fill_further(&mut self, regions: &Regions) {
         let words: Vec<ChunkWord> =
             self.queue.iter().filter_map(|number| self.chunks[*number].word).filter(|word| !word.full).collect();
@@ -263,12 +264,12 @@ impl Log {
         }
     }
 
-    /// Regions that are open, and where in them what is filled begins.
+    /// Returns the open regions, each with the offset at which its current chunk begins.
     pub(crate) fn open_regions(&self) -> impl Iterator<Item = (u32, usize)> + '_ {
         self.open.iter().flatten().map(|open| (open.region, self.chunks[open.chunk].from()))
     }
 
-    /// Time has passed, by which more may be written.
+    /// Adds to the write budget for the time that has passed.
     pub(crate) fn refill(&mut self, regions: &Regions, now: UnixMillis) {
         self.budget.refill(now);
         regions.table.set_budget_left(self.budget.left());
@@ -278,17 +279,17 @@ impl Log {
         self.open.iter().flatten().any(|open| open.region == region)
     }
 
-    /// All of the region that there will be is on its device.
+    /// Returns whether the region is complete on its device.
     pub(crate) fn is_whole(&self, region: u32) -> bool {
         !self.chunks.iter().any(|chunk| chunk.is_of(region))
     }
 
-    /// Bytes of memory that it takes beside the chunks, which are [`CHUNKS`].
+    /// Returns the memory that the log takes in bytes, without the [`CHUNKS`] chunks.
     pub(crate) fn memory_bytes(regions: &Regions) -> usize {
         regions.count() * 2 * size_of::<u32>()
     }
 
-    /// Copies an item to where its address says. True beside it: a chunk waits to be written.
+    /// Copies an item to its new address. The second result is true if a chunk now waits to be written.
     pub(crate) fn append(&mut self, regions: &Regions, item: &TierItem<'_>) -> Result<(FlashAddress, bool), Refused> {
         let bytes = entry::entry_bytes(item);
         let longest = match regions.has_footers() {
@@ -322,17 +323,17 @@ impl Log {
         Ok((at, fills))
     }
 
-    /// A slot is to name the item there, which was taken last.
+    /// Marks that a slot will reference the item at `at`, which must be the last accepted item.
     pub(crate) fn name(&mut self, at: FlashAddress) {
         let Some(Unnamed { chunk, number, .. }) = self.unnamed.take_if(|unnamed| unnamed.at == at) else {
-            // Its device was lost meanwhile: who wants the item finds that out.
+            // The device was lost meanwhile. A read of the item will detect that.
             return;
         };
         let bytes = &mut self.chunks[chunk].bytes;
         footer::name(Arc::get_mut(bytes).expect("a chunk that is filled is nobody else's").bytes_mut(), number);
     }
 
-    /// Returns an open chunk that has room for an item of so many bytes, and whether another chunk waits to be written.
+    /// Returns an open chunk with room for an item of `bytes` bytes, and whether another chunk now waits to be written.
     fn open_for(&mut self, regions: &Regions, item: &TierItem<'_>, bytes: usize) -> Result<(Open, bool), Refused> {
         let group = group_of(item.class, item.expire_at.is_some());
         let fits = |open: Open| {
@@ -348,7 +349,7 @@ impl Log {
         }
     }
 
-    /// Has a full chunk written and begins the next one of the region, or of another region.
+    /// Queues a full chunk for writing, and starts the next one of the region or of another region.
     fn next_chunk(&mut self, regions: &Regions, group: usize, open: Open) -> Result<Open, Refused> {
         let next = self.chunks[open.chunk].from() + regions.sizes.chunk_bytes;
         if next == regions.sizes.region_bytes {
@@ -396,8 +397,7 @@ impl Log {
         self.queue.push_back(open.chunk);
     }
 
-    /// Seals the footer of a chunk, or fills its rest with zeros, so that remains of an earlier use are not taken for
-    /// items.
+    /// Seals the footer of a chunk, or zeroes its rest, so that remains of an earlier use are not taken for items.
     fn fill_up(&mut self, regions: &Regions, number: usize) {
         let chunk = &mut self.chunks[number];
         let (from, word) = (chunk.from(), chunk.word);
@@ -408,7 +408,7 @@ impl Log {
         }
     }
 
-    /// A chunk waits for a device with these regions, and none is being written there.
+    /// Returns whether a chunk waits for a device with these regions, and the device is writing none.
     pub(crate) fn write_waits(&self, device: usize, of: &std::ops::Range<u32>) -> bool {
         !self.writing[device] && self.place_for(of).is_some()
     }
@@ -418,7 +418,7 @@ impl Log {
         self.queue.iter().position(|number| region(number).is_some_and(|region| of.contains(&region)))
     }
 
-    /// The next chunk to be written to a device with these regions, if none is being written there.
+    /// Returns the next chunk to write to a device with these regions, if the device is writing none.
     pub(crate) fn take_write(&mut self, device: usize, of: std::ops::Range<u32>) -> Option<Write> {
         if self.writing[device] {
             return None;
@@ -430,7 +430,7 @@ impl Log {
         Some(Write { chunk: number, device, region, from: chunk.from(), bytes: Arc::clone(&chunk.bytes) })
     }
 
-    /// A chunk was written, or could not be: its bytes are not needed any more.
+    /// Ends the write of a chunk, whether it succeeded or not. The chunk's bytes are no longer needed.
     pub(crate) fn end_write(&mut self, regions: &Regions, write: Write, ok: bool) {
         let Write { chunk, device, region, from, bytes } = write;
         drop(bytes);
@@ -446,7 +446,7 @@ impl Log {
         self.chunks[chunk].word = None;
     }
 
-    /// Copies what a chunk in memory holds of a region from `from` on; false if it is in none.
+    /// Copies data of a region from `from` on out of a chunk in memory. Returns false if no chunk holds it.
     pub(crate) fn copy(&self, region: u32, from: usize, into: &mut Vec<u8>, bytes: usize) -> bool {
         let holds = |chunk: &&Chunk| {
             let begin = chunk.from();
@@ -468,7 +468,7 @@ impl Log {
         Some(footer::read(bytes, bytes.len(), from, regions.at(region).seed()))
     }
 
-    /// Regions that are free.
+    /// Returns the number of free regions.
     pub(crate) fn free_count(&self) -> usize {
         self.free.len()
     }
@@ -477,22 +477,22 @@ impl Log {
         self.sealed.iter().copied()
     }
 
-    /// Takes a full region out, to be reclaimed.
+    /// Removes a full region from the list, so that it can be reclaimed.
     pub(crate) fn take_sealed(&mut self, region: u32) {
         self.sealed.retain(|sealed| *sealed != region);
     }
 
-    /// A region is free again.
+    /// Adds a region to the free list.
     pub(crate) fn push_free(&mut self, region: u32) {
         self.free.push_back(region);
     }
 
-    /// Drops lost regions: nothing more goes to them or comes from them.
+    /// Drops lost regions. From now on, nothing is written to them or read from them.
     pub(crate) fn lose(&mut self, regions: &Regions, lost: std::ops::Range<u32>) {
         self.unnamed.take_if(|unnamed| lost.contains(&unnamed.at.region()));
         self.free.retain(|region| !lost.contains(region));
         self.sealed.retain(|region| !lost.contains(region));
-        // What is being written is freed when that has come to an end.
+        // A chunk that is being written is freed when that write ends.
         for chunk in std::mem::take(&mut self.queue) {
             match self.chunks[chunk].word {
                 Some(word) if !lost.contains(&word.region) => self.queue.push_back(chunk),
@@ -506,7 +506,7 @@ impl Log {
         }
     }
 
-    /// Chunks that wait to be written or are being written.
+    /// Returns the number of chunks that wait to be written or are being written.
     pub(crate) fn writes_waiting(&self) -> usize {
         self.queue.len() + self.writing.iter().filter(|writing| **writing).count()
     }

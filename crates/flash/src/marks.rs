@@ -1,26 +1,26 @@
-//! What a memory file says of items on flash where it has no slots that would: which are dead, and which keys were
-//! changed while items of an earlier process were not found yet.
+//! Records in the memory file about items on flash, for the case that the file has no index. Marks record which items
+//! are dead. Graves record which keys were changed while the items of an earlier process were still being searched.
 //!
 //! ```text
 //!   table ... | graves: one bit for each block, 2^20 at least    | marks: 16 bits for each block of 512 bytes
 //!             |   chosen by a key's hash                         |   one of a block's chosen by an item's tag
 //! ```
 //!
-//! - A mark is set before its item's slot changes, and the marks of a region are cleared before that is given another
-//!   life. Who shares block and bit with a dead item is lost with it at the next start, and at no other time.
-//! - A grave is dug before the change of a key, as long as flash is not found. What is found then with a hash that has
-//!   a grave is dead. Graves are cleared when the next such time begins: they are bits, so they are never full; with
-//!   many of them more is lost that had none.
+//! - A mark is set before its item's slot changes. The marks of a region are cleared before the region starts another
+//!   life. An item that shares block and bit with a dead item is lost with it at the next start, and at no other time.
+//! - A grave is set before a key is changed, as long as the search is not complete. An item that is found later and
+//!   whose hash has a grave is dead. Graves are cleared when the next search starts. They are bits, so they never run
+//!   full. But the more there are, the more unchanged items are lost with them.
 
 use segment::FlashAddress;
 
 use crate::regions::Sizes;
 use crate::table::{Table, words_for};
 
-/// Marks of a block.
+/// Number of marks for one block.
 const BITS: usize = 16;
 const WORD_BITS: usize = u64::BITS as usize;
-/// Graves at least.
+/// Minimum number of graves.
 const GRAVES_MIN: usize = 1 << 20;
 
 /// Positions of graves and marks among the words of a table.
@@ -29,12 +29,12 @@ pub(crate) struct Marks {
     graves_at: usize,
     graves: usize,
     marks_at: usize,
-    /// Words of a region's marks.
+    /// Number of words for the marks of one region.
     region_words: usize,
 }
 
 impl Marks {
-    /// For so many regions.
+    /// Returns the positions for `regions` regions.
     pub(crate) fn of(regions: usize, sizes: Sizes) -> Self {
         let region_words = sizes.region_bytes / FlashAddress::BLOCK_BYTES * BITS / WORD_BITS;
         assert!(region_words > 0, "{sizes:?}");
@@ -43,7 +43,7 @@ impl Marks {
         Self { graves_at, graves, marks_at: graves_at + graves.div_ceil(WORD_BITS), region_words }
     }
 
-    /// One past the last word.
+    /// Returns the index after the last word.
     pub(crate) fn end(&self, regions: usize) -> usize {
         self.marks_at + regions * self.region_words
     }
@@ -60,7 +60,7 @@ impl Marks {
 }
 
 impl Table {
-    /// The item there is dead.
+    /// Marks the item as dead.
     pub(crate) fn set_mark(&self, at: FlashAddress, tag: u16) {
         if let Some(marks) = &self.marks {
             let (word, bit) = marks.mark(at, tag);
@@ -73,7 +73,7 @@ impl Table {
         self.marks.is_some_and(|marks| is_set(marks.mark(at, tag)))
     }
 
-    /// All that begins in a part of a region is dead.
+    /// Marks all items that begin in a part of a region as dead.
     pub(crate) fn mark_all(&self, region: u32, from: usize, bytes: usize) {
         if let Some(marks) = &self.marks {
             let (words_of, region) = (|bytes| bytes / FlashAddress::BLOCK_BYTES * BITS / WORD_BITS, region as usize);
@@ -82,7 +82,7 @@ impl Table {
         }
     }
 
-    /// Clears the marks of a region, so that no item there is dead.
+    /// Clears all marks of a region.
     pub(crate) fn clear_marks(&self, region: u32) {
         if let Some(marks) = &self.marks {
             let first = marks.marks_at + region as usize * marks.region_words;
@@ -90,7 +90,7 @@ impl Table {
         }
     }
 
-    /// Keys with this hash are changed.
+    /// Sets the grave for keys with this hash.
     pub(crate) fn dig_grave(&self, hash: u64) {
         if let Some(marks) = &self.marks {
             let (word, bit) = marks.grave(hash);
@@ -105,7 +105,7 @@ impl Table {
         self.marks.is_some_and(|marks| is_set(marks.grave(hash)))
     }
 
-    /// No key was changed.
+    /// Clears all graves.
     pub(crate) fn clear_graves(&self) {
         if let Some(marks) = &self.marks {
             (marks.graves_at..marks.marks_at).for_each(|word| self.room.store(word, 0));

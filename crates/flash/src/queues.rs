@@ -1,12 +1,12 @@
-//! The work that waits for each device's threads, and what these threads are doing.
+//! The waiting work for each device's threads, and the state of these threads.
 //!
 //! ```text
 //!   thread:   Idle ──takes off──> Out ──the device answers──> Idle
 //!                                  └──no answer for too long──> Given up ──it answers all the same──> Idle
 //! ```
 //!
-//! Each device has threads of its own, so a device that does not answer delays no other. A request that is given up is
-//! reported as failed to its caller. If the device answers it later, the answer is discarded.
+//! Each device has its own threads, so a device that does not answer delays no other. A request that is given up is
+//! reported to its caller as failed. If the device answers later, the answer is discarded.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
@@ -18,15 +18,15 @@ use crate::entry::ENTRY_BYTES_MAX;
 use crate::flash::lock;
 use crate::regions::Sizes;
 
-/// A piece of work that waits for a thread.
+/// A piece of work for a thread.
 #[derive(Debug)]
 pub(crate) enum Work {
     Read(TierRead),
-    /// The job wants its next chunk.
+    /// Read the next chunk of the reclaim job.
     Chunk,
-    /// Free this region, which no slot names any more.
+    /// Free this region, which no slot references any more.
     Free(u32),
-    /// Read the footer of the chunk that begins there in a region.
+    /// Read the footer of the chunk that begins at this offset of a region.
     Footer(u32, usize),
 }
 
@@ -35,14 +35,14 @@ pub(crate) enum Work {
 pub(crate) enum Flight {
     #[default]
     Idle,
-    /// With a device since then, for the read of a handle or for none.
+    /// In progress since this time, for a read of a handle or for none.
     Out { since_ms: u64, read: Option<(usize, u64, FlashAddress)> },
     /// The request was given up: no caller waits for it any more.
     GivenUp,
 }
 
-/// The working state of a thread: bytes to read into, and a sign of what it is doing. No item, and no more than a
-/// chunk, is read at once.
+/// The working state of a thread: a buffer for reads, and the state of its current request. One read never covers more
+/// than an item or a chunk.
 #[derive(Debug)]
 pub struct Scratch {
     pub(crate) bytes: Aligned,
@@ -59,31 +59,31 @@ impl Scratch {
     }
 }
 
-/// The work that waits for the reading threads of one device.
+/// The waiting work for the reading threads of one device.
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) work: Mutex<VecDeque<Work>>,
     pub(crate) wakes: Condvar,
-    /// Reads that wait at most: all that handles have.
+    /// Maximum number of waiting reads: all reads that the handles can have.
     reads_max: usize,
-    /// Its threads.
+    /// The request state of each of the device's threads.
     pub(crate) flights: Mutex<Vec<Arc<Mutex<Flight>>>>,
 }
 
 impl Queue {
     pub(crate) fn new(reads_max: usize) -> Self {
-        // One more for the job.
+        // One more for the reclaim job.
         let work = Mutex::new(VecDeque::with_capacity(reads_max + 1));
         Self { work, wakes: Condvar::new(), reads_max, flights: Mutex::default() }
     }
 
-    /// Its threads look at what there is for them.
+    /// Wakes all threads of the device, so that they check for work.
     pub(crate) fn wake_all(&self) {
         drop(lock(&self.work));
         self.wakes.notify_all();
     }
 
-    /// Bytes that so many reads take.
+    /// Returns the memory that `reads_max` waiting reads take, in bytes.
     pub(crate) fn memory_bytes(reads_max: usize) -> usize {
         (reads_max + 1) * size_of::<Work>()
     }
@@ -104,7 +104,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes those of its threads off what they are at that began before then; gives the reads that they were at.
+    /// Gives up the requests of this device's threads that began before `before_ms`. Returns the reads that they were
+    /// for.
     pub(crate) fn give_up(&self, before_ms: u64) -> Vec<Option<(usize, u64, FlashAddress)>> {
         let mut given_up = Vec::new();
         for flight in &*lock(&self.flights) {

@@ -1,4 +1,4 @@
-//! Finding an item at an address: where to read, and what was read.
+//! Finding an item at an address: which bytes to read, and the search in them.
 //!
 //! ```text
 //!   address ──> Finding ──from a chunk in memory, or the device──> bytes ──looked at──> found
@@ -13,21 +13,22 @@ use crate::entry::{self, Search, Seed};
 use crate::flash::{Flash, lock};
 use crate::queues::Scratch;
 
-/// The place where an item is looked for.
+/// A search for an item at an address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finding {
     pub(crate) region: u32,
     /// Offset of the item's block in the region.
     pub(crate) from: usize,
-    /// Bytes from there on that are needed.
+    /// Number of bytes needed from there on.
     pub(crate) bytes: usize,
-    /// And that there are in its chunk.
+    /// Number of bytes from there to the end of the chunk.
     most: usize,
     seed: Seed,
 }
 
 impl Finding {
-    /// Looks for the item in the bytes that were read; `None` if more are needed, as `bytes` says then.
+    /// Searches for the item in the bytes read. Returns `None` if more bytes are needed; `bytes` holds the new number
+    /// then.
     pub(crate) fn look(&mut self, read: &TierRead) -> Option<Found> {
         let search = match read.by {
             ReadBy::Key => entry::search(&read.buffer, self.from, read.hash, self.seed),
@@ -48,19 +49,19 @@ impl Finding {
     }
 }
 
-/// The place where bytes of a region are.
+/// The location of a region's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In memory, from where they were copied.
+    /// In memory, and already copied.
     Memory,
     Device,
     Nowhere,
 }
 
 impl Flash {
-    /// `None`: nothing can be there.
+    /// Returns the search for an address; `None` if no item can be there.
     pub(crate) fn finding(&self, at: FlashAddress) -> Option<Finding> {
-        // What a slot says that a damaged file has is looked at like any other.
+        // A slot of a damaged file is treated like any other.
         if !segment::Tier::may_name(self, at) {
             return None;
         }
@@ -92,7 +93,7 @@ impl Flash {
         }
     }
 
-    /// Returns the place of the bytes; if they are in memory, they are copied at once.
+    /// Returns the location of the bytes. If they are in memory, copies them at once.
     pub(crate) fn place(&self, finding: &Finding, into: &mut Vec<u8>) -> Place {
         let Finding { region, from, bytes, .. } = *finding;
         let on_device = || self.regions.at(region).written() >= from + bytes;
@@ -103,11 +104,12 @@ impl Flash {
             self.counters.reads_in_memory.fetch_add(1, Relaxed);
             return Place::Memory;
         }
-        // It was written between the two looks, or its device was lost.
+        // The chunk was written between the two checks, or its device was lost.
         if on_device() { Place::Device } else { Place::Nowhere }
     }
 
-    /// Returns the whole blocks around a part of a region: offset on its device, bytes, and offset of the part in them.
+    /// Returns the whole blocks around a part of a region: offset on the device, length, and offset of the part in
+    /// them.
     pub(crate) fn blocks_around(&self, region: u32, from: usize, bytes: usize) -> (u64, usize, usize) {
         let (part, at) = self.regions.place(region);
         let block = part.device.block_bytes();
@@ -115,7 +117,7 @@ impl Flash {
         (at + begin as u64, (from + bytes).next_multiple_of(block) - begin, from - begin)
     }
 
-    /// Reads a part of a region from its device, with the whole blocks around it.
+    /// Reads a part of a region from its device, together with the whole blocks around it.
     pub(crate) fn read_device<'s>(
         &self,
         region: u32,

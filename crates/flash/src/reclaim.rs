@@ -1,15 +1,17 @@
-//! Making regions free: each of their items is shown to the store, which knows whether anything names it.
+//! Frees regions: shows each of their items to the store, which knows whether a slot still references it.
 //!
 //! ```text
 //!   (none) ──free regions are few──> wanted ──read──> at hand ──all of the chunk shown──> wanted ...
 //!                              all of the region shown ──> freeing ──discarded on device──> (none)
 //! ```
 //!
-//! No slot names a region of an earlier process that was not looked at yet ([`crate::found`]): it is free at once.
+//! No slot references a region of an earlier process that is still to be searched ([`crate::found`]). Such a region is
+//! freed at once.
 //!
-//! The region that goes is one whose items have all ended, or else one of which at most [`SPARSE_PER_MILLE`] is named,
-//! or else the one that was full first. What was read since it came is written once more by the store, at most as far
-//! as [`AGAIN_PERCENT`] of a region: so what devices write stays below 1.4 times what was taken.
+//! The next region to reclaim is one whose items have all expired. If there is none, it is a region of which at most
+//! [`SPARSE_PER_MILLE`] is referenced; otherwise the one that became full first. The store writes items once more that
+//! were read since they came to flash, up to [`AGAIN_PERCENT`] of a region. So devices write less than 1.4 times the
+//! accepted bytes.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,22 +22,23 @@ use crate::entry::{self, Entry};
 use crate::flash::{Flash, lock};
 use crate::queues::{Scratch, Work};
 
-/// A region of which so much or less is named goes before those that were full earlier.
+/// A region of which at most this much is referenced is reclaimed before regions that became full earlier.
 const SPARSE_PER_MILLE: u64 = 250;
-/// Part of a region that is written once more at most: with a quarter, four thirds of what is taken are written.
+/// Maximum share of a region that is written once more. With a quarter, devices write four thirds of the accepted
+/// bytes.
 const AGAIN_PERCENT: usize = 25;
 
-/// A region that is to be free.
+/// A region that is being reclaimed.
 #[derive(Debug)]
 pub(crate) struct Job {
     region: u32,
-    /// Offset of the end of what was written of it.
+    /// Offset of the end of the written part.
     end: usize,
-    /// Offset in the region of the chunk that is at hand or wanted.
+    /// Offset in the region of the chunk that is in memory or being read.
     chunk: usize,
     /// Offset in the chunk of the next item.
     at: usize,
-    /// Bytes of its items that went on in other regions.
+    /// Bytes of the region's items that were rewritten to other regions.
     again_bytes: usize,
     bytes: Vec<u8>,
     state: State,
@@ -43,12 +46,12 @@ pub(crate) struct Job {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It waits for a thread.
+    /// The chunk waits for a thread to read it.
     Wanted,
     AtHand,
-    /// It cannot be read.
+    /// The chunk cannot be read.
     Failed,
-    /// All of it was shown, and it waits to be discarded on the device.
+    /// All items were shown, and the region waits to be discarded on the device.
     Freeing,
 }
 
@@ -56,7 +59,7 @@ impl Flash {
     /// See [`segment::Tier::reclaim`].
     pub(crate) fn reclaim_some(&self, now: UnixMillis, visit: &mut Visit<'_>) -> bool {
         let mut guard = lock(&self.job);
-        // What was asked of a device that is lost may never be answered.
+        // A lost device may never answer a request.
         guard.take_if(|job| self.regions.place(job.region).0.is_lost());
         if guard.is_none() {
             *guard = self.begin_job(now);
@@ -64,7 +67,7 @@ impl Flash {
         let Some(job) = guard.as_mut() else { return false };
         match job.state {
             State::Wanted | State::Freeing => return false,
-            // Its device is lost, and the region with it.
+            // The device is lost, and the region with it.
             State::Failed => {
                 *guard = None;
                 return false;
@@ -84,12 +87,12 @@ impl Flash {
         }
         job.state = State::Freeing;
         drop(guard);
-        // A device may take its time to give back what it has of it.
+        // A device may take long to discard a region.
         self.push_work(region, Work::Free(region));
         false
     }
 
-    /// Shows what is left of the chunk at hand; false if an item was put off.
+    /// Shows the rest of the chunk in memory. Returns false if the store postponed an item.
     fn show(&self, job: &mut Job, visit: &mut Visit<'_>) -> bool {
         let region = self.regions.at(job.region);
         let seed = region.seed();
@@ -103,8 +106,8 @@ impl Flash {
                 Entry::End => return true,
                 Entry::Longer(bytes) if bytes == entry::HEADER_BYTES => return true,
                 Entry::Longer(_) | Entry::Broken => {
-                    // Where the next one begins is not known. The slots of the others name an earlier life from here
-                    // on, and are cleared by who reads them.
+                    // The start of the next item is unknown. The slots of the remaining items refer to an earlier life
+                    // from now on, and a read through such a slot clears it.
                     self.counters.reclaim_failed.fetch_add(1, Relaxed);
                     return true;
                 }
@@ -120,7 +123,7 @@ impl Flash {
                 token: parts.token,
                 sequence: parts.sequence,
                 class: 0,
-                // What goes on was read here.
+                // An item that goes on was read here.
                 is_read: true,
             };
             let from = job.chunk + job.at;
@@ -167,7 +170,7 @@ impl Flash {
         }
         drop(finder);
         drop(log);
-        // Nothing of it may have been written, where a device failed: then there is nothing to show.
+        // If a device failed, nothing of the region may have been written. Then there is nothing to show.
         let end = self.regions.at(region).written();
         let state = if end > 0 { State::Wanted } else { State::AtHand };
         if state == State::Wanted {
@@ -177,7 +180,7 @@ impl Flash {
         Some(Job { region, end, chunk: 0, at: 0, again_bytes: 0, bytes, state })
     }
 
-    /// Reads the chunk that the job wants.
+    /// Reads the chunk that the job waits for.
     pub(crate) fn read_chunk(&self, scratch: &mut Scratch) {
         let wants = |job: &Job| (job.state == State::Wanted).then_some((job.region, job.chunk));
         let Some((region, chunk)) = lock(&self.job).as_ref().and_then(wants) else { return };
@@ -189,7 +192,7 @@ impl Flash {
             self.counters.reclaim_read_bytes.fetch_add(bytes as u64, Relaxed);
         }
         let mut guard = lock(&self.job);
-        // It may be another one by now.
+        // The job may be another one by now.
         let Some(job) = guard.as_mut().filter(|job| wants(job) == Some((region, chunk))) else { return };
         job.bytes.clear();
         if is_read {
@@ -200,7 +203,7 @@ impl Flash {
         self.wake(None);
     }
 
-    /// Discards a region on its device, and frees it. No slot names anything there.
+    /// Discards a region on its device, and frees it. No slot references anything there.
     pub(crate) fn free(&self, region: u32, scratch: &mut Scratch) {
         let (part, at) = self.regions.place(region);
         if !part.is_lost() {
@@ -208,7 +211,7 @@ impl Flash {
             part.device.discard(at, self.regions.sizes.region_bytes as u64);
             self.land(scratch);
         }
-        // A device that did not answer for too long was lost over it.
+        // If the device took too long to answer, it was lost meanwhile.
         if !part.is_lost() {
             let mut log = lock(&self.log);
             self.regions.at(region).free();

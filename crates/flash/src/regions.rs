@@ -1,4 +1,4 @@
-//! The regions of all devices: where each lies, and what is known of it.
+//! The regions of all devices: the position of each, and its recorded state.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -15,35 +15,35 @@ use crate::log::CHUNKS;
 use crate::marks::Marks;
 use crate::table::{ITEMS, SEQUENCE, Table, words_for};
 
-/// A region where a device has room for enough of them.
+/// Length of a region, if a device has room for enough regions of this length.
 const REGION_BYTES: usize = FlashAddress::BLOCK_BYTES * FlashAddress::REGION_BLOCKS_MAX;
-/// A chunk, the unit of writes, in a region of that size.
+/// Length of a chunk, the unit of writes, in a region of that length.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Regions that all devices together have at least: those that are open, some that are free, and some to read.
+/// Minimum number of regions on all devices together: the open ones, some free ones, and some to read.
 const REGIONS_MIN: usize = 12;
-/// And so many where smaller regions can give as many.
+/// The desired number of regions. Regions are made smaller to reach it.
 const REGIONS_WANTED: u64 = 32;
 
-/// Sizes of the parts into which devices are cut. All are powers of two.
+/// Sizes of the regions and chunks into which devices are cut. All are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Bytes of a region.
+    /// Length of a region in bytes.
     pub region_bytes: usize,
-    /// Bytes that are written at once; a region is some of them.
+    /// Length of a chunk in bytes, the unit of writes. A region consists of several chunks.
     pub chunk_bytes: usize,
 }
 
-/// The devices are too small, or too large.
+/// The error that the devices are too small or too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlashSizeError {
-    /// All together have to have so many bytes.
+    /// All devices together have too few bytes.
     TooSmall {
-        /// Number of bytes.
+        /// The minimum number of bytes.
         least_bytes: u64,
     },
-    /// An index names no more.
+    /// All devices together have more bytes than an index can address.
     TooLarge {
-        /// All together may have so many bytes.
+        /// The maximum number of bytes.
         most_bytes: u64,
     },
 }
@@ -60,7 +60,7 @@ impl std::fmt::Display for FlashSizeError {
 impl std::error::Error for FlashSizeError {}
 
 impl Sizes {
-    /// For devices of so many bytes: regions of 16 MiB, smaller ones on less than half a gigabyte.
+    /// Chooses sizes for devices of these lengths: regions of 16 MiB, or smaller ones on less than half a gigabyte.
     ///
     /// # Errors
     /// See [`FlashSizeError`].
@@ -77,7 +77,7 @@ impl Sizes {
         if bytes > most_bytes { Err(FlashSizeError::TooLarge { most_bytes }) } else { Ok(sizes) }
     }
 
-    /// Returns the sizes that a store needs for a tier on devices of so many bytes, and so many slots there.
+    /// Returns the plan of a store for a tier on devices of these lengths with `index_slots` slots.
     pub fn plan(&self, devices: &[u64], index_slots: u64, index: IndexPlace) -> TierPlan {
         let (bytes, regions) = (devices.iter().sum(), self.regions(devices) as usize);
         let finds = index == IndexPlace::Dram;
@@ -85,25 +85,25 @@ impl Sizes {
         TierPlan { index_slots, bytes, regions, words, chunks: CHUNKS, chunk_bytes: self.chunk_bytes, finds }
     }
 
-    /// Items of so many bytes, key and value, that devices of so many bytes have room for.
+    /// Returns the number of items of `item_bytes` bytes (key and value) that devices of these lengths have room for.
     pub fn items(&self, devices: &[u64], item_bytes: u64) -> u64 {
         self.regions(devices) * self.region_bytes as u64 / padded(HEADER_BYTES + item_bytes as usize) as u64
     }
 
-    /// Regions on devices of so many bytes.
+    /// Returns the number of regions on devices of these lengths.
     pub fn regions(&self, devices: &[u64]) -> u64 {
         devices.iter().map(|bytes| front::regions_of(*bytes, *self)).sum()
     }
 }
 
-/// One region, as the table has it.
+/// One region, as recorded in the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Region<'t> {
     table: &'t Table,
     number: u32,
 }
 
-/// The words of a region in the table.
+/// Indexes of a region's words in the table.
 const LIFE: usize = 0;
 const BLOCKS: usize = 1;
 const ENDS: usize = 2;
@@ -124,7 +124,7 @@ impl Region<'_> {
         (self.word(LIFE) >> 32) as u32
     }
 
-    /// The address of an item of this life.
+    /// Returns the address of an item in this life of the region.
     pub(crate) fn address(self, from: usize, bytes: usize) -> FlashAddress {
         address(self.generation(), self.number, from, bytes)
     }
@@ -133,12 +133,12 @@ impl Region<'_> {
         (self.life() % 128) as u8
     }
 
-    /// Returns the seed of its items' checksums.
+    /// Returns the checksum seed of the region's items.
     pub(crate) fn seed(self) -> Seed {
         Seed { salt: self.word(SALT), region: self.number }
     }
 
-    /// Bytes of this life that are on the device.
+    /// Returns the number of bytes of this life that are on the device.
     pub(crate) fn written(self) -> usize {
         (self.word(LIFE) & HALF) as usize
     }
@@ -152,7 +152,7 @@ impl Region<'_> {
         self.word(SEQUENCE)
     }
 
-    /// Begins another life, with a salt that no other has had.
+    /// Starts another life, with a salt that no earlier life had.
     pub(crate) fn open(self, salt: u64) {
         self.table.clear_marks(self.number);
         self.set(LIFE, u64::from(self.life().wrapping_add(1)) << 32);
@@ -163,25 +163,25 @@ impl Region<'_> {
         self.set(SEQUENCE, self.table.next_sequence());
     }
 
-    /// Frees the region. No slot names its items any more.
+    /// Frees the region. No slot references its items any more.
     pub(crate) fn free(self) {
         self.set(SEQUENCE, 0);
     }
 
-    /// Forgets what was there: no address of this life is valid any more.
+    /// Discards the region's contents: addresses of this life become invalid.
     pub(crate) fn forget(self) {
         self.free();
         self.set(LIFE, u64::from(self.life().wrapping_add(1)) << 32);
         self.set(ITEMS, 0);
     }
 
-    /// Sets the counts of its items and their blocks to zero, before its items are found.
+    /// Resets the counts of items and their blocks to zero, before the region's items are found again.
     pub(crate) fn begin_count(self) {
         self.table.change_region(self.number, BLOCKS, |word| word & !HALF);
         self.set(ITEMS, 0);
     }
 
-    /// An item of it was found.
+    /// Counts an item that was found.
     pub(crate) fn count_found(self, at: FlashAddress) {
         if at.generation() == self.generation() {
             self.table.change_region(self.number, BLOCKS, |word| word.wrapping_add(at.blocks().into()));
@@ -201,30 +201,30 @@ impl Region<'_> {
         if at.generation() != self.generation() {
             return;
         }
-        // What a crash cut was not counted, or is not here.
+        // After a crash, the item may not have been counted, or may not be in this region.
         let less = |word: u64| (word & HALF).saturating_sub(at.blocks().into()) | word & !HALF;
         self.table.change_region(self.number, BLOCKS, less);
         self.table.change_region(self.number, ITEMS, |items| items.saturating_sub(1));
     }
 
-    /// Items that slots name.
+    /// Returns the number of items that slots reference.
     pub(crate) fn items(self) -> u64 {
         self.word(ITEMS)
     }
 
-    /// All its items have ended.
+    /// Returns whether all items have expired.
     pub(crate) fn is_past(self, now: UnixMillis) -> bool {
         self.word(ENDS) <= now.0
     }
 
-    /// The part of it that slots name, of 1000.
+    /// Returns the share of the region that slots reference, per mille.
     pub(crate) fn live_per_mille(self) -> u64 {
         let blocks = self.word(BLOCKS);
         (blocks & HALF) * 1000 / (blocks >> 32).max(1)
     }
 }
 
-/// The address of an item in a life of a region.
+/// Returns the address of an item in a given life of a region.
 pub(crate) fn address(generation: u8, region: u32, from: usize, bytes: usize) -> FlashAddress {
     let first = from / FlashAddress::BLOCK_BYTES;
     let blocks = (from + bytes).div_ceil(FlashAddress::BLOCK_BYTES) - first;
@@ -232,7 +232,7 @@ pub(crate) fn address(generation: u8, region: u32, from: usize, bytes: usize) ->
     FlashAddress::new(generation, region, first as u16, blocks)
 }
 
-/// A device, and which regions lie on it.
+/// A device, and the regions on it.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) device: Box<dyn Device>,
@@ -246,7 +246,7 @@ impl Part {
         self.lost.load(Acquire)
     }
 
-    /// True for the first one who says so.
+    /// Marks the device as lost. Returns true for the first call only.
     pub(crate) fn lose(&self) -> bool {
         !self.lost.swap(true, Release)
     }
@@ -266,8 +266,8 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
-    /// The regions of these devices, and how each device was found. What the table has of a device that is another one
-    /// is forgotten.
+    /// Creates the regions of these devices, and returns the state in which each device was found. Forgets the recorded
+    /// contents of devices that were replaced.
     pub(crate) fn new(
         devices: Vec<Box<dyn Device>>,
         sizes: Sizes,
@@ -293,7 +293,7 @@ impl Regions {
         for (part, _) in regions.parts.iter().zip(&begun).filter(|(_, begun)| begun.forgets()) {
             part.regions().for_each(|region| regions.at(region).forget());
         }
-        // Damage to a memory file has made what no process says.
+        // Only a damaged memory file can contain such a value.
         for (_, region) in regions.all().filter(|(_, region)| region.written() > sizes.region_bytes) {
             region.forget();
         }
@@ -311,22 +311,22 @@ impl Regions {
         self.count
     }
 
-    /// Chunks say where their items are, since no index outlives the process.
+    /// Returns whether chunks have footers. They do if the index does not outlive the process.
     pub(crate) fn has_footers(&self) -> bool {
         self.table.marks.is_some()
     }
 
-    /// All regions.
+    /// Returns all regions.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, Region<'_>)> {
         (0..self.count as u32).map(|number| (number, self.at(number)))
     }
 
-    /// Which of the devices a region is on.
+    /// Returns the index of the device that holds a region.
     pub(crate) fn device_of(&self, region: u32) -> usize {
         self.parts.iter().position(|part| part.regions().contains(&region)).expect("a region lies on a device")
     }
 
-    /// The device of a region, and where on it the region begins.
+    /// Returns the device of a region, and the offset of the region on it.
     pub(crate) fn place(&self, region: u32) -> (&Part, u64) {
         let part = &self.parts[self.device_of(region)];
         let at = u64::from(region - part.first) * self.sizes.region_bytes as u64;

@@ -1,15 +1,15 @@
-//! Reads of one handle by its own thread, through io_uring: many at once, each into a buffer that the kernel knows.
+//! Reads of one handle by its own thread, through io_uring: many at a time, each into a buffer registered with the
+//! kernel.
 //!
 //! ```text
 //!   asked for ──> slot ──read──> device ──the bell of the handle's thread──> collected, looked at ──> the handle
 //!                        └─ longer than a slot ──> a thread that waits for the device
 //! ```
 //!
-//! No other thread comes in between, which on a machine with few CPUs takes longer than many a device. Where the kernel
-//! has no io_uring, or forbids it, threads read instead ([`crate::threads`]), and the same is read.
+//! No other thread is involved; on a machine with few CPUs, a thread switch takes longer than many devices. If the
+//! kernel has no io_uring, or forbids it, threads do the same reads instead ([`crate::threads`]).
 //!
-//! The lock of a ring is the handle's thread's alone, but for the moment in which the background looks whether devices
-//! answer.
+//! Only the handle's thread takes a ring's lock, except when the background briefly checks whether devices answer.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
@@ -21,26 +21,26 @@ use crate::flash::{Flash, lock};
 use crate::queues::Work;
 use crate::reads::{Finding, Place};
 
-/// Reads under way at once: all that a handle has.
+/// Maximum number of reads in flight: all that a handle can have.
 pub(crate) const SLOTS: u16 = 64;
-/// Bytes that most items are read with: eight blocks of 512 bytes, wherever they lie in blocks of 4096.
+/// Number of bytes that suffices for most items: eight 512-byte blocks, at any position within blocks of 4096 bytes.
 pub(crate) const SLOT_BYTES: usize = 8192;
 
-/// A read that is under way.
+/// A read in flight.
 #[derive(Debug)]
 struct Flying {
     read: TierRead,
     finding: Finding,
-    /// Offset of the wanted bytes in the slot's.
+    /// Offset of the wanted bytes within the slot.
     begin: usize,
     since_ms: u64,
 }
 
-/// The reads of a handle that are under way, if its thread has a ring.
+/// The reads of a handle that are in flight, if its thread has a ring.
 #[derive(Debug, Default)]
 pub(crate) struct LaneReads {
     ring: OnceLock<Mutex<Reads>>,
-    /// Number of reads under way, which can be read without the lock.
+    /// Number of reads in flight. It can be read without the lock.
     flying: AtomicUsize,
 }
 
@@ -49,23 +49,23 @@ struct Reads {
     ring: DiskRing,
     flying: Vec<Option<Flying>>,
     ended: Vec<DiskRead>,
-    /// Number of reads whose result was reported since the handle last looked.
+    /// Number of reads whose result was reported since the handle last submitted a read.
     told: usize,
 }
 
 impl LaneReads {
-    /// Gives the handle's thread a ring: from here on it reads by itself, and the ring's bell wakes it.
+    /// Gives the handle's thread a ring. From now on, it reads by itself, and the ring's bell wakes it.
     pub(crate) fn read_by(&self, ring: DiskRing) {
         let flying = (0..SLOTS).map(|_| None).collect();
         let _ = self.ring.set(Mutex::new(Reads { ring, flying, ended: Vec::with_capacity(SLOTS.into()), told: 0 }));
     }
 
-    /// Bytes that it reads into.
+    /// Returns the size of the read buffers in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         if self.ring.get().is_some() { usize::from(SLOTS) * SLOT_BYTES } else { 0 }
     }
 
-    /// Begins a read. `Err`: there is no ring, or all its slots are in use.
+    /// Starts a read. Returns an error if there is no ring, or if all its slots are in use.
     pub(crate) fn ask(&self, flash: &Flash, read: TierRead) -> Result<(), Unasked> {
         let Some(reads) = self.ring.get() else { return Err(Unasked::NoRing(read)) };
         let (handle, mut reads) = (read.handle, lock(reads));
@@ -77,13 +77,13 @@ impl LaneReads {
         }
         self.submit(flash, &mut reads);
         if reads.told > 0 {
-            // No read will ring for it.
+            // No completion will ring the bell for this read.
             flash.wake(Some(handle));
         }
         Ok(())
     }
 
-    /// Looks at what has been read.
+    /// Processes completed reads.
     pub(crate) fn collect(&self, flash: &Flash) {
         if self.flying.load(Relaxed) == 0 {
             return;
@@ -104,7 +104,7 @@ impl LaneReads {
         self.flying.store(reads.ring.flying(), Relaxed);
     }
 
-    /// Takes devices that do not answer out of use, and fails the reads that wait for them.
+    /// Takes unresponsive devices out of use, and fails the reads that wait for them.
     pub(crate) fn give_up(&self, flash: &Flash) {
         if self.flying.load(Relaxed) == 0 {
             return;
@@ -121,14 +121,14 @@ impl LaneReads {
     }
 }
 
-/// Why a read was not begun.
+/// The reason why a read was not started.
 pub(crate) enum Unasked {
     NoRing(TierRead),
     Later(TierRead),
 }
 
 impl Reads {
-    /// Reads the bytes from the device or copies them from memory; reports the result at once if that needs no device.
+    /// Reads the bytes from the device or copies them from memory. Reports the result at once if no device is needed.
     fn look_for(&mut self, flash: &Flash, slot: u16, mut read: TierRead, mut finding: Finding) {
         loop {
             match flash.place(&finding, &mut read.buffer) {
@@ -156,7 +156,7 @@ impl Reads {
     }
 
     fn end(&mut self, flash: &Flash, DiskRead { slot, result }: DiskRead) {
-        // A read that was given up has no owner any more.
+        // The owner of a read that was given up no longer waits for it.
         let Some(Flying { mut read, mut finding, begin, .. }) = self.flying[usize::from(slot)].take() else {
             return self.ring.give(slot);
         };
@@ -181,7 +181,7 @@ impl Reads {
         flash.told(TierRead { found, ..read });
     }
 
-    /// The kernel refuses the ring: what was to be read by it fails, and its devices with it.
+    /// Handles a ring that the kernel refuses: fails all its reads in flight, and takes their devices out of use.
     fn fail(&mut self, flash: &Flash, error: &std::io::Error) {
         for Flying { read, .. } in self.flying.iter_mut().filter_map(Option::take) {
             let part = &flash.regions.parts[flash.regions.device_of(read.at.region())];

@@ -1,9 +1,9 @@
-//! A disk in memory that fails as disks do, at random and the same for the same seed.
+//! A disk in memory that fails as real disks do. The same seed reproduces the same failures.
 //!
-//! - A read or write can end with an error, or write some of its sectors and say that all is well.
-//! - The disk can vanish: every request fails from then on.
-//! - It may be cut off: of the last writes since a sync any sectors are lost ([`SimHand::copy_cut_off`]).
-//! - How long a request takes is the caller's: he lets those that wait come to their end in any order
+//! - A read or a write can return an error. A write can also leave some sectors unwritten and report success.
+//! - The disk can vanish: every later request fails.
+//! - The disk can lose power: of the last writes since a sync, any sectors are lost ([`SimHand::copy_cut_off`]).
+//! - The caller controls how long a request takes: it completes waiting requests in any order
 //!   ([`crate::Flash::work_at`]).
 
 use std::io;
@@ -14,18 +14,18 @@ use base::prng::Prng;
 use crate::device::Device;
 use crate::flash::lock;
 
-/// Rates of simulated failures, of a thousand requests.
+/// Rates of simulated failures, per thousand requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Writes of which some sectors stay as they were.
+    /// Writes that leave some sectors unchanged.
     pub torn_writes: u64,
-    /// Reads that end with an error.
+    /// Reads that return an error.
     pub read_errors: u64,
-    /// Writes that end with an error.
+    /// Writes that return an error.
     pub write_errors: u64,
 }
 
-/// The disk.
+/// A simulated disk.
 #[derive(Debug)]
 pub struct SimDisk {
     state: std::sync::Arc<Mutex<State>>,
@@ -41,26 +41,26 @@ struct State {
     vanished: bool,
     torn: u64,
     block_bytes: usize,
-    /// Places of the writes since the last sync, and what was there before.
+    /// Positions of the writes since the last sync, and the previous contents there.
     unsynced: Vec<(usize, Vec<u8>)>,
 }
 
-/// Writes that a disk holds back at most.
+/// Maximum number of writes that a disk holds back.
 const UNSYNCED_MAX: usize = 32;
-/// Bytes that are written whole or not at all.
+/// Number of bytes that are written completely or not at all.
 const SECTOR_BYTES: usize = 512;
 
-/// A control handle of a disk that is in use elsewhere.
+/// A control handle for a disk that is in use elsewhere.
 #[derive(Clone, Debug)]
 pub struct SimHand(std::sync::Arc<Mutex<State>>);
 
 impl SimHand {
-    /// From now on it fails so often.
+    /// Sets the failure rates from now on.
     pub fn set(&self, faults: Faults) {
         lock(&self.0).faults = faults;
     }
 
-    /// It is gone.
+    /// Makes the disk vanish.
     pub fn vanish(&self) {
         lock(&self.0).vanished = true;
     }
@@ -75,8 +75,8 @@ impl SimHand {
         SimDisk::of(contents, block_bytes, seed)
     }
 
-    /// Returns a copy as after a power loss: any sector written since [`SimHand::sync`] may be as it was before. So the
-    /// writes may also have come in another order.
+    /// Returns a copy as after a power loss: any sector written since [`SimHand::sync`] may have its previous contents.
+    /// This also covers reordered writes.
     pub fn copy_cut_off(&self, seed: u64) -> (SimDisk, SimHand) {
         let (disk, hand) = self.copy(seed);
         let mut state = lock(&hand.0);
@@ -92,19 +92,19 @@ impl SimHand {
         (disk, hand)
     }
 
-    /// Makes all writes so far durable, whatever happens.
+    /// Makes all writes so far durable, also across a power loss.
     pub fn sync(&self) {
         lock(&self.0).unsynced.clear();
     }
 
-    /// Writes that were torn.
+    /// Returns the number of torn writes.
     pub fn torn(&self) -> u64 {
         lock(&self.0).torn
     }
 }
 
 impl SimDisk {
-    /// A disk of zeros, and a hand on it.
+    /// Creates a disk of zeros, and its control handle.
     pub fn new(bytes: u64, block_bytes: usize, seed: u64) -> (Self, SimHand) {
         Self::of(vec![0; bytes as usize], block_bytes, seed)
     }

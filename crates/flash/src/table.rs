@@ -1,5 +1,5 @@
-//! What a tier keeps in its room: words for the log, each device, each chunk and each region. In a store's file they
-//! outlive the process.
+//! The persistent state of a tier in its room: words for the log, each device, each chunk and each region. In a store's
+//! file, they outlive the process.
 //!
 //! ```text
 //!     0   magic | next sequence | devices | bytes that may be written | finding | 0 ...
@@ -11,33 +11,34 @@
 //!         graves, marks           where the index is not in the file: see [`crate::marks`]
 //! ```
 //!
-//! - Items of a chunk are counted where it has a footer ([`crate::footer`]), and `finding` is used there alone: 1 while
-//!   not all is found that an earlier process left ([`crate::found`]), so that graves count.
-//! - A word is stored last that says that those before it count: a chunk's first one, a region's sequence.
-//! - Who holds the log's lock changes all but the counts of a region, which everybody may.
+//! - The items of a chunk are counted only if it has a footer ([`crate::footer`]). `finding` is used only then, too. It
+//!   is 1 while the items of an earlier process are still being searched ([`crate::found`]), so that graves count.
+//! - The word that validates others is stored last: a chunk's first word, a region's sequence.
+//! - Every change needs the log's lock, except changes of a region's counts, which any thread may make.
 
 use segment::TierRoom;
 
 use crate::log::CHUNKS;
 use crate::marks::Marks;
 
-/// Devices at most.
+/// Maximum number of devices.
 pub const DEVICES_MAX: usize = 16;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"GANNETFT");
 const DEVICES_AT: usize = 8;
 const CHUNKS_AT: usize = 64;
 const REGIONS_AT: usize = 128;
-/// Words of a region.
+/// Number of words for one region.
 pub(crate) const REGION_WORDS: usize = 6;
 
-/// Of those: when the region was opened, 0 if it is free, and the items that slots name.
+/// Of those words: the order in which the region was opened (0 if it is free), and the number of items that slots
+/// reference.
 pub(crate) const SEQUENCE: usize = 3;
 pub(crate) const ITEMS: usize = 4;
 
 const _: () = assert!(DEVICES_AT + 2 * DEVICES_MAX <= CHUNKS_AT && CHUNKS_AT + 2 * CHUNKS <= REGIONS_AT);
 
-/// Words for so many regions.
+/// Returns the number of words for `regions` regions.
 pub(crate) fn words_for(regions: usize) -> usize {
     REGIONS_AT + regions * REGION_WORDS
 }
@@ -48,7 +49,7 @@ pub(crate) struct ChunkWord {
     pub(crate) full: bool,
     pub(crate) group: usize,
     pub(crate) region: u32,
-    /// Which of the region's.
+    /// Index of the chunk in its region.
     pub(crate) number: u32,
 }
 
@@ -69,11 +70,11 @@ impl ChunkWord {
     }
 }
 
-/// The words.
+/// The words of the table.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) room: TierRoom,
-    /// Present if the index is not beside the table in the file.
+    /// Present if the index is not in the file beside the table.
     pub(crate) marks: Option<Marks>,
 }
 
@@ -83,13 +84,13 @@ impl Table {
         self.room.is_found() && self.room.load(0) == MAGIC
     }
 
-    /// It is one from here on.
+    /// Marks the words as a valid table.
     pub(crate) fn begin(&self) {
         self.room.store(1, self.room.load(1).max(1));
         self.room.store(0, MAGIC);
     }
 
-    /// A sequence that no region has had.
+    /// Returns a sequence number that no region has had.
     pub(crate) fn next_sequence(&self) -> u64 {
         let sequence = self.room.load(1);
         self.room.store(1, sequence.wrapping_add(1));
@@ -105,7 +106,7 @@ impl Table {
         self.room.store(3, bytes);
     }
 
-    /// The devices' numbers and regions.
+    /// Returns each device's number and its number of regions.
     pub(crate) fn devices(&self) -> Vec<(u64, u64)> {
         let count = (self.room.load(2) as usize).min(DEVICES_MAX);
         let word = |number: usize| self.room.load(DEVICES_AT + number);
@@ -121,7 +122,7 @@ impl Table {
         self.room.store(2, devices.len() as u64);
     }
 
-    /// Not all was found when the process before ended.
+    /// Returns whether the earlier process ended before the search was complete.
     pub(crate) fn is_finding(&self) -> bool {
         self.room.load(4) != 0
     }
@@ -137,7 +138,7 @@ impl Table {
         Some((word, used as u32 as usize, (used >> 32) as usize))
     }
 
-    /// A chunk is for nothing any more, or for this.
+    /// Records the use of a chunk, or that it is free.
     pub(crate) fn set_chunk(&self, chunk: usize, to: Option<ChunkWord>) {
         self.room.store(CHUNKS_AT + 2 * chunk, to.map_or(0, ChunkWord::word));
     }
@@ -166,18 +167,18 @@ impl Table {
 /// A summary of what an earlier process has left, read from the words alone, for a caller without devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOnFlash {
-    /// Devices that it is on.
+    /// Number of devices in the table.
     pub devices: u64,
-    /// Their regions.
+    /// Number of their regions.
     pub regions: u64,
-    /// Those that hold items, or are being filled.
+    /// Number of regions that hold items or are being filled.
     pub regions_used: u64,
-    /// Items that slots named, also those that have ended since.
+    /// Number of items that slots referenced, including those that have expired since.
     pub items: u64,
 }
 
 impl LeftOnFlash {
-    /// From words of a room of so many; `None`: they are no table.
+    /// Reads a summary from a room of `words` words; `None` if they are not a table.
     pub fn of(words: u64, load: impl Fn(u64) -> u64) -> Option<Self> {
         if words < REGIONS_AT as u64 || load(0) != MAGIC {
             return None;

@@ -1,5 +1,6 @@
-//! The threads that wait for devices. Of each device one writes; and one reads what handles do not read by themselves
-//! ([`crate::ring`]): what is longer, and what the job wants. Where the kernel has no io_uring some read, all there is.
+//! The threads that wait for devices. Each device has one thread that writes, and one that does the reads that handles
+//! cannot do by themselves ([`crate::ring`]): long items, and chunks for the reclaim job. If the kernel has no
+//! io_uring, several threads per device do all reads.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -13,8 +14,8 @@ use crate::flash::{Flash, lock};
 use crate::queues::{Flight, Scratch};
 use crate::ring::{SLOT_BYTES, SLOTS};
 
-/// The threads of a tier. Dropping them ends them; what waits is not done then. One that a device does not answer is
-/// left alone.
+/// The threads of a tier. Dropping this stops them, and waiting work is not done. A thread whose device does not answer
+/// is left behind.
 #[derive(Debug)]
 pub struct Threads {
     flash: Arc<Flash>,
@@ -23,8 +24,8 @@ pub struct Threads {
 }
 
 impl Flash {
-    /// Starts the threads. `bells`: of handles whose threads read by themselves, where devices and the kernel have
-    /// io_uring for it, each rung when there is something to collect.
+    /// Starts the threads. `bells` belong to handles whose threads read by themselves, if the devices and the kernel
+    /// support io_uring for that. A bell is rung when its handle can collect reads.
     ///
     /// # Errors
     /// If a thread cannot be created.
@@ -59,12 +60,12 @@ impl Flash {
 }
 
 impl Threads {
-    /// Why the kernel has no io_uring for these devices, if it was asked and has none.
+    /// Returns why the kernel has no io_uring for these devices, if that was tried and failed.
     pub fn refused(&self) -> Option<&Unavailable> {
         self.refused.as_ref()
     }
 
-    /// Gives each handle that has a bell a ring; false: there are none.
+    /// Gives each handle with a bell a ring. Returns false if there are no rings.
     fn open_rings(&mut self, bells: &[Waker]) -> bool {
         let parts = &self.flash.regions.parts;
         let Some(files) = parts.iter().map(|part| part.device.file()).collect::<Option<Vec<_>>>() else { return false };
@@ -97,7 +98,7 @@ impl Drop for Threads {
         self.flash.wake_all();
         for (handle, flight) in self.handles.drain(..) {
             if *lock(&flight) != Flight::GivenUp {
-                // A thread that panicked has said so on its own.
+                // A panicking thread has reported the panic itself.
                 let _ = handle.join();
             }
         }

@@ -1,4 +1,4 @@
-//! Several devices, and devices that do not answer.
+//! Tests with several devices, and with devices that do not answer.
 
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex};
@@ -18,7 +18,7 @@ use segment::{
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 const SIZES: Sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
-/// The front and eight regions.
+/// Room for the front and eight regions.
 const DISK_BYTES: u64 = 9 * (64 << 10);
 
 fn plan() -> TierPlan {
@@ -35,12 +35,12 @@ fn key(number: u64) -> Vec<u8> {
     format!("key-{number}").into_bytes()
 }
 
-/// Now and then one that is longer than most.
+/// Returns a value; some are longer than most.
 fn value_of(number: u64) -> Vec<u8> {
     vec![number as u8; if number % 300 == 99 { 12_000 } else { 1000 }]
 }
 
-/// Offers items until nothing more is taken but by what was taken before; where they are.
+/// Offers items until the tier accepts no more without a write; returns their addresses.
 fn fill(flash: &Flash) -> Vec<FlashAddress> {
     let mut scratch = flash.scratch();
     let mut taken = Vec::new();
@@ -95,7 +95,7 @@ fn is_item(read: &TierRead) -> bool {
 struct Stuck {
     disk: SimDisk,
     gate: Gate,
-    /// What the kernel is asked to read instead, which has nothing for anybody.
+    /// A descriptor that never has data, which the kernel is asked to read instead.
     silent: Option<OwnedFd>,
 }
 
@@ -117,7 +117,7 @@ impl Gate {
         }
     }
 
-    /// Waits until so many are before the gate.
+    /// Waits until this number of requests wait at the gate.
     fn wait_for(&self, waiting: u64) {
         let mut state = self.0.0.lock().expect("nobody panics");
         while state.1 < waiting {
@@ -174,7 +174,7 @@ fn a_device_that_does_not_answer_is_given_up_and_the_other_goes_on() {
     flash.reclaim(NOW, &mut |_, _, _| Reclaimed::Later);
     let threads = flash.spawn(&[]).expect("threads");
     gate.close(true);
-    // More than it has threads: the rest waits in its queue.
+    // More reads than the device has threads: the rest waits in its queue.
     let readers = Flash::readers(2) as u64;
     (0..readers + 3).for_each(|n| ask(&flash, on_slow + n, taken[(on_slow + n) as usize]));
     gate.wait_for(readers);
@@ -218,7 +218,7 @@ fn a_read_of_a_lanes_own_thread_that_is_never_answered_is_given_up_and_the_other
     flash.reclaim(NOW, &mut |_, _, _| Reclaimed::Later);
     let threads = flash.spawn(&[Waker::new().expect("a bell")]).expect("threads");
     if let Some(refused) = threads.refused() {
-        // Threads read here, of which the test above tells.
+        // Threads do the reads here, which the test above covers.
         return assert!(!refused.remedy.is_empty(), "{refused}");
     }
     (0..3).for_each(|n| ask(&flash, on_slow + n, taken[(on_slow + n) as usize]));
@@ -231,7 +231,7 @@ fn a_read_of_a_lanes_own_thread_that_is_never_answered_is_given_up_and_the_other
     };
     pass(0, 9_000);
     assert!(flash.collect(0).is_none() && !flash.devices()[0].lost, "it may take its time");
-    // No longer than it takes: what the other device is then asked for by the background takes time of the real clock.
+    // Waits only as long as needed, because the background's requests to the other device take real time.
     pass(10_000, 12_000);
     let failed: Vec<TierRead> = (0..3).map(|_| flash.collect(0).expect("given up")).collect();
     assert!(failed.iter().all(|read| read.found == Found::Failed));
@@ -256,7 +256,7 @@ fn a_lanes_own_thread_reads_files_and_hears_of_each_item() {
     let threads = flash.spawn(std::slice::from_ref(&bell)).expect("threads");
     let (mut asked, mut there) = (0, 0);
     while there < taken.len() {
-        // As many as go: the rest later.
+        // Submits as many as are accepted now; the rest follows later.
         while asked < taken.len() && flash.ask(read_of(asked as u64, taken[asked])).is_ok() {
             asked += 1;
         }
@@ -325,7 +325,7 @@ fn devices_are_known_in_whatever_order_they_are_named_and_one_that_was_exchanged
     assert!(told == kept && kept.iter().any(|kept| !kept), "what was on the other one is there");
 }
 
-/// Where in a memory file the words of the tier are.
+/// Returns the offset of the tier's words in a memory file.
 fn words_at(file: &MapFile) -> u64 {
     let reader = std::fs::File::from(file.as_fd().try_clone_to_owned().expect("a descriptor"));
     let mut bytes = vec![0; file.bytes().expect("its length") as usize];
@@ -348,14 +348,15 @@ fn noise_in_the_words_of_a_tier_costs_items_and_neither_the_process_nor_a_device
         let writer = std::fs::File::from(copy.as_fd().try_clone_to_owned().expect("a descriptor"));
         let words = [2, 8, 64, 512][seed as usize % 4];
         let noise: Vec<u8> = (0..words).flat_map(|_| prng.next_u64().to_le_bytes()).collect();
-        // The table begins with its magic number and has six words for each of sixteen regions behind its first 128.
+        // The table begins with its magic number, and has six words for each of sixteen regions after its first 128
+        // words.
         writer.write_all_at(&noise, words_at(&copy) + 8 + prng.below(224) * 8).expect("written");
         let disks = [hand_a.copy(seed).0, hand_b.copy(seed + 100).0];
         let (flash, _ground) = two_in_file(&copy, disks, seed + 2);
         let there = told(&flash, &taken).into_iter().filter(|there| *there).count();
         (lost, kept) = (lost + taken.len() - there, kept + there);
         for number in 0..300 {
-            // Any address that a slot can say.
+            // Any address that a slot can hold.
             let (generation, blocks) = (prng.below(128) as u8, 1 + prng.below(63) as u8);
             let at = FlashAddress::new(generation, prng.below(20) as u32, prng.below(1 << 15) as u16, blocks);
             flash.release(at);

@@ -1,4 +1,5 @@
-//! Finding again, on the tier alone: what is shown, and what is made free unread.
+//! The search for items of an earlier process, on the tier alone: which items are shown, and which regions are freed
+//! unread.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use segment::{
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 const SIZES: Sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
-/// The front and sixteen regions.
+/// Room for the front and sixteen regions.
 const DISK_BYTES: u64 = 17 * (64 << 10);
 
 fn begin(file: &Arc<MapFile>, disk: SimDisk) -> (Arc<Flash>, TierGround) {
@@ -71,7 +72,7 @@ fn offer(flash: &Flash, number: u64) -> Option<FlashAddress> {
     flash.offer(&item)
 }
 
-/// Offers items until no more are taken: those that were named.
+/// Offers items until no more are accepted; returns those that were named.
 fn fill(flash: &Flash, numbers: std::ops::Range<u64>) -> Vec<(u64, FlashAddress)> {
     let (mut scratch, mut named) = (flash.scratch(), Vec::new());
     for number in numbers {
@@ -85,7 +86,7 @@ fn fill(flash: &Flash, numbers: std::ops::Range<u64>) -> Vec<(u64, FlashAddress)
     named
 }
 
-/// Finds all; each item that lives.
+/// Runs the search to its end; returns each live item.
 fn find(flash: &Flash) -> BTreeSet<(u64, u32, u16)> {
     let (mut scratch, mut found) = (flash.scratch(), BTreeSet::new());
     loop {
@@ -120,7 +121,7 @@ fn what_was_named_and_is_not_dead_is_shown_once_wherever_it_is() {
     let (first, ground) = begin(&file, disk);
     let (store, background) = ground.store(Arc::clone(&first) as _, NOW).expect("a store");
     assert!(first.is_found(), "there was nothing");
-    // What is written, what waits to be, and what is being filled.
+    // Chunks that are written, that wait to be written, and that are being filled.
     let mut named = fill(&first, 0..400);
     for number in 400..460 {
         let at = offer(&first, number).expect("there is room");
@@ -134,7 +135,7 @@ fn what_was_named_and_is_not_dead_is_shown_once_wherever_it_is() {
     let (second, _ground, _) = next(&hand, &file);
     assert!(!second.is_found());
     let mut lives = seen(&named);
-    // What shares a block with one that is dead has its mark too, with one tag for all.
+    // Items that share a block with a dead item have its mark too, because all tags are equal here.
     lives.retain(|(_, region, block)| !dead.iter().any(|(_, at)| (at.region(), at.block()) == (*region, *block)));
     assert_eq!(find(&second), lives);
     assert!(second.is_found() && second.found().items == lives.len() as u64, "they are counted anew");
@@ -148,7 +149,7 @@ fn a_region_that_nobody_has_looked_at_is_free_unread_where_regions_are_short() {
     let (store, background) = ground.store(Arc::clone(&first) as _, NOW).expect("a store");
     let named = fill(&first, 0..2000);
     assert!(first.regions().0 == 0, "all are full");
-    // The next life of these regions has nothing of that.
+    // The next life of these regions has none of these marks.
     named.iter().filter(|(_, at)| at.region() < 3).for_each(|(_, at)| first.kill(*at, 0));
     drop((first, store, background));
     let (second, _ground, hand) = next(&hand, &file);
@@ -173,7 +174,7 @@ fn a_region_that_nobody_has_looked_at_is_free_unread_where_regions_are_short() {
     assert!(more.len() > 40 && found.is_subset(&seen(&named)), "this process's own are not shown");
     assert!(found.iter().all(|(_, region, _)| *region >= 3), "the oldest are gone");
     assert!(found.len() > 500, "the others are found: {}", found.len());
-    // Killed after that, the next one finds both, but for what was changed.
+    // After another kill, the next process finds both, except the changed items.
     drop(second);
     let (third, _ground, _) = next(&hand, &file);
     let again = find(&third);
@@ -189,7 +190,7 @@ fn what_could_not_be_read_once_is_not_found_by_a_later_process_that_can() {
     let named = fill(&first, 0..400);
     drop((first, store, background));
     let (damaged, _) = hand.copy(3);
-    // The end of the second chunk of the first region, behind the front.
+    // The end of the second chunk of the first region, after the front.
     let zeros = vec![0; 8192];
     let from = zeros.as_ptr().align_offset(4096);
     damaged.write(&zeros[from..from + 4096], (64 << 10) + (32 << 10) - 4096).expect("written");
@@ -199,7 +200,7 @@ fn what_could_not_be_read_once_is_not_found_by_a_later_process_that_can() {
     let is_there = |at: &FlashAddress| at.region() == 0 && (32..64).contains(&at.block());
     let lost = named.iter().filter(|(_, at)| is_there(at)).count();
     assert!(lost > 5 && found.len() + lost == named.len(), "{lost} are lost, {} are found", found.len());
-    // While that one served, keys may have been changed that it did not know of.
+    // While that process served, keys may have been changed that it did not know of.
     drop(second);
     let (third, _ground, _) = next(&hand, &file);
     assert_eq!(find(&third), found);
@@ -217,7 +218,7 @@ fn what_is_stored_once_all_is_found_is_not_taken_for_what_was_changed_before() {
     let changed = named[7];
     second.change(changed.0);
     assert!(!find(&second).contains(&(changed.0, changed.1.region(), changed.1.block())));
-    // The store has it dead then; its key is stored anew, and goes to flash.
+    // In the store, the item is dead then; its key is stored again and goes to flash.
     second.kill(changed.1, 1);
     let at = offer(&second, 9).expect("there is room");
     assert_eq!(hash_of(9), changed.0, "the same key");

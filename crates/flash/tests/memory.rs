@@ -1,8 +1,8 @@
-//! The memory that an item on flash takes: at most 10 bytes, items of 64 bytes included. By what the store and the tier
-//! say of themselves, and by what the process has.
+//! The memory that an item on flash takes: at most 10 bytes, also for items of 64 bytes. Measured by the figures of the
+//! store and the tier, and by the memory of the process.
 //!
-//! The same store is made beside a small device and beside a large one: what there is once, whatever the device, is the
-//! same of both, and what the large one takes beyond the small one its items take.
+//! The same store runs with a small device and with a large one. Memory that does not depend on the device is equal in
+//! both. So the difference is the memory of the large device's additional items.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use gannet_flash::{FileDevice, Flash, FlashConfig, Sizes};
 use segment::{IndexPlace, Namespace, Put, StoreConfig, TierGround};
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
-/// So many regions that those which are free or open are the share of all that they are on large devices.
+/// Gives so many regions that the share of free and open ones is the same as on large devices.
 const SIZES: Sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
 const MEMORY_BYTES: u64 = 4 << 20;
-/// Key and value together.
+/// Length of key and value together.
 const ITEM_BYTES: u64 = 64;
-/// The goal.
+/// The goal in bytes per item.
 const BYTES_AN_ITEM_MAX: f64 = 10.0;
 
-/// What a store full of items takes.
+/// The memory of a store full of items.
 #[derive(Debug)]
 struct Taken {
     on_flash: u64,
-    /// Of what the device has room for.
+    /// Share of the device's capacity in use.
     percent: u64,
     index_bytes: u64,
     table_bytes: u64,
-    /// Beyond the segments, which all were written to at some time.
+    /// Memory beyond the segments, which were all written to at some time.
     process_bytes: u64,
 }
 
-/// What the process has in memory, that of files aside.
+/// Returns the memory of the process, without that of files.
 fn process_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).expect("the kernel says it");
@@ -62,7 +62,7 @@ fn fill(device_bytes: u64) -> Taken {
         huge_pages: false,
     };
     let room = SIZES.items(&[device_bytes], ITEM_BYTES);
-    // As the server makes it.
+    // The number of slots that the server would choose.
     let slots = (room + MEMORY_BYTES / 128) * 100 / 85;
     let mut ground =
         TierGround::lay(&config, None, &SIZES.plan(&[device_bytes], slots, IndexPlace::File), NOW).expect("memory");
@@ -110,7 +110,7 @@ fn fill(device_bytes: u64) -> Taken {
 
 #[test]
 fn an_item_of_64_bytes_on_flash_takes_at_most_10_bytes_of_memory() {
-    // What the allocator keeps of a first one is there for both.
+    // After a first run, the allocator retains the same memory in both measured runs.
     fill(24 << 20);
     let (small, large) = (fill(8 << 20), fill(24 << 20));
     for taken in [&small, &large] {

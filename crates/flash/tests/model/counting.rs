@@ -1,4 +1,4 @@
-//! How many keys each namespace has, while items are stored over those of others, flushed, evicted and brought back.
+//! The key counts of namespaces while items overwrite those of other namespaces, are flushed, evicted and brought back.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ fn put(world: &mut World, namespace: Namespace, number: u64) {
     });
 }
 
-/// Keys that a walk tells of, and those that are counted.
+/// Returns the number of keys that a walk reports, and the number that the store counts.
 fn told_and_counted(world: &mut World, namespace: Namespace) -> (u64, u64) {
     let (mut told, mut cursor, mut stride) = (HashSet::new(), Some(0), Stride::default());
     while let Some(from) = cursor {
@@ -34,7 +34,7 @@ fn told_and_counted(world: &mut World, namespace: Namespace) -> (u64, u64) {
     (told.len() as u64, world.store.keys(namespace))
 }
 
-/// Both namespaces store, the other one less often.
+/// Stores items in both namespaces, less often in the other one.
 fn go_on(world: &mut World, random: &mut Prng) {
     for _ in 0..12_000 {
         let (namespace, keys) = if random.chance(1, 6) { (OTHER, 2500) } else { (Namespace::DEFAULT, 3500) };
@@ -42,7 +42,7 @@ fn go_on(world: &mut World, random: &mut Prng) {
     }
 }
 
-/// By how much the counts of both are off at most.
+/// Returns the larger of the two namespaces' counting errors.
 fn off_by(world: &mut World) -> u64 {
     let off = [OTHER, Namespace::DEFAULT].map(|namespace| {
         let (told, counted) = told_and_counted(world, namespace);

@@ -1,4 +1,4 @@
-//! A tier that keeps what there is in its file and on its disk before and after each thing that the store tells it.
+//! A tier that saves images of its file and its disk before and after each call of the store.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -7,7 +7,7 @@ use base::clock::UnixMillis;
 use gannet_flash::{Flash, SimDisk, SimHand};
 use segment::{FlashAddress, Tier, TierFind, TierFound, TierItem, TierRead, TierShow, Visit};
 
-/// What a process that is killed leaves: its memory file and its disk.
+/// What a killed process leaves behind: its memory file and its disk.
 type Left = (Arc<MapFile>, (SimDisk, SimHand));
 
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct Cutting {
     flash: Arc<Flash>,
     file: Option<Arc<MapFile>>,
     hand: SimHand,
-    /// While images are taken: these.
+    /// The images saved so far, while saving is on.
     taken: Mutex<Option<Vec<Left>>>,
 }
 
@@ -28,12 +28,12 @@ impl Cutting {
         self.taken.lock().expect("nobody panics")
     }
 
-    /// From here on images are taken.
+    /// Starts to save images.
     pub fn begin(&self) {
         *self.taken() = Some(Vec::new());
     }
 
-    /// Those that were.
+    /// Stops saving, and returns the images.
     pub fn end(&self) -> Vec<Left> {
         self.taken().take().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The same with an index that is gone with the process: what is on flash is found again, by what its chunks say.
+//! The model with an index that is lost with the process: items on flash are found again through the footers of chunks.
 
 use gannet_flash::Faults;
 use segment::IndexPlace;
@@ -25,7 +25,7 @@ fn what_was_there_when_the_process_was_killed_is_found_again_and_nothing_else() 
             (lost, there) = (lost + before.len() - after.len(), there + after.len());
         });
         assert!(on_flash > 8 * 500, "many of them were on flash: {on_flash}");
-        // Who shares a block and a bit with what is dead.
+        // Items that share a block and a bit with dead items are lost.
         assert!(lost * 10 < there, "{lost} of {there} are lost");
         assert_eq!((world.store.stats().flash_failed, world.flash.counts().devices_lost), (0, 0));
         assert!(world.flash.counts().regions_reclaimed > 0, "regions of earlier processes are written again");
@@ -69,7 +69,7 @@ fn wherever_a_step_is_cut_between_the_store_and_the_tier_nothing_older_is_found(
                 image.find_all();
                 there += image.check_but(&key);
                 cuts += 1;
-                // What was found goes on, and is killed again.
+                // The process that found the items continues, and is killed again.
                 (0..20).for_each(|_| drop(image.step()));
                 image.kill();
                 image.find_all();
@@ -135,7 +135,7 @@ fn items_on_a_disk_that_was_exchanged_or_fails_while_they_are_found_are_gone() {
         world.find_all();
         assert_eq!(world.flash.counts().devices_lost, 1);
         let on_flash = world.store.stats().flash_items;
-        // The same disk, whole again: what nobody had found is not there any more.
+        // The same disk without faults: items that were lost before are not found again.
         world.hand.set(Faults::default());
         world.kill();
         world.find_all();

@@ -1,5 +1,5 @@
-//! Items that are asked for by the hashes of their keys, in the order of some index, while they are evicted to flash,
-//! brought back and go on in other regions: what stays is told, and nothing that was changed before.
+//! Lookups of items by the hashes of their keys, in the order of some index. Meanwhile items are evicted to flash,
+//! brought back and rewritten to other regions. Every item that stays is reported, and no outdated one.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,8 @@ use segment::IndexPlace;
 
 use crate::world::World;
 
-/// Asks for every key, in an order of its own; `meanwhile` is called between any two iterations. Gives the keys told,
-/// and in how many iterations it waited.
+/// Looks up every key in the given order, and calls `meanwhile` between iterations. Returns the reported keys, and the
+/// number of iterations that ended in a wait.
 fn ask(world: &mut World, keys: &[Vec<u8>], mut meanwhile: impl FnMut(&mut World)) -> (HashSet<Vec<u8>>, usize) {
     let (mut told, mut parked, mut at) = (HashSet::new(), 0, 0);
     while at < keys.len() {
@@ -28,7 +28,7 @@ fn filled(mut world: World) -> (World, Vec<Vec<u8>>) {
     (0..20_000).for_each(|_| drop(world.step()));
     let mut keys: Vec<Vec<u8>> = world.all().into_keys().collect();
     keys.sort_unstable();
-    // Some that are not there, and some that are asked for twice.
+    // Some keys that do not exist, and some that occur twice.
     keys.extend((0..500).map(|number| format!("none:{number}").into_bytes()));
     keys.extend_from_within(..500);
     let mut random = Prng::new(1);

@@ -1,8 +1,8 @@
-//! A store with a second tier beside a plain map with a clock: over every operation, in any order of the device's
-//! answers, on disks that are whole, that tear writes and that vanish.
+//! A store with a second tier, compared with a plain map and a clock: all operations, with device answers in any order,
+//! on disks that work, that tear writes and that vanish.
 //!
-//! What the store does not have any more is a miss, and the model forgets it then. What it has is what was stored last;
-//! what ended, by whatever, never comes back.
+//! If the store has lost an item, the read is a miss and the model forgets the item. If the store has it, it must be
+//! the value that was stored last. An item that ended for any reason never comes back.
 
 mod counting;
 mod cutting;
@@ -102,7 +102,7 @@ fn a_key_that_is_evicted_into_one_block_again_and_again_is_what_it_was_last() {
     (0..20_000).for_each(|_| drop(world.step()));
     let mut from_flash = 0;
     for number in 0..20u8 {
-        // Nothing else ends so late: what is evicted of that class stands together.
+        // No other item ends so late, so evicted items of this class lie together.
         let before = world.seen.from_flash;
         world.set_late(b"lonely", &[number; 20]);
         (0..3000).for_each(|_| drop(world.step()));
@@ -114,8 +114,8 @@ fn a_key_that_is_evicted_into_one_block_again_and_again_is_what_it_was_last() {
     assert!(from_flash > 0);
 }
 
-/// Runs for a while, and again and again as `end` has it end. All is flushed in the second life alone, just before its
-/// end, so that it does not hang on the seed whether anything comes to be on flash.
+/// Runs for a while, ends the process with `end`, and repeats this for `lives` lives. Flushes everything only once,
+/// just before the end of the second life, so that the seed does not decide whether items reach flash.
 fn lives(seed: u64, index: IndexPlace, lives: usize, mut end: impl FnMut(&mut World)) -> World {
     println!("SEED={seed} cargo test -p gannet-flash --test model");
     let mut world = World::in_file(seed, index);

@@ -1,5 +1,5 @@
-//! Losses of power, with checkpoints of the memory file: nothing on flash is there after one, and all of it after a
-//! kill or an end in order.
+//! Power loss with checkpoints of the memory file. After a power loss, nothing on flash remains; after a kill or an
+//! orderly end, everything does.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,16 +14,17 @@ use segment::{Delete, Finished, IndexPlace, Namespace, Power};
 use crate::seeds;
 use crate::world::{Live, SLOTS, World};
 
-/// What is known to be on the disk of the memory file, where checkpoints are made.
+/// The state known to be on the disk of the memory file, if checkpoints are made.
 #[derive(Default)]
 pub struct Synced {
-    /// The file at the last one.
+    /// The file at the last checkpoint.
     pub file: Option<Arc<MapFile>>,
-    /// What each key held then, and since.
+    /// Each key's values at that checkpoint and since.
     pub told: HashMap<Vec<u8>, Vec<Live>>,
 }
 
-/// Makes pages of `late` what they are in `early`, by chance: of ten so many stay.
+/// Randomly reverts changed pages of `late` to their state in `early`. Of ten such pages, `late_of_ten` keep their new
+/// state on average.
 fn mix(early: &MapFile, late: &MapFile, late_of_ten: u64, random: &mut Prng) {
     let open = |file: &MapFile| File::from(file.as_fd().try_clone_to_owned().expect("a descriptor"));
     let (early_file, late_file) = (open(early), open(late));
@@ -39,7 +40,7 @@ fn mix(early: &MapFile, late: &MapFile, late_of_ten: u64, random: &mut Prng) {
 }
 
 impl World {
-    /// With checkpoints, in the first run of its machine.
+    /// Creates a world with checkpoints, in the first boot of its machine.
     pub fn with_checkpoints(seed: u64, index: IndexPlace) -> Self {
         Self::of_power(seed, index, SLOTS, Power { boot: 1, checkpoints: true })
     }
@@ -62,9 +63,9 @@ impl World {
         self.synced.told = self.model.iter().map(|(key, live)| (key.clone(), vec![live.clone()])).collect();
     }
 
-    /// The machine loses its power: each page of the memory file is what it was at the last checkpoint or is now, of
-    /// ten so many as now; and the disk loses what it has not made safe. What is there is what was, at the checkpoint
-    /// or since. How many keys have a value.
+    /// Simulates a power loss. Each page of the memory file reverts to the last checkpoint or keeps its present state,
+    /// the latter for `late_of_ten` of ten pages. The disk loses its unsynced writes. Checks that each value found was
+    /// current at the checkpoint or later. Returns the number of keys with a value.
     pub fn lose_power(&mut self, late_of_ten: u64) -> usize {
         let (early, late) = (self.synced.file.take().expect("there is a checkpoint"), self.image());
         mix(&early, &late, late_of_ten, &mut self.random);
@@ -77,7 +78,7 @@ impl World {
         for (key, value) in self.all() {
             let was = told.get(&key).and_then(|was| was.iter().rev().find(|live| live.value == value));
             let live = was.unwrap_or_else(|| panic!("{}: older, or never there", key.escape_ascii())).clone();
-            // With two states of one value nobody knows which of them it is.
+            // If two states have the same value, it is unknown which of them this is.
             if told[&key].iter().any(|other| other.value == value && other.flags != live.flags) {
                 self.done(|guard| {
                     let key = guard.key(Namespace::DEFAULT, &key);
@@ -90,7 +91,7 @@ impl World {
         self.model.len()
     }
 
-    /// The process ends in order, and the machine is started again; its disk keeps what was made safe.
+    /// Ends the process in order, then restarts the machine. The disk keeps its synced writes.
     pub fn stop_and_start(&mut self) {
         let _ = self.store.leave();
         self.power.boot += 1;
@@ -100,7 +101,7 @@ impl World {
 
 const BOTH: [IndexPlace; 2] = [IndexPlace::File, IndexPlace::Dram];
 
-/// A store with checkpoints and much on flash.
+/// Creates a store with checkpoints and many items on flash.
 fn filled(seed: u64, index: IndexPlace) -> World {
     println!("SEED={seed} cargo test -p gannet-flash --test model");
     let mut world = World::with_checkpoints(seed, index);
@@ -113,10 +114,10 @@ fn after_a_loss_of_power_nothing_of_an_earlier_life_of_flash_is_told_and_it_is_f
     for (seed, index) in seeds().into_iter().flat_map(|seed| BOTH.map(|index| (seed, index))) {
         let mut world = filled(seed + 200, index);
         let (mut gone, mut there, mut again) = (0, 0, 0);
-        // From all that was written being lost to nothing being lost.
+        // Covers all cases from the loss of all later pages to the loss of none.
         for late_of_ten in [0, 10, 5, 1, 9, 5] {
             world.checkpoint();
-            // As long as regions need to be given other lives.
+            // Long enough that regions must start new lives.
             (0..4000).for_each(|_| drop(world.step()));
             gone += world.items_on_flash();
             there += world.lose_power(late_of_ten);
@@ -125,7 +126,7 @@ fn after_a_loss_of_power_nothing_of_an_earlier_life_of_flash_is_told_and_it_is_f
             assert_eq!((world.items_on_flash(), world.store.stats().flash_items), (0, 0), "seed {seed}, {index:?}");
             let (free, all) = world.flash.regions();
             assert_eq!(free, all, "regions that are free");
-            // Each miss is found out by the slots alone: nothing names what was there.
+            // Slots alone decide each miss, because none references the former items.
             (0..12_000).for_each(|_| drop(world.step()));
             again += world.items_on_flash();
             assert_eq!((world.store.stats().flash_failed, world.flash.counts().reclaim_failed), (0, 0));
@@ -145,7 +146,7 @@ fn a_kill_and_an_end_in_order_leave_all_on_flash_as_it_was() {
             world.checkpoint();
             (0..1000).for_each(|_| drop(world.step()));
             let (before, on_flash) = (world.all(), world.items_on_flash());
-            // A disk keeps what was made safe at the end, and nothing of what was written since then is missing.
+            // The disk keeps the state synced at the end, and nothing was written after that.
             if life % 2 == 0 {
                 world.kill()
             } else {
@@ -158,7 +159,7 @@ fn a_kill_and_an_end_in_order_leave_all_on_flash_as_it_was() {
             all += on_flash;
             match index {
                 IndexPlace::File => assert!(before == after && found == on_flash, "life {life}: {found} of {on_flash}"),
-                // Who shares a block and a bit with what is dead is lost.
+                // Items that share a block and a bit with dead items are lost.
                 IndexPlace::Dram => assert!(found * 10 >= on_flash * 9, "life {life}: {found} of {on_flash}"),
             }
             assert_eq!((world.flash.counts().footers_failed, world.store.stats().flash_failed), (0, 0));

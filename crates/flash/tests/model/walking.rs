@@ -1,5 +1,5 @@
-//! Walks over all items while they are evicted to flash, brought back, and go on in other regions: what stays from
-//! begin to end is told, wherever it is; what is told is what was stored last.
+//! Walks over all items while items are evicted to flash, brought back and rewritten to other regions. An item that
+//! exists from begin to end is reported, wherever it is, and with the value that was stored last.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,19 +7,19 @@ use segment::{IndexPlace, Namespace, Put, Stride};
 
 use crate::world::World;
 
-/// What a walk met.
+/// The results of a walk.
 #[derive(Debug, Default)]
 struct Walked {
     told: HashSet<Vec<u8>>,
-    /// Items told, some of them more than once.
+    /// Number of reported items, including repetitions.
     visits: usize,
-    /// Turns in which it waited for the disk.
+    /// Number of iterations that waited for the disk.
     parked: usize,
-    /// Items told by one step at most.
+    /// Maximum number of items that one step reported.
     longest: usize,
 }
 
-/// A walk over everything; `meanwhile` is called between any two iterations of it.
+/// Walks over everything, and calls `meanwhile` between iterations.
 fn walk(world: &mut World, namespace: Namespace, mut meanwhile: impl FnMut(&mut World)) -> Walked {
     let (mut walked, mut stride) = (Walked::default(), Stride::default());
     let (mut cursor, mut step) = (Some(0), 0);
@@ -38,7 +38,7 @@ fn walk(world: &mut World, namespace: Namespace, mut meanwhile: impl FnMut(&mut 
     walked
 }
 
-/// A world in which most is on flash.
+/// Fills a world so that most items are on flash.
 fn filled(mut world: World) -> World {
     (0..20_000).for_each(|_| drop(world.step()));
     world

@@ -1,4 +1,4 @@
-//! The store, the disk, the model and what happens to them.
+//! The store, the disk, the model and the operations on them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::power::Synced;
 
 const KEYS: u64 = 9000;
 const DISK_BYTES: u64 = 2 << 20;
-/// Of the index: more than there are keys.
+/// Number of slots of the index: more than there are keys.
 pub const SLOTS: u64 = 16 << 10;
 
-/// What the run has met.
+/// Counts of the events of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     pub hits: u64,
@@ -38,7 +38,7 @@ pub struct Live {
     pub value: Vec<u8>,
     pub expire: Expire,
     pub flags: u32,
-    /// The token that a client was told, if that is still the item's.
+    /// The token that a client received, while it is still the item's.
     pub token: Option<u64>,
 }
 
@@ -47,7 +47,7 @@ pub struct World {
     pub flash: Arc<Flash>,
     pub hand: SimHand,
     pub seen: Seen,
-    /// The store's memory, if it outlives the process, and whether its index does.
+    /// The store's memory file and the place of its index, if the memory outlives the process.
     pub file: Option<(Arc<MapFile>, IndexPlace)>,
     slots: u64,
     pub tier: Arc<Cutting>,
@@ -57,7 +57,7 @@ pub struct World {
     pub random: Prng,
     pub now: UnixMillis,
     pub model: HashMap<Vec<u8>, Live>,
-    /// Everything is flushed now and then.
+    /// True if everything is flushed now and then.
     pub flushes: bool,
     lost: Arc<AtomicU64>,
     pub power: Power,
@@ -79,17 +79,17 @@ impl World {
         Self::on(seed, disk, None, SLOTS, UnixMillis(1_700_000_000_000), Power::default())
     }
 
-    /// The same with its memory in a file.
+    /// Creates a world with its memory in a file.
     pub fn in_file(seed: u64, index: IndexPlace) -> Self {
         Self::of_slots(seed, index, SLOTS)
     }
 
-    /// The same with an index of so many slots.
+    /// Creates such a world with an index of `slots` slots.
     pub fn of_slots(seed: u64, index: IndexPlace, slots: u64) -> Self {
         Self::of_power(seed, index, slots, Power::default())
     }
 
-    /// The same, coming so through a loss of power.
+    /// Creates such a world with the given behaviour at a power loss.
     pub fn of_power(seed: u64, index: IndexPlace, slots: u64, power: Power) -> Self {
         let file = Some((Arc::new(MapFile::in_memory().expect("a file")), index));
         Self::on(seed, SimDisk::new(DISK_BYTES, 4096, seed), file, slots, UnixMillis(1_700_000_000_000), power)
@@ -160,25 +160,25 @@ impl World {
         }
     }
 
-    /// The process is killed: another one begins with the memory file and the disk as they are now.
+    /// Kills the process. Another one starts with the current memory file and disk.
     pub fn kill(&mut self) {
         let seed = self.random.next_u64();
         self.begin_with(self.hand.copy(seed), seed);
     }
 
-    /// The same while the disk loses what it has not made safe.
+    /// Kills the process, and the disk loses its unsynced writes.
     pub fn cut_off(&mut self) {
         let seed = self.random.next_u64();
         self.begin_with(self.hand.copy_cut_off(seed), seed);
     }
 
-    /// The same with another disk in its place.
+    /// Kills the process and replaces its disk by an empty one.
     pub fn exchange(&mut self) {
         let seed = self.random.next_u64();
         self.begin_with(SimDisk::new(DISK_BYTES, 4096, seed), seed);
     }
 
-    /// Does a step, and gives what there is wherever the process may be cut within it, with the key that is changed.
+    /// Does a step. Returns a world for every point within it at which the process may be killed, and the changed key.
     pub fn cut_step(&mut self) -> (Vec<Self>, Vec<u8>) {
         self.tier.begin();
         let before = self.model.clone();
@@ -191,10 +191,10 @@ impl World {
         (worlds.collect(), key)
     }
 
-    /// As [`World::check`], for all keys but one and its number.
+    /// Checks as [`World::check`] does, except the given key and its number, whose present values are accepted.
     pub fn check_but(&mut self, key: &[u8]) -> usize {
         for key in [key.to_vec(), [b"n:", key].concat()] {
-            // Whatever is there of it is right.
+            // Any present value of the key is right.
             match self.peek(&key) {
                 Some(value) => self.note(&key, &value, Expire::Never, 0),
                 None => drop(self.model.remove(&key)),
@@ -207,7 +207,7 @@ impl World {
         self.begin_in(self.image(), disk, seed);
     }
 
-    /// Begins another process with that file and disk.
+    /// Starts another process with this file and disk.
     pub fn begin_in(&mut self, file: Arc<MapFile>, disk: (SimDisk, SimHand), seed: u64) {
         let index = self.file.as_ref().expect("it is in a file").1;
         let next = Self::on(seed, disk, Some((file, index)), self.slots, self.now, self.power);
@@ -216,21 +216,22 @@ impl World {
         *self = Self { model, seen, flushes, synced, ..next };
     }
 
-    /// Goes on until all is found that is there.
+    /// Continues until the search of flash is complete.
     pub fn find_all(&mut self) {
         while self.store.is_finding() {
             self.meanwhile();
         }
     }
 
-    /// Every key that is there, with its value, wherever it is: nothing changes by that.
+    /// Returns every present key with its value, from memory or flash. Changes nothing.
     pub fn all(&mut self) -> HashMap<Vec<u8>, Vec<u8>> {
         let keys: Vec<Vec<u8>> =
             (0..KEYS).flat_map(|n| [format!("key:{n}"), format!("n:key:{n}")]).map(String::into_bytes).collect();
         keys.into_iter().filter_map(|key| self.peek(&key).map(|value| (key, value))).collect()
     }
 
-    /// An iteration of a walk: what it tells is told once more to `told`, and is what was stored last. False: it parks.
+    /// Does one iteration of a walk. Passes reported items to `told`, and checks that each has the value stored last.
+    /// Returns false if the walk parks.
     pub fn walk_on(
         &mut self,
         namespace: Namespace,
@@ -259,8 +260,8 @@ impl World {
         true
     }
 
-    /// An iteration of who asks for keys by their hashes, from `at` on, until it parks: what is told is what was stored
-    /// last.
+    /// Looks up keys by their hashes in one iteration, from `at` on, until it parks. Checks that each reported item has
+    /// the value stored last.
     pub fn hashes_on(&mut self, keys: &[Vec<u8>], at: &mut usize, told: &mut dyn FnMut(&[u8])) {
         let mut met = Vec::new();
         let guard = self.handle.guard(self.now);
@@ -285,12 +286,12 @@ impl World {
         }
     }
 
-    /// One iteration.
+    /// Does one iteration.
     pub fn guard<T>(&mut self, act: impl FnOnce(&mut Guard<'_>) -> T) -> T {
         act(&mut self.handle.guard(self.now))
     }
 
-    /// All that was asked of the disk is done.
+    /// Completes all requests to the disk.
     pub fn work_all(&mut self) {
         while self.flash.work(&mut self.scratch) {}
     }
@@ -302,12 +303,12 @@ impl World {
         self.note(key, value, expire, 0);
     }
 
-    /// What there is of a key now.
+    /// Returns the present value of a key.
     pub fn value_now(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         self.peek(key)
     }
 
-    /// The first place of a walk that tells of the key.
+    /// Returns the first place of a walk that reports the key.
     pub fn place(&mut self, key: &[u8]) -> u64 {
         let guard = self.handle.guard(self.now);
         guard.walks().walk_place(&guard.key(Namespace::DEFAULT, key))
@@ -335,7 +336,7 @@ impl World {
         panic!("it never comes");
     }
 
-    /// Whether all that is there is what was stored last.
+    /// Checks that every present item has the value stored last. Returns their number.
     pub fn check(&mut self) -> usize {
         let all = self.all();
         for (key, value) in &all {
@@ -349,12 +350,12 @@ impl World {
         self.lost.load(Relaxed)
     }
 
-    /// Slots that name items on flash.
+    /// Returns the number of slots that reference items on flash.
     pub fn items_on_flash(&self) -> u64 {
         self.store.flash_slots()
     }
 
-    /// What threads would do meanwhile, some of it.
+    /// Does some of the work that threads would do meanwhile.
     pub fn meanwhile(&mut self) {
         for _ in 0..self.random.below(3) {
             let waiting = self.flash.waiting().0 as u64;
@@ -373,7 +374,7 @@ impl World {
         });
     }
 
-    /// Does something in an iteration, again in later ones as long as it is parked.
+    /// Calls `act` in an iteration, and again in later ones as long as it parks.
     pub fn done<T>(&mut self, mut act: impl FnMut(&mut Guard<'_>) -> Result<T, OpError>) -> Option<T> {
         for _ in 0..200_000 {
             let mut guard = self.handle.guard(self.now);
@@ -391,7 +392,7 @@ impl World {
     }
 
     pub fn key(&mut self) -> Vec<u8> {
-        // Some keys are asked for far more often than others.
+        // Some keys are used far more often than others.
         let most = if self.random.chance(1, 2) { KEYS / 20 } else { KEYS };
         format!("key:{}", self.random.below(most)).into_bytes()
     }
@@ -415,7 +416,7 @@ impl World {
         }
     }
 
-    /// The key as the model has it; what has ended is gone.
+    /// Returns the model's state of a key, unless it has expired.
     fn live(&mut self, key: &[u8]) -> Option<Live> {
         let now = self.now;
         self.model
@@ -427,7 +428,7 @@ impl World {
             .cloned()
     }
 
-    /// Gives the key that it was about.
+    /// Does one random operation, and returns its key.
     pub fn step(&mut self) -> Vec<u8> {
         self.seen.steps += 1;
         if self.random.chance(1, 4) {
@@ -482,7 +483,7 @@ impl World {
         }
     }
 
-    /// The key is missed: for good, unless it may be found later.
+    /// Records a miss in the model. The key is gone for good, unless the search of flash may still find it.
     fn forget(&mut self, key: &[u8]) {
         if !self.store.is_finding() {
             self.model.remove(key);
@@ -578,7 +579,7 @@ impl World {
         self.note(&key, value.to_string().as_bytes(), Expire::Never, 0);
     }
 
-    /// A token is told now, and used later, when the item was on flash and back as like as not.
+    /// Obtains a token now and uses it in a later call, when the item may have been on flash and back.
     fn compare_and_set(&mut self, key: &[u8]) {
         let live = self.live(key);
         if let Some(token) = live.as_ref().and_then(|live| live.token) {
