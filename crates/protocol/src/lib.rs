@@ -1,10 +1,10 @@
 //! Wire protocols as pure functions: bytes in, requests out; outcomes in, reply bytes out.
 //!
-//! Nothing here does I/O, reads a clock or allocates. Requests borrow from the receive buffer; replies go to a
-//! [`sink::Sink`] of the caller. The server, load generators and fuzzers share this crate.
+//! This crate does no I/O, reads no clock and allocates nothing. Requests borrow from the receive buffer, and replies
+//! go to a [`sink::Sink`] of the caller. The server, load generators and fuzzers share this crate.
 //!
-//! Where things are: `memcache` and `resp` have a parser (`request.rs`), the writers of replies (`reply.rs`) and the
-//! client's side of the protocol (`client`); `sink` is where replies go, `number` reads and writes decimal digits.
+//! Modules: `memcache` and `resp` each have a parser (`request.rs`), writers of replies (`reply.rs`) and the client's
+//! side of the protocol (`client`). `sink` receives replies; `number` reads and writes decimal digits.
 //!
 //! # Example
 //! ```

@@ -2,11 +2,11 @@
 
 use crate::sink::Sink;
 
-/// Digits of the longest `u64`.
+/// Number of digits of the longest `u64`.
 pub const U64_DIGITS_MAX: usize = 20;
 
-/// An unsigned decimal number of at most 64 bits; one leading `+` is accepted, as C's `strtoull` does.
-/// `None` for anything else, an empty slice and an overflow included.
+/// Parses an unsigned 64-bit decimal number. Accepts one leading `+`, as C's `strtoull` does. Returns `None` for
+/// anything else, including an empty slice and an overflow.
 pub fn parse_u64(text: &[u8]) -> Option<u64> {
     let digits = text.strip_prefix(b"+").unwrap_or(text);
     if digits.is_empty() {
@@ -34,12 +34,12 @@ pub fn parse_u64(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// Like [`parse_u64`] for 32 bits.
+/// Parses a number as [`parse_u64`] does, with 32 bits.
 pub fn parse_u32(text: &[u8]) -> Option<u32> {
     parse_u64(text).and_then(|value| u32::try_from(value).ok())
 }
 
-/// A decimal number of at most 64 bits with an optional sign.
+/// Parses a 64-bit decimal number with an optional sign.
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
     match text.strip_prefix(b"-") {
         Some(digits) if digits.first() == Some(&b'+') => None,
@@ -67,7 +67,7 @@ const PAIRS: [u8; 200] = {
 };
 
 impl Decimal {
-    /// The digits of `value`.
+    /// Formats `value`.
     #[inline]
     pub const fn new(mut value: u64) -> Self {
         let mut digits = [0; U64_DIGITS_MAX];
@@ -91,14 +91,14 @@ impl Decimal {
         Self { digits, start: at as u8 }
     }
 
-    /// The digits, most significant first.
+    /// Returns the digits, the most significant first.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.digits[usize::from(self.start)..]
     }
 }
 
-/// The two digits of a number below 100.
+/// Returns the two digits of a number below 100.
 #[inline]
 pub const fn pair(number: u8) -> [u8; 2] {
     [PAIRS[2 * number as usize], PAIRS[2 * number as usize + 1]]
@@ -116,11 +116,11 @@ pub const fn digits_in(value: u64) -> usize {
     }
 }
 
-/// Fills `place`, which has as many bytes as `value` has digits ([`digits_in`]), with them.
+/// Fills `place` with the digits of `value`. Its length must be the number of digits ([`digits_in`]).
 #[inline]
 pub const fn write_digits(place: &mut [u8], mut value: u64) {
     if let [hundreds, tens, ones] = place {
-        // Lengths of values, most of them.
+        // Most lengths of values take this path.
         let pair = (value % 100) as usize * 2;
         *hundreds = b'0' + (value / 100) as u8;
         *tens = PAIRS[pair];
@@ -140,12 +140,12 @@ pub const fn write_digits(place: &mut [u8], mut value: u64) {
     }
 }
 
-/// Puts `value` in decimal: at most [`U64_DIGITS_MAX`] bytes.
+/// Writes `value` in decimal: at most [`U64_DIGITS_MAX`] bytes.
 pub fn put_u64(sink: &mut impl Sink, value: u64) {
     sink.put(Decimal::new(value).as_slice());
 }
 
-/// Puts `value` in decimal: at most [`U64_DIGITS_MAX`] bytes, its sign included.
+/// Writes `value` in decimal: at most [`U64_DIGITS_MAX`] bytes, including its sign.
 pub fn put_i64(sink: &mut impl Sink, value: i64) {
     if value < 0 {
         sink.put(b"-");

@@ -1,13 +1,13 @@
-//! Where reply bytes go.
+//! Destinations of reply bytes.
 
-/// Takes bytes in order. Implementations bound themselves: a writer here never puts more than the `*_BYTES_MAX` that
-/// its documentation states, so a caller that made sure of that much room before never loses bytes.
+/// Receives bytes in order. Implementations limit their own length. A writer of this crate never puts more than the
+/// documented `*_BYTES_MAX`, so a caller that has ensured this room loses no bytes.
 pub trait Sink {
     /// Appends `bytes`.
     fn put(&mut self, bytes: &[u8]);
 
-    /// Appends `len` bytes, at most [`FILL_BYTES_MAX`], which `write` writes in place, all of them. A sink over memory
-    /// that is there gives that memory.
+    /// Appends `len` bytes, at most [`FILL_BYTES_MAX`]. `write` must fill all of them in place. A sink with memory of
+    /// its own passes that memory to `write`.
     fn fill(&mut self, len: usize, write: impl FnOnce(&mut [u8])) {
         let mut bytes = [0; FILL_BYTES_MAX];
         write(&mut bytes[..len]);
@@ -15,7 +15,7 @@ pub trait Sink {
     }
 }
 
-/// The most that one [`Sink::fill`] appends, in bytes.
+/// Maximum number of bytes that one [`Sink::fill`] appends.
 pub const FILL_BYTES_MAX: usize = 512;
 
 impl Sink for Vec<u8> {
@@ -32,7 +32,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// A sink on the stack, for a reply line that is put together from parts and handed on in one piece.
+/// A sink on the stack, for a reply line that is built from parts and passed on as a whole.
 #[derive(Debug)]
 pub struct Fixed<const N: usize> {
     bytes: [u8; N],
@@ -40,12 +40,12 @@ pub struct Fixed<const N: usize> {
 }
 
 impl<const N: usize> Fixed<N> {
-    /// An empty sink of `N` bytes.
+    /// Creates an empty sink of `N` bytes.
     pub const fn new() -> Self {
         Self { bytes: [0; N], len: 0 }
     }
 
-    /// Returns the bytes that were put so far.
+    /// Returns the bytes put so far.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -65,7 +65,7 @@ impl<const N: usize> Default for Fixed<N> {
 
 impl<const N: usize> Sink for Fixed<N> {
     /// # Panics
-    /// If more than `N` bytes are put in all: the writers' stated maxima are wrong then.
+    /// If more than `N` bytes are put in total: then the documented maximum of a writer is wrong.
     fn put(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
         assert!(end <= N, "a reply line is longer than its stated maximum of {N} bytes");

@@ -1,4 +1,4 @@
-//! Answers do not depend on how they were cut; what the crate's own server side writes is read back as it was meant.
+//! Responses do not depend on how they were cut. The client reads back what the crate's server side writes.
 
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;
@@ -10,7 +10,7 @@ use gannet_protocol::memcache::reply::{self, ItemFacts, MetaLine};
 use gannet_protocol::memcache::{Error, Parsed, Request, parse};
 use reply_walk::{assert_cut, whole};
 
-/// What the first byte of a corpus file says is expected, and the stream behind it.
+/// Splits a corpus file into the expected response, which its first byte encodes, and the stream after it.
 fn split(file: &[u8]) -> (Expect, &[u8]) {
     let (first, stream) = file.split_first().expect("a corpus file is not empty");
     let number = (first - b'a') % Expect::ALL.len() as u8;
@@ -66,7 +66,8 @@ fn every_error_the_server_words_is_read_as_an_error_and_ends_the_answer() {
     }
 }
 
-/// One answer of `expect` as the crate's server side writes it, and the events that it stands for.
+/// Writes one response of a random kind with the crate's server side; returns its kind and the events that it must
+/// cause.
 fn answer(prng: &mut Prng, out: &mut Vec<u8>) -> (Expect, Vec<String>) {
     let mut key = vec![0; 1 + prng.below(250) as usize];
     key.fill_with(|| b'!' + prng.below(90) as u8);

@@ -1,4 +1,4 @@
-//! Neither requests nor replies depend on how they were cut; what one side writes the other reads.
+//! Neither requests nor replies depend on how they were cut. Each side reads back what the other writes.
 
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;
@@ -82,7 +82,7 @@ fn any_request_of_the_client_side_is_read_back_by_the_server_side() {
     assert!(long > 100, "{long} long values are too few to prove anything");
 }
 
-/// A reply of any type, written by the server side and described as [`described`] describes what the client reads.
+/// Writes a random reply of any type with the server side; returns its description in the form of [`described`].
 fn random_reply(prng: &mut Prng, depth: u32, out: &mut Vec<u8>) -> String {
     let version = Version::Resp3;
     let mut bytes = vec![0; prng.below(12) as usize];

@@ -1,4 +1,4 @@
-//! The requests in a byte stream do not depend on how it was cut, and every corpus file of the fuzz targets is walked.
+//! The requests in a byte stream do not depend on how it was cut. The test walks every corpus file of the fuzz targets.
 
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;
@@ -39,7 +39,7 @@ fn a_stream_cut_at_random_bytes_gives_the_same_requests() {
             bytes.extend_from_slice(&corpus[prng.below(corpus.len() as u64) as usize].1);
         }
         if prng.chance(1, 2) {
-            // A damaged stream is a stream too.
+            // A damaged stream is tested too.
             for _ in 0..1 + prng.below(8) {
                 let at = prng.below(bytes.len() as u64) as usize;
                 bytes[at] = prng.next_u64() as u8;

@@ -1,90 +1,90 @@
-//! Every error that a memcached client can receive, one to one with its wire text.
+//! All errors that a memcached client can receive, each with its own wire text.
 
-/// Why a request was not done. The texts are those of memcached where memcached has the error.
+/// The reason why a request was not executed. If memcached has the same error, the text is memcached's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// No such command, or the wrong number of words.
     UnknownCommand,
-    /// A word cannot be read, or the key is too long.
+    /// A word cannot be parsed, or the key is too long.
     BadFormat,
-    /// A `delete` with something other than `0` and `noreply` behind the key.
+    /// A `delete` with words other than `0` and `noreply` after the key.
     DeleteUsage,
-    /// No line end within the longest line. The connection ends.
+    /// No line end within the maximum line length. The server closes the connection.
     LineTooLong,
-    /// A request of the binary protocol. The connection ends.
+    /// A request of the binary protocol. The server closes the connection.
     BinaryProtocol,
-    /// A value without its `\r\n`.
+    /// A value without `\r\n` after it.
     BadDataChunk,
-    /// The delta of `incr` or `decr` is not an unsigned number of 64 bits.
+    /// The delta of `incr` or `decr` is not an unsigned 64-bit number.
     InvalidDelta,
-    /// The value is not a number.
+    /// The stored value is not a number.
     NotNumber,
     /// The time of `touch`, `gat` or `flush_all` is not a number.
     InvalidExptime,
-    /// A meta flag is given twice.
+    /// A meta flag occurs twice.
     DuplicateFlag,
-    /// There is no such meta flag.
+    /// An unknown meta flag.
     InvalidFlag,
-    /// Either of the two above, or a bad token, in `md` and `ma`.
+    /// Either of the two errors above, or an invalid token, in `md` and `ma`.
     InvalidOrDuplicateFlag,
-    /// The token of a meta flag cannot be read.
+    /// The token of a meta flag cannot be parsed.
     BadToken,
     /// The opaque has more than 32 bytes.
     OpaqueTooLong,
     /// The token of `M` is not one character.
     ModeLength,
-    /// There is no such mode of `ms`.
+    /// An unknown mode of `ms`.
     StoreMode,
-    /// There is no such mode of `ma`.
+    /// An unknown mode of `ma`.
     ArithMode,
-    /// The key is not base64.
+    /// The key is not valid base64.
     KeyEncoding,
     /// `stats detail` without `on`, `off` or `dump`.
     DetailUsage,
-    /// `shutdown` with something other than `graceful`.
+    /// `shutdown` with a word other than `graceful`.
     ShutdownMode,
-    /// `shutdown` while the server is not configured to allow it.
+    /// `shutdown`, although the server is not configured to allow it.
     ShutdownDisabled,
     /// A crawl of a class that does not exist.
     BadClass,
-    /// An adjustment of slab classes or of an LRU: the store has neither.
+    /// A command that adjusts slab classes or an LRU: the store has neither.
     NoSlabs,
-    /// `watch` of what the server cannot report.
+    /// `watch` for events that the server cannot report.
     WatchUnavailable,
-    /// `flush_all` while the server is configured to refuse it.
+    /// `flush_all`, although the server is configured to refuse it.
     FlushDisabled,
-    /// `stats cachedump` while the server is configured to refuse it.
+    /// `stats cachedump`, although the server is configured to refuse it.
     CachedumpDisabled,
-    /// `lru_crawler metadump` while the server is configured to refuse it.
+    /// `lru_crawler metadump`, although the server is configured to refuse it.
     MetadumpDisabled,
-    /// `lru_crawler mgdump` while the server is configured to refuse it.
+    /// `lru_crawler mgdump`, although the server is configured to refuse it.
     MgdumpDisabled,
-    /// `watch` while the server is configured to refuse it.
+    /// `watch`, although the server is configured to refuse it.
     WatchDisabled,
-    /// A client that has not authenticated, in a server that requires it.
+    /// A request of a client that has not authenticated, on a server that requires it.
     Unauthenticated,
-    /// The client's credentials are not a user and a secret.
+    /// The client's credentials are not a user name and a secret.
     AuthFormat,
-    /// The client's credentials have no `\r\n` behind them.
+    /// The client's credentials have no `\r\n` after them.
     AuthTermination,
-    /// There is no such user, or the secret is another.
+    /// The user is unknown, or the secret is wrong.
     AuthFailure,
-    /// `watch` while there are as many watchers as may be.
+    /// `watch`, although the maximum number of watchers is reached.
     TooManyWatchers,
-    /// Key and value are more than the item maximum.
+    /// Key and value together exceed the maximum item size.
     TooLarge,
     /// The store cannot evict anything to make room.
     OutOfMemory,
-    /// Large values being written or sent hold all the memory that may be held so.
+    /// The memory allowed for large values in transfer is used up.
     TooManyLarge,
-    /// The server has as many connections as it may have.
+    /// The server has reached its maximum number of connections.
     TooManyConnections,
-    /// As many operations were done within a second as the namespace may have.
+    /// The namespace has reached its maximum number of operations per second.
     TooManyOps,
 }
 
 impl Error {
-    /// All of them, for tests and documents.
+    /// All variants, for tests and documentation.
     pub const ALL: [Self; 39] = [
         Self::UnknownCommand,
         Self::BadFormat,
@@ -127,7 +127,7 @@ impl Error {
         Self::TooManyOps,
     ];
 
-    /// The line a client reads, its end included.
+    /// Returns the line that the client receives, including its end.
     pub const fn wire(self) -> &'static [u8] {
         match self {
             Self::UnknownCommand => b"ERROR\r\n",

@@ -1,4 +1,4 @@
-//! Keys as they stand in a command line.
+//! Keys in command lines.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,23 +7,23 @@ use memchr::memrchr;
 use super::error::Error;
 use super::line::Words;
 
-/// The longest key in bytes, decoded.
+/// Maximum length of a key in bytes, decoded.
 pub const KEY_BYTES_MAX: usize = 250;
 
-/// The longest key in base64: 4 characters for each 3 bytes begun.
+/// Maximum length of a key in base64: 4 characters for each 3 bytes or part of them.
 pub const KEY_BASE64_BYTES_MAX: usize = KEY_BYTES_MAX.div_ceil(3) * 4;
 
-/// Room for the decoded bytes of one key, taken only when a key has to be decoded.
+/// Buffer for the decoded bytes of one key. It is used only if a key must be decoded.
 #[derive(Debug, Default)]
 pub struct KeyScratch(Option<[u8; KEY_BYTES_MAX]>);
 
-/// `key` if it has 1 to [`KEY_BYTES_MAX`] bytes.
+/// Returns `key` if it has 1 to [`KEY_BYTES_MAX`] bytes.
 pub(super) fn plain(key: &[u8]) -> Result<&[u8], Error> {
     if key.is_empty() || key.len() > KEY_BYTES_MAX { Err(Error::BadFormat) } else { Ok(key) }
 }
 
-/// Some word of `text` is longer than a key. Looks at a few bytes in each 250: from the start of a word, the last space
-/// within a key's reach is behind all the words that fit.
+/// Returns whether a word of `text` is longer than a key. Examines only a few bytes of every 250: the last space within
+/// a key's maximum length from the start of a word also ends all shorter words.
 fn has_long_word(mut text: &[u8]) -> bool {
     while text.len() > KEY_BYTES_MAX {
         match memrchr(b' ', &text[..=KEY_BYTES_MAX]) {
@@ -34,14 +34,15 @@ fn has_long_word(mut text: &[u8]) -> bool {
     false
 }
 
-/// The keys of one retrieval, in order, each within [`KEY_BYTES_MAX`]. Any number of them up to the longest line.
+/// The keys of one retrieval in order, each of at most [`KEY_BYTES_MAX`] bytes. Only the maximum line length limits
+/// their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys<'b> {
     words: Words<'b>,
 }
 
 impl<'b> Keys<'b> {
-    /// All words of `words`.
+    /// Takes all words of `words` as keys.
     pub(super) fn new(words: Words<'b>) -> Result<Self, Error> {
         if has_long_word(words.rest()) {
             return Err(Error::BadFormat);
@@ -49,12 +50,12 @@ impl<'b> Keys<'b> {
         Ok(Self { words })
     }
 
-    /// Returns the text behind the keys taken so far. A `Keys` that [`Keys::resume`] creates from it goes on there.
+    /// Returns the text after the keys taken so far. [`Keys::resume`] continues from it.
     pub const fn rest(&self) -> &'b [u8] {
         self.words.rest()
     }
 
-    /// The keys of a text that [`Keys::rest`] gave.
+    /// Continues with a text that [`Keys::rest`] returned.
     pub const fn resume(rest: &'b [u8]) -> Self {
         Self { words: Words::new(rest) }
     }
@@ -69,7 +70,7 @@ impl<'b> Iterator for Keys<'b> {
     }
 }
 
-/// The key of a meta command: its bytes, or their base64 where the `b` flag says so. Checked when parsed.
+/// The key of a meta command: its bytes, or their base64 form if the flag `b` is set. It is verified at parsing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaKey<'b> {
     token: &'b [u8],
@@ -77,10 +78,10 @@ pub struct MetaKey<'b> {
 }
 
 impl<'b> MetaKey<'b> {
-    /// Stands where the flags, which say how to read the token, are not read yet.
+    /// A placeholder until the flags are parsed, which determine how to read the token.
     pub(super) const UNCHECKED: Self = Self { token: b"", encoded: false };
 
-    /// A fault if `token` is too long for a key in any form: known before the flags are read.
+    /// Returns an error if `token` is too long for a key in any form. This check does not need the flags.
     pub(super) fn fits(token: &[u8]) -> Result<(), Error> {
         if token.len() > KEY_BASE64_BYTES_MAX { Err(Error::BadFormat) } else { Ok(()) }
     }
@@ -96,17 +97,17 @@ impl<'b> MetaKey<'b> {
         Ok(Self { token, encoded })
     }
 
-    /// The token as the client sent it.
+    /// Returns the token as the client sent it.
     pub const fn token(&self) -> &'b [u8] {
         self.token
     }
 
-    /// The token is base64 of the key.
+    /// Returns whether the token is in base64.
     pub const fn is_encoded(&self) -> bool {
         self.encoded
     }
 
-    /// The key's bytes; `scratch` is used where the token is base64.
+    /// Returns the key's bytes. Uses `scratch` if the token is in base64.
     pub fn bytes<'k>(&self, scratch: &'k mut KeyScratch) -> &'k [u8]
     where
         'b: 'k,
@@ -121,14 +122,14 @@ impl<'b> MetaKey<'b> {
 }
 
 fn decode(token: &[u8], room: &mut [u8; KEY_BYTES_MAX]) -> Option<usize> {
-    // The crate wants room for the estimate, which is up to two bytes more than what comes out.
+    // The library needs room for its estimate, which exceeds the result by up to two bytes.
     let mut wide = [0; KEY_BASE64_BYTES_MAX / 4 * 3];
     let len = STANDARD.decode_slice(token, &mut wide).ok()?;
     room.get_mut(..len).filter(|room| !room.is_empty())?.copy_from_slice(&wide[..len]);
     Some(len)
 }
 
-/// Writes `key` in base64 into `out` and says how many bytes that took.
+/// Writes `key` in base64 to `out`, and returns the number of bytes written.
 pub fn encode(key: &[u8], out: &mut [u8; KEY_BASE64_BYTES_MAX]) -> usize {
     assert!(key.len() <= KEY_BYTES_MAX, "a key has at most {KEY_BYTES_MAX} bytes");
     STANDARD.encode_slice(key, out).expect("the room is that of the longest key")

@@ -1,20 +1,20 @@
-//! Finding a command line and its words.
+//! Splits off a command line and its words.
 
 use memchr::memchr;
 
-/// The longest command line, its end included. A longer one ends the connection.
+/// Maximum length of a command line, including its end. A longer line ends the connection.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// The beginning of a receive buffer.
+/// The result of looking for a line at the start of a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line<'b> {
-    /// No whole line yet.
+    /// No complete line yet.
     Incomplete,
-    /// A line without its end (`\r\n`, or `\n` alone), and how many bytes it takes with it.
+    /// A line without its end (`\r\n`, or `\n` alone).
     Complete {
         /// The line.
         text: &'b [u8],
-        /// Its bytes and its end's.
+        /// Number of bytes of the line and its end.
         consumed: usize,
     },
     /// No line end within [`LINE_BYTES_MAX`].
@@ -37,8 +37,9 @@ pub fn line(buf: &[u8]) -> Line<'_> {
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
 
-/// Returns the first place where `condition`, asked for eight bytes at once, holds. It sets the high bit of each byte
-/// for which it holds; only its lowest answer has to be exact. Words are short, so this beats a call of `memchr`.
+/// Returns the first position where `condition` holds. `condition` tests eight bytes at a time, and sets the high bit
+/// of each byte for which it holds. Only its lowest set bit must be exact. Words are short, so this is faster than a
+/// call of `memchr`.
 #[inline(always)]
 fn first_where(text: &[u8], condition: impl Fn(u64) -> u64) -> Option<usize> {
     let mut at = 0;
@@ -57,26 +58,27 @@ fn first_where(text: &[u8], condition: impl Fn(u64) -> u64) -> Option<usize> {
     let Some(last) = text.last_chunk::<8>() else {
         return rest.iter().position(|byte| condition(u64::from(*byte)) & 0x80 != 0);
     };
-    // The last eight bytes: those looked at already are shifted out, and bytes of no interest take their place.
+    // Reads the last eight bytes again: shifts out those already tested, and fills up with bytes that never match.
     let seen_bits = 8 * (8 - rest.len() as u32);
     let eight = (u64::from_le_bytes(*last) >> seen_bits) | (u64::MAX << (64 - seen_bits));
     let found = condition(eight) & HIGHS;
     if found == 0 { None } else { Some(at + found.trailing_zeros() as usize / 8) }
 }
 
-/// The first byte that is a space or below it, line ends included.
+/// Returns the position of the first byte that is a space or below, including line ends.
 #[inline(always)]
 pub(super) fn first_blank(text: &[u8]) -> Option<usize> {
     first_where(text, |eight| eight.wrapping_sub(ONES * 0x21) & !eight)
 }
 
-/// The first byte below a space, line ends included.
+/// Returns the position of the first byte below a space, including line ends.
 #[inline(always)]
 pub(super) fn first_control(text: &[u8]) -> Option<usize> {
     first_where(text, |eight| eight.wrapping_sub(ONES * 0x20) & !eight)
 }
 
-/// The first byte that is a space or below it, or a delete (0x7f): what a key in text never has.
+/// Returns the position of the first byte that is a space or below, or a delete (0x7f). A text key contains none of
+/// these.
 #[inline(always)]
 pub(super) fn first_blank_or_delete(text: &[u8]) -> Option<usize> {
     first_where(text, |eight| {
@@ -93,20 +95,20 @@ fn first_space(text: &[u8]) -> Option<usize> {
     })
 }
 
-/// The words of a line: what one or more spaces part. No other byte parts words, as with memcached: a tab or a NUL is
-/// part of its word.
+/// The words of a line, separated by one or more spaces. As with memcached, no other byte separates words: a tab or a
+/// NUL is part of its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Words<'b> {
     rest: &'b [u8],
 }
 
 impl<'b> Words<'b> {
-    /// The words of `text`.
+    /// Splits `text` into words.
     pub const fn new(text: &'b [u8]) -> Self {
         Self { rest: text }
     }
 
-    /// Returns the text that no call of `next` has taken yet.
+    /// Returns the text that `next` has not taken yet.
     pub const fn rest(&self) -> &'b [u8] {
         self.rest
     }
@@ -167,7 +169,8 @@ mod tests {
         for round in 0..200_000u64 {
             let mut text = [0; 27];
             prng.fill(&mut text);
-            // Few bytes of interest, and their neighbours, so that the first one is anywhere.
+            // Mostly neutral bytes, with few matching ones and their neighbours, so that the first match can be
+            // anywhere.
             for byte in &mut text {
                 *byte = match *byte {
                     byte @ (0x1f..=0x22 | 0x7f..=0x81 | 0xa0 | 0xa1 | 0xff) if round % 2 == 0 => byte,

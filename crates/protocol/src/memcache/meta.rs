@@ -1,8 +1,7 @@
-//! The meta commands: `mg ms md ma me`, a key and flags of one letter, some with a token behind the letter.
+//! Parses the meta commands `mg ms md ma me`: a key, and flags of one letter, some with a token after the letter.
 //!
-//! The set of flags is one for all commands, as with memcached: a flag that a command has no use for is accepted and
-//! ignored. Each flag is given at most once. The order of the flags matters only for the reply, which repeats it:
-//! [`Meta::in_order`].
+//! As with memcached, all commands have the same set of flags. A command ignores flags that it has no use for. Each
+//! flag may occur once. The order of the flags matters only for the reply, which repeats it: [`Meta::in_order`].
 
 use super::error::Error;
 use super::key::MetaKey;
@@ -11,10 +10,10 @@ use super::request::Request;
 use super::{Fault, text};
 use crate::number::{parse_i64, parse_u32, parse_u64};
 
-/// The longest opaque in bytes, without its `O`.
+/// Maximum length of the opaque in bytes, without its `O`.
 pub const OPAQUE_BYTES_MAX: usize = 32;
 
-/// Which flags were given: one bit a letter.
+/// The set of flags that occurred, one bit for each letter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen(u64);
 
@@ -29,8 +28,7 @@ impl Seen {
     }
 }
 
-/// A meta command without its verb. Numbers mean something only where their flag was given; the accessors say `None`
-/// where it was not.
+/// A meta command without its verb. A number is valid only if its flag occurred; otherwise its accessor returns `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta<'b> {
     /// The key.
@@ -49,32 +47,32 @@ pub struct Meta<'b> {
     initial: u64,
 }
 
-/// The effect of `ms` on the item that is there (`M`).
+/// The effect of `ms` on an existing item (`M`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaStoreMode {
-    /// `S`, and without `M`.
+    /// `S`, or no `M`: store in any case.
     Set,
-    /// `E`: store only if nothing is there.
+    /// `E`: store only if no item exists.
     Add,
-    /// `R`: store only if something is there.
+    /// `R`: store only if an item exists.
     Replace,
-    /// `A`.
+    /// `A`: append to the existing value.
     Append,
-    /// `P`.
+    /// `P`: prepend to the existing value.
     Prepend,
 }
 
 impl<'b> Meta<'b> {
-    /// The flag `letter` was given.
+    /// Returns whether the flag `letter` occurred.
     ///
     /// # Panics
-    /// If `letter` is not a letter: no flag is.
+    /// If `letter` is not a letter.
     pub const fn has(&self, letter: u8) -> bool {
         self.seen.has(letter)
     }
 
-    /// As an `mg`, asks for no more than the value, its length, the client's flags and what the request itself says,
-    /// and changes nothing.
+    /// Returns whether the command, as an `mg`, changes nothing and requests only the value, its length, the client's
+    /// flags and parts of the request itself.
     #[inline]
     pub const fn is_plain_read(&self) -> bool {
         const PLAIN: u64 = Seen::bit(b'v')
@@ -89,57 +87,57 @@ impl<'b> Meta<'b> {
         self.seen.0 & !PLAIN == 0
     }
 
-    /// The flags as the client wrote them, in its order, each with its token.
+    /// Returns the flags in the client's order, each with its token.
     pub const fn in_order(&self) -> Words<'b> {
         self.words
     }
 
-    /// `F`, or 0.
+    /// Returns the client's flags (`F`), or 0.
     pub const fn client_flags(&self) -> u32 {
         self.client_flags
     }
 
-    /// `C`: only if the item's CAS token equals this.
+    /// Returns the CAS token that the item must have (`C`).
     pub const fn compare(&self) -> Option<u64> {
         if self.has(b'C') { Some(self.compare) } else { None }
     }
 
-    /// Changes the command for a store without CAS tokens: `C` matches nothing, and `E` gives nothing.
+    /// Changes the command for a store without CAS tokens: `C` never matches, and `E` has no effect.
     pub const fn without_tokens(&mut self) {
         (self.compare, self.token_is_void) = (u64::MAX, true);
     }
 
-    /// `E`: the CAS token to give the item.
+    /// Returns the CAS token that the item shall get (`E`).
     pub const fn token(&self) -> Option<u64> {
         if self.has(b'E') && !self.token_is_void { Some(self.token) } else { None }
     }
 
-    /// `T`: the item's new expiry, in seconds as the protocol counts them.
+    /// Returns the item's new expiry time (`T`), in the protocol's seconds.
     pub const fn expire(&self) -> Option<i64> {
         if self.has(b'T') { Some(self.expire) } else { None }
     }
 
-    /// `N`: the expiry of an item made because none was there.
+    /// Returns the expiry time of an item that is created on a miss (`N`).
     pub const fn vivify(&self) -> Option<i64> {
         if self.has(b'N') { Some(self.vivify) } else { None }
     }
 
-    /// `R`: win the right to refill if fewer seconds than this are left.
+    /// Returns the remaining time in seconds below which a client wins the right to refill the item (`R`).
     pub const fn recache(&self) -> Option<i64> {
         if self.has(b'R') { Some(self.recache) } else { None }
     }
 
-    /// `D`, or 1.
+    /// Returns the delta (`D`), or 1.
     pub const fn delta(&self) -> u64 {
         self.delta
     }
 
-    /// `J`, or 0.
+    /// Returns the initial value (`J`), or 0.
     pub const fn initial(&self) -> u64 {
         self.initial
     }
 
-    /// `M` of `ms`; `Set` without it.
+    /// Returns the mode of an `ms` (`M`), or `Set`.
     pub const fn store_mode(&self) -> MetaStoreMode {
         match self.mode {
             b'E' => MetaStoreMode::Add,
@@ -150,12 +148,12 @@ impl<'b> Meta<'b> {
         }
     }
 
-    /// `M` of `ma` says to take away.
+    /// Returns whether the mode of an `ma` (`M`) is to decrement.
     pub const fn is_decrement(&self) -> bool {
         matches!(self.mode, b'D' | b'-')
     }
 
-    /// Reads the flags `words` of a command with the key token `key`.
+    /// Parses the flags `words` of a command with the key token `key`.
     fn new(key: &'b [u8], words: Words<'b>) -> Result<Self, Error> {
         let mut meta = Self {
             key: MetaKey::UNCHECKED,
@@ -192,7 +190,7 @@ impl<'b> Meta<'b> {
         let signed = || parse_i64(token).ok_or(Error::BadToken);
         match letter {
             b'b' | b'c' | b'f' | b'h' | b'k' | b'l' | b'q' | b's' | b't' | b'u' | b'v' | b'x' | b'I' => {}
-            // Hints to proxies, of any form.
+            // Hints to proxies, in any form.
             b'P' | b'L' => {}
             b'O' if token.len() > OPAQUE_BYTES_MAX => return Err(Error::OpaqueTooLong),
             b'O' => {}
@@ -214,7 +212,7 @@ impl<'b> Meta<'b> {
     }
 }
 
-/// The key token and the words behind it.
+/// Returns the key token, and advances `words` past it.
 fn key<'b>(words: &mut Words<'b>) -> Result<&'b [u8], Error> {
     words.next().ok_or(Error::UnknownCommand)
 }
@@ -224,7 +222,7 @@ pub(super) fn get(mut words: Words<'_>) -> Result<Request<'_>, Fault> {
     Ok(Request::MetaGet(Meta::new(key, words)?))
 }
 
-/// Reads `ms KEY LENGTH FLAGS`. Errors are reported even with `q`.
+/// Parses `ms KEY LENGTH FLAGS`. Errors are reported even with `q`.
 pub(super) fn store(mut words: Words<'_>) -> Result<Request<'_>, Fault> {
     let key = key(&mut words)?;
     let value_len = text::value_len(words.next().ok_or(Error::BadFormat)?)?;
@@ -236,7 +234,7 @@ pub(super) fn store(mut words: Words<'_>) -> Result<Request<'_>, Fault> {
     }
 }
 
-/// Replaces all faults of flags of `md` and `ma` by one error, as memcached does.
+/// Replaces all flag errors of `md` and `ma` by one error, as memcached does.
 fn one_text(error: Error) -> Error {
     match error {
         Error::BadFormat | Error::KeyEncoding | Error::UnknownCommand => error,
@@ -258,7 +256,7 @@ pub(super) fn arith(mut words: Words<'_>) -> Result<Request<'_>, Fault> {
     }
 }
 
-/// `me KEY [b]`; other words are ignored, as with memcached.
+/// Parses `me KEY [b]`. As with memcached, other words are ignored.
 pub(super) fn debug(mut words: Words<'_>) -> Result<Request<'_>, Fault> {
     let key = words.next().ok_or(Error::BadFormat)?;
     let encoded = words.next() == Some(b"b");

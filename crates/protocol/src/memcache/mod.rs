@@ -10,11 +10,11 @@
 //! ```
 //!
 //! Invariants:
-//! - What is returned depends on the bytes alone, never on how they were cut into packets.
-//! - Each bad command gets exactly one error line, unless it asked for no reply and its shape could be read.
-//! - Wherever the length of a value can be read from a bad line, the value is swallowed: the bytes of a value are never
-//!   executed as commands.
-//! - Keys have 1 to 250 bytes, anything but space and newline. Control characters are accepted, as memcached does.
+//! - Results depend only on the bytes, never on how they were cut into packets.
+//! - Each invalid command gets exactly one error line, unless it requested no reply and its form could be parsed.
+//! - If the length of a value can be read from an invalid line, the value is discarded. So the bytes of a value are
+//!   never executed as commands.
+//! - Keys have 1 to 250 bytes, any bytes except space and newline. Control characters are accepted, as by memcached.
 
 pub mod client;
 pub mod error;
@@ -31,15 +31,15 @@ pub use request::{Body, Parsed, Request, VALUE_BYTES_MAX};
 
 use line::{Line, Words};
 
-/// Why a line is not a request, and how to go on after it.
+/// The reason why a line is not a valid request, and how to continue after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fault {
     error: Error,
-    /// The client asked for no reply.
+    /// True if the client requested no reply.
     quiet: bool,
-    /// Bytes that follow the line and belong to it.
+    /// Number of bytes that follow the line and belong to it.
     swallow: u64,
-    /// The stream cannot be brought back in step.
+    /// True if the stream's framing is lost.
     fatal: bool,
 }
 
@@ -63,10 +63,10 @@ impl From<Error> for Fault {
     }
 }
 
-/// The first byte of every request of memcached's binary protocol; no text command begins with it.
+/// The first byte of every request of memcached's binary protocol. No text command begins with it.
 const BINARY_MAGIC: u8 = 0x80;
 
-/// Reads the command line at the start of `buf`.
+/// Parses the command line at the start of `buf`.
 #[inline]
 pub fn parse(buf: &[u8]) -> Parsed<'_> {
     if let Some((store, consumed)) = plain_set(buf) {
@@ -75,8 +75,8 @@ pub fn parse(buf: &[u8]) -> Parsed<'_> {
     parse_line(buf)
 }
 
-/// `get KEY\r\n`, in its plainest form: what nearly every request is. Gives the key and the bytes of the line. Anything
-/// else is left to [`parse`], which reads this form just the same.
+/// Parses `get KEY\r\n` in its simplest form, which nearly all requests have. Returns the key and the length of the
+/// line. All other forms are left to [`parse`], which parses this form equally.
 #[inline(always)]
 pub fn lone_get(buf: &[u8]) -> Option<(&[u8], usize)> {
     let rest = buf.strip_prefix(b"get ")?;
@@ -87,8 +87,8 @@ pub fn lone_get(buf: &[u8]) -> Option<(&[u8], usize)> {
     }
 }
 
-/// The key of a line that begins as a plain `set` does, whatever follows the key: enough to ask for what will be
-/// changed.
+/// Returns the key of a line that begins like a simple `set`, whatever follows the key. This suffices to prefetch what
+/// the command will change.
 #[inline(always)]
 pub fn set_key(buf: &[u8]) -> Option<&[u8]> {
     let rest = buf.strip_prefix(b"set ")?;
@@ -96,11 +96,11 @@ pub fn set_key(buf: &[u8]) -> Option<&[u8]> {
     (1..=KEY_BYTES_MAX).contains(&len).then(|| &rest[..len])
 }
 
-/// `set KEY FLAGS TIME LENGTH` in its plainest form: single spaces and short numbers without a sign. Anything else is
-/// left to [`parse_line`], which reads this form just the same.
+/// Parses `set KEY FLAGS TIME LENGTH` in its simplest form: single spaces, and short numbers without a sign. All other
+/// forms are left to [`parse_line`], which parses this form equally.
 #[inline]
 fn plain_set(buf: &[u8]) -> Option<(request::Store<'_>, usize)> {
-    /// Digits that cannot make more than 32 bits, nor more than a value may have.
+    /// Numbers with at most this many digits fit in 32 bits and do not exceed the maximum length of a value.
     const DIGITS_MAX: usize = 9;
     fn number(text: &[u8]) -> Option<(u32, &[u8])> {
         let (mut value, mut at) = (0, 0);
@@ -151,7 +151,7 @@ fn parse_line(buf: &[u8]) -> Parsed<'_> {
     }
 }
 
-/// Reads a value of `len` bytes and the `\r\n` behind it at the start of `buf`.
+/// Reads a value of `len` bytes and its `\r\n` at the start of `buf`.
 pub fn body(buf: &[u8], len: u32) -> Body<'_> {
     let len = len as usize;
     match buf.get(..len + 2) {

@@ -1,5 +1,5 @@
-//! Reply lines. Each writer says how many bytes it puts at most, so that room can be made sure of before an operation
-//! is done and no reply is lost after it.
+//! Writes reply lines. Each writer documents its maximum length. So a caller can ensure the room before it executes an
+//! operation, and no reply is lost after it.
 
 use super::error::Error;
 use super::key::{KEY_BASE64_BYTES_MAX, KEY_BYTES_MAX, MetaKey, encode};
@@ -7,39 +7,39 @@ use super::meta::{Meta, OPAQUE_BYTES_MAX};
 use crate::number::{Decimal, U64_DIGITS_MAX, digits_in, put_i64, put_u64, write_digits};
 use crate::sink::{FILL_BYTES_MAX, Fixed, Sink};
 
-/// The end of a line and of a value.
+/// The end of a line, and of a value.
 pub const CRLF: &[u8] = b"\r\n";
-/// The end of a retrieval and of statistics.
+/// The end of a retrieval, and of statistics.
 pub const END: &[u8] = b"END\r\n";
-/// A storage command was done.
+/// The storage command succeeded.
 pub const STORED: &[u8] = b"STORED\r\n";
-/// A storage command's condition did not hold.
+/// The condition of a storage command did not hold.
 pub const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
 /// The item has another CAS token.
 pub const EXISTS: &[u8] = b"EXISTS\r\n";
-/// There is no such item.
+/// The item does not exist.
 pub const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
-/// A `delete` was done.
+/// The `delete` succeeded.
 pub const DELETED: &[u8] = b"DELETED\r\n";
-/// A `touch` was done.
+/// The `touch` succeeded.
 pub const TOUCHED: &[u8] = b"TOUCHED\r\n";
-/// An administrative command was done.
+/// The administrative command succeeded.
 pub const OK: &[u8] = b"OK\r\n";
-/// `stats reset` was done.
+/// The `stats reset` succeeded.
 pub const RESET: &[u8] = b"RESET\r\n";
-/// `mn`.
+/// The reply to `mn`.
 pub const META_NOOP: &[u8] = b"MN\r\n";
-/// The end of an `mgdump`, and a miss of `me`.
+/// The end of an `mgdump`, and the reply to `me` on a miss.
 pub const META_END: &[u8] = b"EN\r\n";
 
-/// The longest [`value_header`] in bytes.
+/// Maximum length of [`value_header`] in bytes.
 pub const VALUE_HEADER_BYTES_MAX: usize = 6 + KEY_BYTES_MAX + 3 * (1 + U64_DIGITS_MAX) + 2;
 
-/// The longest line of a [`MetaLine`] in bytes: code, length, key in base64 with its `b`, opaque, nine numbers, marks.
+/// Maximum length of a [`MetaLine`] in bytes: code, length, key in base64 with its `b`, opaque, nine numbers, marks.
 pub const META_LINE_BYTES_MAX: usize =
     2 + 1 + U64_DIGITS_MAX + (2 + KEY_BASE64_BYTES_MAX + 2) + (2 + OPAQUE_BYTES_MAX) + 9 * (2 + U64_DIGITS_MAX) + 6 + 2;
 
-/// `VALUE KEY FLAGS LENGTH [CAS]`: at most [`VALUE_HEADER_BYTES_MAX`].
+/// Writes `VALUE KEY FLAGS LENGTH [CAS]`: at most [`VALUE_HEADER_BYTES_MAX`] bytes.
 #[inline]
 pub fn value_header(sink: &mut impl Sink, key: &[u8], client_flags: u32, len: u64, cas: Option<u64>) {
     let flags = if client_flags == 0 { None } else { Some(Decimal::new(client_flags.into())) };
@@ -64,9 +64,9 @@ pub fn value_header(sink: &mut impl Sink, key: &[u8], client_flags: u32, len: u6
     });
 }
 
-/// `VALUE KEY FLAGS LENGTH`, the value and its line end, and with `ends` the retrieval's [`END`], at the start of
-/// `room`; says how many bytes that were: at most [`VALUE_HEADER_BYTES_MAX`], the value and 7 more, which there must be
-/// room for.
+/// Writes `VALUE KEY FLAGS LENGTH`, the value and its line end, and with `ends` the retrieval's [`END`], to the start
+/// of `room`. Returns the number of bytes written. `room` must have room for [`VALUE_HEADER_BYTES_MAX`] bytes, the
+/// value and 7 more bytes.
 #[inline(always)]
 pub fn write_hit(room: &mut [u8], key: &[u8], client_flags: u32, value: &[u8], ends: bool) -> usize {
     let (flags, len) = (u64::from(client_flags), value.len() as u64);
@@ -96,7 +96,7 @@ pub fn write_hit(room: &mut [u8], key: &[u8], client_flags: u32, value: &[u8], e
     whole
 }
 
-/// Writes `word` and the byte behind it, and gives what is left.
+/// Writes `word` and the byte after it, and returns the rest of `line`.
 #[inline(always)]
 fn put_word<'l>(line: &'l mut [u8], word: &[u8], behind: u8) -> &'l mut [u8] {
     let (place, line) = line.split_at_mut(word.len());
@@ -107,7 +107,7 @@ fn put_word<'l>(line: &'l mut [u8], word: &[u8], behind: u8) -> &'l mut [u8] {
 
 const _: () = assert!(VALUE_HEADER_BYTES_MAX <= FILL_BYTES_MAX);
 
-/// A number on a line of its own: at most 22 bytes.
+/// Writes a number on a line of its own: at most 22 bytes.
 pub fn number(sink: &mut impl Sink, value: u64) {
     let mut line = Fixed::<{ U64_DIGITS_MAX + 2 }>::new();
     put_u64(&mut line, value);
@@ -115,12 +115,12 @@ pub fn number(sink: &mut impl Sink, value: u64) {
     sink.put(line.as_slice());
 }
 
-/// The line of `error`.
+/// Writes the line of `error`.
 pub fn error(sink: &mut impl Sink, error: Error) {
     sink.put(error.wire());
 }
 
-/// `STAT NAME VALUE` with a text.
+/// Writes `STAT NAME VALUE` with a text.
 pub fn stat(sink: &mut impl Sink, name: &str, value: &str) {
     sink.put(b"STAT ");
     sink.put(name.as_bytes());
@@ -129,7 +129,7 @@ pub fn stat(sink: &mut impl Sink, name: &str, value: &str) {
     sink.put(CRLF);
 }
 
-/// `STAT NAME VALUE` with a number.
+/// Writes `STAT NAME VALUE` with a number.
 pub fn stat_u64(sink: &mut impl Sink, name: &str, value: u64) {
     sink.put(b"STAT ");
     sink.put(name.as_bytes());
@@ -138,7 +138,8 @@ pub fn stat_u64(sink: &mut impl Sink, name: &str, value: u64) {
     sink.put(CRLF);
 }
 
-/// `STAT PREFIX:CLASS:NAME VALUE`, the form of `stats items` (prefix `items`); without prefix that of `stats slabs`.
+/// Writes `STAT PREFIX:CLASS:NAME VALUE`, the form of `stats items` (prefix `items`). An empty prefix gives the form of
+/// `stats slabs`.
 pub fn stat_class(sink: &mut impl Sink, prefix: &str, class: u64, name: &str, value: u64) {
     sink.put(b"STAT ");
     if !prefix.is_empty() {
@@ -153,8 +154,8 @@ pub fn stat_class(sink: &mut impl Sink, prefix: &str, class: u64, name: &str, va
     sink.put(CRLF);
 }
 
-/// One meta reply line, put part by part: a code, a value's length if one follows, and flags. All of it is at most
-/// [`META_LINE_BYTES_MAX`]; [`MetaLine::finish`] ends it.
+/// A meta reply line under construction, part by part: a code, the value's length if a value follows, and flags. In
+/// total it has at most [`META_LINE_BYTES_MAX`] bytes. [`MetaLine::finish`] ends it.
 #[derive(Debug)]
 #[must_use]
 pub struct MetaLine<'s, S> {
@@ -162,43 +163,43 @@ pub struct MetaLine<'s, S> {
 }
 
 impl<'s, S: Sink> MetaLine<'s, S> {
-    /// A line with the two letters of `code`.
+    /// Starts a line with the two letters of `code`.
     pub fn new(sink: &'s mut S, code: &[u8; 2]) -> Self {
         sink.put(code);
         Self { sink }
     }
 
-    /// A line that a value of `len` bytes follows.
+    /// Starts a line that a value of `len` bytes follows.
     pub fn with_value(sink: &'s mut S, len: u64) -> Self {
         sink.put(b"VA ");
         put_u64(sink, len);
         Self { sink }
     }
 
-    /// A flag without a token.
+    /// Writes a flag without a token.
     pub fn mark(&mut self, letter: u8) {
         self.sink.put(&[b' ', letter]);
     }
 
-    /// A flag with a number.
+    /// Writes a flag with a number.
     pub fn number(&mut self, letter: u8, value: u64) {
         self.mark(letter);
         put_u64(self.sink, value);
     }
 
-    /// A flag with a number that may be negative.
+    /// Writes a flag with a number that may be negative.
     pub fn signed(&mut self, letter: u8, value: i64) {
         self.mark(letter);
         put_i64(self.sink, value);
     }
 
-    /// A flag with a token of at most [`OPAQUE_BYTES_MAX`] bytes; for `k`, [`KEY_BASE64_BYTES_MAX`].
+    /// Writes a flag with a token of at most [`OPAQUE_BYTES_MAX`] bytes; for `k`, [`KEY_BASE64_BYTES_MAX`].
     pub fn token(&mut self, letter: u8, token: &[u8]) {
         self.mark(letter);
         self.sink.put(token);
     }
 
-    /// `k` and, where the client sent its key in base64, `b`.
+    /// Writes `k`, and also `b` if the client sent its key in base64.
     pub fn key(&mut self, key: MetaKey<'_>) {
         self.token(b'k', key.token());
         if key.is_encoded() {
@@ -206,7 +207,7 @@ impl<'s, S: Sink> MetaLine<'s, S> {
         }
     }
 
-    /// Appends the flags that every reply repeats, whatever the outcome: `O` and `k` in the client's order.
+    /// Writes the flags that every reply repeats, whatever the outcome: `O` and `k`, in the client's order.
     pub fn reflect(&mut self, meta: &Meta<'_>) {
         for word in meta.in_order() {
             match word[0] {
@@ -223,8 +224,8 @@ impl<'s, S: Sink> MetaLine<'s, S> {
     }
 }
 
-/// `key` with `%XX` for every byte outside letters, digits and `-._~`, as dumps and watchers write keys: at most three
-/// times its length.
+/// Writes `key` in the form of dumps and watchers: `%XX` for every byte except letters, digits and `-._~`. The result
+/// has at most three times the key's length.
 pub fn uri_encoded(sink: &mut impl Sink, key: &[u8]) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in key {
@@ -236,31 +237,32 @@ pub fn uri_encoded(sink: &mut impl Sink, key: &[u8]) {
     }
 }
 
-/// The facts of an item in dumps and in replies to `me`.
+/// The facts about an item in dumps and in replies to `me`.
 #[derive(Clone, Copy, Debug)]
 pub struct ItemFacts<'k> {
     /// The key.
     pub key: &'k [u8],
-    /// For a dump: the second since 1970 at which it ends; for `me`: seconds until then. -1: never.
+    /// In a dump, the second since 1970 at which the item expires; for `me`, the seconds until then. -1 means never.
     pub exp: i64,
-    /// For a dump: the second since 1970 of the last access; for `me`: seconds since then.
+    /// In a dump, the second since 1970 of the last access; for `me`, the seconds since then.
     pub la: u64,
     /// The CAS token.
     pub cas: u64,
-    /// It was read since it was stored.
+    /// True if the item was read since it was stored.
     pub fetched: bool,
-    /// Its class.
+    /// The item's class.
     pub class: u64,
-    /// All its bytes in the store.
+    /// The item's total size in the store, in bytes.
     pub size: u64,
     /// The client's flags.
     pub client_flags: u32,
 }
 
-/// The longest line of [`metadump`] and [`debug`] in bytes.
+/// Maximum length of a line of [`metadump`] and [`debug`] in bytes.
 pub const ITEM_FACTS_BYTES_MAX: usize = 3 * KEY_BYTES_MAX + 7 * (8 + U64_DIGITS_MAX);
 
-/// One line of `lru_crawler metadump`: at most [`ITEM_FACTS_BYTES_MAX`]. It ends in `\n` alone, as with memcached.
+/// Writes one line of `lru_crawler metadump`: at most [`ITEM_FACTS_BYTES_MAX`] bytes. As with memcached, it ends in
+/// `\n` without `\r`.
 pub fn metadump(sink: &mut impl Sink, item: &ItemFacts<'_>) {
     sink.put(b"key=");
     uri_encoded(sink, item.key);
@@ -270,7 +272,8 @@ pub fn metadump(sink: &mut impl Sink, item: &ItemFacts<'_>) {
     sink.put(b"\n");
 }
 
-/// The reply to `me` on a hit: at most [`ITEM_FACTS_BYTES_MAX`] (or its token, which has no more).
+/// Writes the reply to `me` on a hit: at most [`ITEM_FACTS_BYTES_MAX`] bytes, also with a base64 token in place of the
+/// key.
 pub fn debug(sink: &mut impl Sink, key: MetaKey<'_>, item: &ItemFacts<'_>) {
     sink.put(b"ME ");
     sink.put(key.token());
@@ -292,7 +295,8 @@ fn item_facts(sink: &mut impl Sink, item: &ItemFacts<'_>) {
     put_u64(sink, item.size);
 }
 
-/// One line of `stats cachedump`: at most [`ITEM_FACTS_BYTES_MAX`]. A key that text cannot carry has `%XX` in it.
+/// Writes one line of `stats cachedump`: at most [`ITEM_FACTS_BYTES_MAX`] bytes. A key that text cannot carry is
+/// written with `%XX`.
 pub fn cachedump(sink: &mut impl Sink, key: &[u8], value_len: u64, ends_at: i64) {
     sink.put(b"ITEM ");
     if key.iter().all(|byte| byte.is_ascii_graphic()) {
@@ -307,7 +311,7 @@ pub fn cachedump(sink: &mut impl Sink, key: &[u8], value_len: u64, ends_at: i64)
     sink.put(b" s]\r\n");
 }
 
-/// One line of `lru_crawler mgdump`: an `mg` command for `key`, in base64 if text could not carry it.
+/// Writes one line of `lru_crawler mgdump`: an `mg` command for `key`, in base64 if text cannot carry it.
 pub fn mgdump(sink: &mut impl Sink, key: &[u8]) {
     sink.put(b"mg ");
     if key.iter().all(|byte| byte.is_ascii_graphic()) {
@@ -321,7 +325,7 @@ pub fn mgdump(sink: &mut impl Sink, key: &[u8]) {
     }
 }
 
-/// `value` in decimal, for the body of a reply.
+/// Returns `value` in decimal, for the body of a reply.
 pub fn digits(value: u64) -> Decimal {
     Decimal::new(value)
 }

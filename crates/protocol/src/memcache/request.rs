@@ -1,48 +1,48 @@
-//! What a client can ask for, as plain values that borrow from the receive buffer.
+//! The requests of clients, as plain values that borrow from the receive buffer.
 
 use super::error::Error;
 use super::key::{Keys, MetaKey};
 use super::meta::Meta;
 
-/// The longest value that a command line can announce, in bytes. A longer one cannot be swallowed in reasonable time,
-/// so it ends the connection. What the store takes is its own, smaller, limit.
+/// Maximum length of a value that a command line can announce, in bytes. A longer value cannot be discarded in
+/// reasonable time, so it ends the connection. The store has its own, smaller limit.
 pub const VALUE_BYTES_MAX: u32 = i32::MAX as u32 - 2;
 
-/// The beginning of a receive buffer.
+/// The result of parsing the start of a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Parsed<'b> {
-    /// Not a whole command line yet.
+    /// The command line is not complete yet.
     Incomplete,
-    /// A request; a storage command's value follows behind `consumed`.
+    /// A request. The value of a storage command follows after `consumed`.
     Request {
-        /// The request in the line.
+        /// The parsed request.
         request: Request<'b>,
-        /// Bytes of the command line, its end included.
+        /// Length of the command line, including its end.
         consumed: usize,
     },
-    /// A line that is no request. The connection goes on.
+    /// A line that is not a valid request. The connection continues.
     Bad {
         /// The error to send to the client.
         error: Error,
-        /// Bytes of the command line, its end included.
+        /// Length of the command line, including its end.
         consumed: usize,
-        /// Bytes behind the line that belong to it (a value and its `\r\n`) and are to be discarded.
+        /// Number of bytes after the line that belong to it (a value and its `\r\n`) and must be discarded.
         swallow: u64,
-        /// The client asked for no reply: do not send the error.
+        /// True if the client requested no reply: do not send the error.
         quiet: bool,
     },
-    /// The stream cannot be followed any more: send the error to the client and close.
+    /// The rest of the stream cannot be parsed: send the error to the client and close the connection.
     Fatal(Error),
 }
 
-/// A value behind a command line.
+/// The value after a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'b> {
-    /// Not all of it and its `\r\n` is there.
+    /// The value or its `\r\n` is not complete yet.
     Incomplete,
-    /// The value. It and its `\r\n` take its length plus 2 bytes.
+    /// The value. With its `\r\n` it takes its length plus 2 bytes.
     Value(&'b [u8]),
-    /// No `\r\n` behind the value. The length plus 2 bytes are to be dropped.
+    /// No `\r\n` follows the value. Discard the length plus 2 bytes.
     BadTerminator,
 }
 
@@ -57,7 +57,7 @@ pub enum Request<'b> {
     Delete {
         /// The key.
         key: &'b [u8],
-        /// No reply is wanted.
+        /// True if the client wants no reply.
         noreply: bool,
     },
     /// `incr`, `decr`.
@@ -66,37 +66,37 @@ pub enum Request<'b> {
     Touch {
         /// The key.
         key: &'b [u8],
-        /// Seconds as the protocol counts them: 0 never, negative past, above 30 days absolute.
+        /// Expiry time in the protocol's seconds: 0 means never, negative is in the past, above 30 days is absolute.
         exptime: i64,
-        /// No reply is wanted.
+        /// True if the client wants no reply.
         noreply: bool,
     },
     /// `flush_all`.
     FlushAll {
-        /// Seconds as for `exptime`; 0 or less: now.
+        /// Seconds as for `exptime`; 0 or less means now.
         delay: i64,
-        /// No reply is wanted.
+        /// True if the client wants no reply.
         noreply: bool,
     },
     /// `version`.
     Version,
     /// `verbosity`.
     Verbosity {
-        /// No reply is wanted.
+        /// True if the client wants no reply.
         noreply: bool,
     },
     /// `quit`.
     Quit,
     /// `shutdown`.
     Shutdown {
-        /// Finish what is in flight first.
+        /// True if requests in flight shall be completed first.
         graceful: bool,
     },
     /// `cache_memlimit`.
     CacheMemlimit {
-        /// The limit asked for, in MiB.
+        /// The requested limit, in MiB.
         mib: u32,
-        /// No reply is wanted.
+        /// True if the client wants no reply.
         noreply: bool,
     },
     /// `stats`.
@@ -105,11 +105,11 @@ pub enum Request<'b> {
     Watch(Watch),
     /// `lru_crawler metadump` and `mgdump`.
     Dump(Dump),
-    /// An `lru_crawler` command that has nothing to change here and is answered `OK`.
+    /// An `lru_crawler` command without any effect on this server, which replies `OK`.
     CrawlerSetting,
     /// `mg`.
     MetaGet(Meta<'b>),
-    /// `ms`: a value of this many bytes follows.
+    /// `ms`: a value of this length in bytes follows.
     MetaStore(Meta<'b>, u32),
     /// `md`.
     MetaDelete(Meta<'b>),
@@ -121,48 +121,48 @@ pub enum Request<'b> {
     MetaDebug(MetaKey<'b>),
 }
 
-/// `get` and its kin.
+/// `get`, `gets`, `gat` and `gats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Get<'b> {
     /// The keys to look up, in order.
     pub keys: Keys<'b>,
-    /// Report CAS tokens.
+    /// True if the reply shall include CAS tokens.
     pub with_cas: bool,
-    /// The new expiry of every item found, as for `exptime`.
+    /// The new expiry time of every item found, as for `exptime`.
     pub touch: Option<i64>,
 }
 
-/// The effect of a storage command on the item that is there.
+/// The effect of a storage command on an existing item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreMode {
-    /// Store whatever is there.
+    /// Store in any case.
     Set,
-    /// Store only if nothing is there.
+    /// Store only if no item exists.
     Add,
-    /// Store only if something is there.
+    /// Store only if an item exists.
     Replace,
-    /// Behind the value that is there.
+    /// Append to the existing value.
     Append,
-    /// Before the value that is there.
+    /// Prepend to the existing value.
     Prepend,
 }
 
 /// The header of a storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store<'b> {
-    /// The effect on the item that is there. `cas` is `Set` with `compare`.
+    /// The effect on an existing item. `cas` is `Set` with `compare`.
     pub mode: StoreMode,
     /// The key.
     pub key: &'b [u8],
-    /// Opaque to the server.
+    /// Flags that are opaque to the server.
     pub client_flags: u32,
-    /// Seconds as the protocol counts them: 0 never, negative past, above 30 days absolute.
+    /// Expiry time in the protocol's seconds: 0 means never, negative is in the past, above 30 days is absolute.
     pub exptime: i64,
-    /// Bytes of the value that follows, without its `\r\n`.
+    /// Length of the value that follows, without its `\r\n`.
     pub value_len: u32,
     /// Store only if the item has this CAS token.
     pub compare: Option<u64>,
-    /// No reply is wanted.
+    /// True if the client wants no reply.
     pub noreply: bool,
 }
 
@@ -173,16 +173,16 @@ pub struct Arith<'b> {
     pub key: &'b [u8],
     /// The number to add or to subtract.
     pub delta: u64,
-    /// Take away instead of adding.
+    /// True to subtract instead of adding.
     pub decrement: bool,
-    /// No reply is wanted.
+    /// True if the client wants no reply.
     pub noreply: bool,
 }
 
-/// The subject of a `stats` command.
+/// The topic of a `stats` command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stats {
-    /// Everything general.
+    /// General statistics.
     General,
     /// Items by TTL class.
     Items,
@@ -192,11 +192,11 @@ pub enum Stats {
     Settings,
     /// A histogram of item sizes.
     Sizes,
-    /// Connections.
+    /// The list of connections.
     Conns,
-    /// Set the counters to 0.
+    /// Resets the counters to 0.
     Reset,
-    /// Collect statistics by key prefix, or stop.
+    /// Starts or stops collecting statistics by key prefix.
     Detail(bool),
     /// Statistics by key prefix.
     DetailDump,
@@ -206,12 +206,12 @@ pub enum Stats {
     Cachedump {
         /// The class.
         class: u32,
-        /// At most so many keys; 0: as many as one answer holds.
+        /// Maximum number of keys; 0 means as many as one response holds.
         limit: u32,
     },
 }
 
-/// The events that are reported to a watcher.
+/// The events that a watcher receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watch {
     /// Every lookup of a key.
@@ -220,7 +220,7 @@ pub struct Watch {
     pub mutations: bool,
     /// Every eviction.
     pub evictions: bool,
-    /// Every item that a client removes.
+    /// Every deletion of an item by a client.
     pub deletions: bool,
 }
 

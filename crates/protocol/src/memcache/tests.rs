@@ -1,4 +1,4 @@
-//! What each hazard of the two protocols comes to.
+//! The result of each hazard in the two protocols.
 
 use super::key::KEY_BASE64_BYTES_MAX;
 use super::key::KeyScratch;
@@ -18,7 +18,7 @@ fn one(text: &str) -> Request<'_> {
     }
 }
 
-/// The error, what is swallowed and whether it is hidden.
+/// Returns the error, the number of bytes to discard, and whether the error is suppressed.
 fn bad(text: &str) -> (Error, u64, bool) {
     match parse(text.as_bytes()) {
         Parsed::Bad { error, consumed, swallow, quiet } => {
@@ -78,7 +78,7 @@ fn the_short_way_of_a_lone_get_reads_what_the_long_way_reads() {
     assert_eq!(short, 8);
 }
 
-/// Returns whether both are the same request; keys may be known in different detail.
+/// Returns whether both are the same request; keys may have been parsed to different extents.
 fn same_parsed(short: Parsed<'_>, long: Parsed<'_>) -> bool {
     match (short, long) {
         (

@@ -1,4 +1,4 @@
-//! The classic text commands: words behind the verb in, request out.
+//! Parses the classic text commands: the words after the verb.
 
 use super::error::Error;
 use super::key::{Keys, plain};
@@ -7,23 +7,23 @@ use super::request::{Arith, Dump, Get, Request, Stats, Store, StoreMode, VALUE_B
 use super::{Fault, Request as R};
 use crate::number::{parse_i64, parse_u32, parse_u64};
 
-/// At most this many words are looked at behind a verb other than a retrieval's; no command has more.
+/// Maximum number of words examined after a verb, except a retrieval's. No command has more.
 const WORDS_MAX: usize = 8;
 
-/// The words behind a verb that takes a bounded number of them.
+/// The words after a verb that takes a limited number of them.
 struct Few<'b> {
     words: [&'b [u8]; WORDS_MAX],
     len: usize,
 }
 
 impl<'b> Few<'b> {
-    /// All words, if there are `min` to `max` of them.
+    /// Takes all words, if there are `min` to `max` of them.
     fn new(rest: Words<'b>, min: usize, max: usize) -> Result<Self, Error> {
         let few = Self::first(rest);
         if few.len < min || few.len > max { Err(Error::UnknownCommand) } else { Ok(few) }
     }
 
-    /// The first [`WORDS_MAX`] words.
+    /// Takes the first [`WORDS_MAX`] words.
     fn first(rest: Words<'b>) -> Self {
         let mut few = Self { words: [b""; WORDS_MAX], len: 0 };
         for word in rest.take(WORDS_MAX) {
@@ -37,7 +37,7 @@ impl<'b> Few<'b> {
         &self.words[..self.len]
     }
 
-    /// The last word is `noreply`.
+    /// Returns whether the last word is `noreply`.
     fn noreply(&self) -> bool {
         self.as_slice().last() == Some(&b"noreply".as_slice())
     }
@@ -51,15 +51,15 @@ pub(super) fn get(words: Words<'_>, with_cas: bool) -> Result<Request<'_>, Fault
     Ok(R::Get(Get { keys, with_cas, touch: None }))
 }
 
-/// Without a key this is a retrieval of nothing, as with memcached.
+/// As with memcached, a command without a key retrieves nothing.
 pub(super) fn get_and_touch(mut words: Words<'_>, with_cas: bool) -> Result<Request<'_>, Fault> {
     let exptime = words.next().ok_or(Error::UnknownCommand)?;
     let touch = Some(parse_i64(exptime).ok_or(Error::InvalidExptime)?);
     Ok(R::Get(Get { keys: Keys::new(words)?, with_cas, touch }))
 }
 
-/// Returns the number of bytes that follow a storage command whose length word is `length`: a fault for a length that
-/// no value has.
+/// Parses the length word of a storage command: the number of bytes that follow. A length that no value can have is an
+/// error.
 pub(super) fn value_len(length: &[u8]) -> Result<u32, Fault> {
     match parse_u64(length) {
         Some(len) if len <= u64::from(VALUE_BYTES_MAX) => Ok(len as u32),
@@ -68,7 +68,7 @@ pub(super) fn value_len(length: &[u8]) -> Result<u32, Fault> {
     }
 }
 
-/// `VERB KEY FLAGS EXPTIME LENGTH [noreply]`, and `cas` with the token before `noreply`.
+/// Parses `VERB KEY FLAGS EXPTIME LENGTH [noreply]`; `cas` has the token before `noreply`.
 pub(super) fn store<'b>(verb: &[u8], words: Words<'b>) -> Result<Request<'b>, Fault> {
     let few = Few::first(words);
     let is_cas = verb == b"cas";
@@ -100,7 +100,7 @@ pub(super) fn store<'b>(verb: &[u8], words: Words<'b>) -> Result<Request<'b>, Fa
     }))
 }
 
-/// `delete KEY [0] [noreply]`: old clients send a time of 0.
+/// Parses `delete KEY [0] [noreply]`. Old clients send a time of 0.
 pub(super) fn delete(words: Words<'_>) -> Result<Request<'_>, Fault> {
     let few = Few::new(words, 1, 3)?;
     let (key, noreply) = match *few.as_slice() {
@@ -164,7 +164,7 @@ pub(super) fn cache_memlimit(words: Words<'_>) -> Result<Request<'_>, Fault> {
     }
 }
 
-/// Words behind a known topic are ignored, as with memcached.
+/// Parses `stats`. As with memcached, words after a known topic are ignored.
 pub(super) fn stats(words: Words<'_>) -> Result<Request<'_>, Fault> {
     let few = Few::first(words);
     let topic = match *few.as_slice() {
@@ -190,7 +190,7 @@ pub(super) fn stats(words: Words<'_>) -> Result<Request<'_>, Fault> {
     Ok(R::Stats(topic))
 }
 
-/// Without a word, lookups are watched, as with memcached.
+/// Parses `watch`. As with memcached, a command without a word watches lookups.
 pub(super) fn watch(words: Words<'_>) -> Result<Request<'_>, Fault> {
     let mut watch = Watch::default();
     for word in words {
@@ -211,8 +211,8 @@ pub(super) fn watch(words: Words<'_>) -> Result<Request<'_>, Fault> {
     Ok(R::Watch(watch))
 }
 
-/// Expiry, which memcached's crawler is for, runs by itself here: switching the crawler, its pace and a crawl asked for
-/// are accepted and change nothing. The dumps do what they say.
+/// Parses `lru_crawler`. memcached's crawler serves expiry, which runs by itself here. So commands that switch the
+/// crawler, set its pace or request a crawl are accepted without effect. The dumps work.
 pub(super) fn lru_crawler(words: Words<'_>) -> Result<Request<'_>, Fault> {
     let number = |word: &[u8]| parse_u32(word).map(|_| R::CrawlerSetting).ok_or(Error::BadFormat.into());
     match *Few::first(words).as_slice() {

@@ -1,36 +1,36 @@
-//! Faults of the protocol that a server reports to the client before it closes the connection.
+//! Protocol errors. The server reports one to the client before it closes the connection.
 
 use crate::sink::Sink;
 
-/// Why a client's bytes are no request. The texts are Redis's where Redis has the error.
+/// The reason why a client's bytes are not a valid request. If Redis has the same error, the text is Redis's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     /// An inline command without a line end within [`super::LINE_BYTES_MAX`].
     InlineTooLong,
-    /// An inline command with a quote that does not end, or with something right behind one that does.
+    /// An inline command with an unclosed quote, or with text directly after a closing quote.
     UnbalancedQuotes,
     /// A count of arguments without a line end within [`super::LINE_BYTES_MAX`].
     CountTooLong,
-    /// A count of arguments that is none, or above the maximum.
+    /// An argument count that is invalid or above the maximum.
     Count,
-    /// Such a count from a client that has not authenticated.
+    /// A count above the lower maximum for clients that have not authenticated.
     UnauthenticatedCount,
-    /// A length of an argument without a line end within [`super::LINE_BYTES_MAX`].
+    /// An argument length without a line end within [`super::LINE_BYTES_MAX`].
     LengthTooLong,
-    /// Something else where an argument begins: its first byte.
+    /// The first byte of an argument is not `$` but this byte.
     ExpectedBulk(u8),
-    /// A length of an argument that is none, or above the maximum.
+    /// An argument length that is invalid or above the maximum.
     Length,
-    /// Such a length from a client that has not authenticated.
+    /// A length above the lower maximum for clients that have not authenticated.
     UnauthenticatedLength,
-    /// An argument without its `\r\n`.
+    /// An argument without `\r\n` after it.
     ArgumentEnd,
-    /// All the arguments together take more than the maximum.
+    /// All arguments together exceed the maximum request length.
     RequestTooLong,
 }
 
 impl ProtocolError {
-    /// One of each, for tests and documents.
+    /// One value of each variant, for tests and documentation.
     pub const ALL: [Self; 11] = [
         Self::InlineTooLong,
         Self::UnbalancedQuotes,
@@ -45,7 +45,7 @@ impl ProtocolError {
         Self::RequestTooLong,
     ];
 
-    /// Returns a description of the fault, without the letter of [`ProtocolError::ExpectedBulk`].
+    /// Returns a description of the error, without the byte of [`ProtocolError::ExpectedBulk`].
     pub const fn text(self) -> &'static str {
         match self {
             Self::InlineTooLong => "too big inline request",
@@ -62,12 +62,12 @@ impl ProtocolError {
         }
     }
 
-    /// Puts the error line that a client reads, its end included: at most 80 bytes.
+    /// Writes the error line that the client receives, including its end: at most 80 bytes.
     pub fn put(self, sink: &mut impl Sink) {
         sink.put(b"-ERR Protocol error: ");
         sink.put(self.text().as_bytes());
         if let Self::ExpectedBulk(byte) = self {
-            // A line end in an error would end the line.
+            // A line end within an error would end the line.
             sink.put(&[if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }, b'\'']);
         }
         sink.put(b"\r\n");

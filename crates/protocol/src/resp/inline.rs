@@ -1,31 +1,32 @@
-//! Inline commands: words on a line, as a person types them.
+//! Inline commands: words on a line, for people who type them.
 //!
-//! An inline command is rewritten to the usual form and read again, so that arguments have one form everywhere. In
-//! double quotes `\xHH \n \r \t \b \a` stand for bytes and a backslash before anything else for that; in single quotes
-//! only `\'` does. Behind a closing quote comes a space or the end. As with Redis a NUL ends the line.
+//! An inline command is rewritten to the usual form and parsed again, so that arguments have the same form everywhere.
+//! In double quotes, `\xHH \n \r \t \b \a` stand for bytes, and a backslash before any other character stands for that
+//! character. In single quotes, only `\'` is special. A space or the end of the line must follow a closing quote. As
+//! with Redis, a NUL ends the line.
 
 use super::error::ProtocolError;
 use crate::number::{digits_in, put_u64};
 use crate::sink::Sink;
 
-/// The most that an inline command has when it is rewritten, in bytes: a word of one byte and the space behind it
-/// become seven, and a count is before them.
+/// Maximum length of a rewritten inline command in bytes: a one-byte word and the space after it become seven bytes,
+/// and a count precedes them.
 pub const INLINE_REWRITTEN_BYTES_MAX: usize = super::LINE_BYTES_MAX * 7 / 2 + 16;
 
-/// An inline command of at least one word, its quotes balanced.
+/// An inline command with at least one word and balanced quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inline<'b> {
     line: &'b [u8],
     words: u32,
 }
 
-/// Returns whether the byte ends a word and stands between words.
+/// Returns whether the byte separates words.
 const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
 impl<'b> Inline<'b> {
-    /// Reads `line`, which is without its end. `None`: there is no word on it.
+    /// Parses `line`, which must not include its end. Returns `None` if it has no word.
     pub(super) fn new(line: &'b [u8]) -> Result<Option<Self>, ProtocolError> {
         let line = line.split(|byte| *byte == 0).next().unwrap_or_default();
         let (mut rest, mut words) = (line, 0);
@@ -41,7 +42,7 @@ impl<'b> Inline<'b> {
         self.words
     }
 
-    /// Puts the same command as an array of bulk strings: at most [`INLINE_REWRITTEN_BYTES_MAX`] bytes.
+    /// Writes the same command as an array of bulk strings: at most [`INLINE_REWRITTEN_BYTES_MAX`] bytes.
     pub fn rewrite(&self, sink: &mut impl Sink) {
         sink.put(b"*");
         put_u64(sink, self.words.into());
@@ -62,7 +63,7 @@ impl<'b> Inline<'b> {
     }
 }
 
-/// Takes the next word off `rest` and gives its bytes one by one. `None`: there is none.
+/// Consumes the next word of `rest` and passes its bytes to `give` one by one. Returns `None` if there is no word.
 fn next_word(rest: &mut &[u8], give: &mut impl FnMut(u8)) -> Option<Result<(), ProtocolError>> {
     while let [first, behind @ ..] = *rest {
         if !is_space(*first) {
@@ -94,7 +95,7 @@ fn word(rest: &mut &[u8], give: &mut impl FnMut(u8)) -> Result<(), ProtocolError
     Ok(())
 }
 
-/// Reads the text between an opening quote, which is taken before, and the next `quote`, which this takes.
+/// Reads a quoted text up to and including the closing `quote`. The caller has consumed the opening quote.
 fn quoted(rest: &mut &[u8], quote: u8, give: &mut impl FnMut(u8)) -> Result<(), ProtocolError> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     loop {

@@ -1,26 +1,26 @@
-//! What nearly every request is, read in one go: `GET key` and `SET key value`.
+//! A fast path for nearly all requests: `GET key` and `SET key value`.
 
 use super::number;
 
-/// A request in its plainest form.
+/// A request in its simplest form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lone<'b> {
     /// `GET`.
     Get {
-        /// The key whose value is asked for.
+        /// The key to look up.
         key: &'b [u8],
     },
     /// `SET` without options.
     Set {
-        /// The key under which the value is stored.
+        /// The key to store.
         key: &'b [u8],
-        /// The value that is stored.
+        /// The value to store.
         value: &'b [u8],
     },
 }
 
 impl<'b> Lone<'b> {
-    /// The key.
+    /// Returns the key.
     #[inline(always)]
     pub fn key(&self) -> &'b [u8] {
         match self {
@@ -31,16 +31,17 @@ impl<'b> Lone<'b> {
 
 const GET: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
 const SET: u64 = u64::from_le_bytes(*b"*3\r\n$3\r\n");
-/// The bit that distinguishes small letters from capitals, in each of the three letters of a name.
+/// The bit that distinguishes lower-case from upper-case letters, in each of the three letters of a name.
 const SMALL: u64 = 0x0020_2020;
 
-/// The request at the start of `buf` and its bytes, if it is whole and one of these, with a value of less than
-/// `value_bytes_end`. Anything else is left to [`super::Parser`], which reads these forms just the same.
+/// Parses the request at the start of `buf`, if it is complete, has one of these forms and has a value of less than
+/// `value_bytes_end` bytes. Returns it with its length. All other requests are left to [`super::Parser`], which parses
+/// these forms equally.
 #[inline(always)]
 pub fn lone(buf: &[u8], value_bytes_end: usize) -> Option<(Lone<'_>, usize)> {
     let (head, rest) = buf.split_first_chunk::<8>()?;
     let (head, words) = (u64::from_le_bytes(*head), rest.split_first_chunk::<8>()?.0);
-    // Three letters, a line end and the type of the key; two bytes more.
+    // Three letters, a line end and the key's type; the two further bytes are masked out.
     let words = u64::from_le_bytes(*words) & 0xffff_ffff_ffff | SMALL;
     const KEY: u64 = u64::from_le_bytes(*b"\0\0\0\r\n$\0\0");
     match (head, words ^ KEY) {
@@ -60,7 +61,7 @@ pub fn lone(buf: &[u8], value_bytes_end: usize) -> Option<(Lone<'_>, usize)> {
     }
 }
 
-/// The string whose length begins at `at`, if it is whole and shorter than `bytes_end`; and where it ends.
+/// Returns the string whose length begins at `at`, if it is complete and shorter than `bytes_end`, and its end offset.
 #[inline(always)]
 fn bulk(buf: &[u8], at: usize, bytes_end: usize) -> Option<(&[u8], usize)> {
     let (len, bytes) = number::plain(&buf[at..])?;
@@ -118,7 +119,7 @@ mod tests {
             "get a\r\n",
         ] {
             assert_eq!(lone(request.as_bytes(), 5), None, "{}", request.escape_debug());
-            // Nor is anything read beyond what is there.
+            // An incomplete request is never read past its end.
             (0..request.len()).for_each(|end| assert_eq!(lone(&request.as_bytes()[..end], 5), None));
         }
     }

@@ -1,4 +1,4 @@
-//! RESP, the protocol of Redis, in its versions 2 and 3 and in both directions.
+//! RESP, the protocol of Redis, in versions 2 and 3 and in both directions.
 //!
 //! ```text
 //!              client                                   server
@@ -20,10 +20,10 @@
 //!
 //! Invariants:
 //! - Nothing is copied or allocated: arguments and replies borrow from the receive buffer, and a long value never has
-//!   to be in memory whole.
-//! - What is returned depends on the bytes alone, never on how they were cut into packets.
-//! - Every count and length has a maximum, checked before anything is done with it.
-//! - A server reports a client's fault of the protocol in Redis's words, then closes.
+//!   to be in memory as a whole.
+//! - Results depend only on the bytes, never on how they were cut into packets.
+//! - Every count and every length has a maximum, which is checked before the number is used.
+//! - The server reports a client's protocol error in Redis's words, then closes the connection.
 
 pub mod client;
 mod error;
@@ -38,23 +38,23 @@ pub use inline::{INLINE_REWRITTEN_BYTES_MAX, Inline};
 pub use lone::{Lone, lone};
 pub use request::{Args, Argument, Limits, Parsed, Parser, argument};
 
-/// Which version a connection speaks: 2 until `HELLO 3`.
+/// The protocol version of a connection: 2 until the client sends `HELLO 3`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// The version that every client speaks.
+    /// Version 2, which every client supports.
     #[default]
     Resp2,
-    /// With types of its own for maps, sets, numbers and messages out of band.
+    /// Version 3, which has its own types for maps, sets, numbers and push messages.
     Resp3,
 }
 
-/// The longest line: an inline command, a count, a simple string or an error, its end included.
+/// Maximum length of a line, including its end: an inline command, a count, a simple string or an error.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest bulk string, in bytes: Redis's default.
+/// Maximum length of a bulk string in bytes: Redis's default.
 pub const BULK_BYTES_MAX: u32 = 512 * 1024 * 1024;
 
-/// The most arguments that a request may have: Redis's limit.
+/// Maximum number of arguments in a request: Redis's limit.
 pub const ARGS_MAX: u32 = 1024 * 1024;
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! The line behind a type's first byte: a number, nearly always.
+//! Parses the line after a type's first byte, which nearly always is a number.
 
 use memchr::memchr;
 
 use super::LINE_BYTES_MAX;
 
-/// The rest of a line, behind a type's first byte.
+/// The rest of a line after a type's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line<'b> {
-    /// No line end yet.
+    /// The line end has not arrived yet.
     Incomplete,
-    /// A line without its end, and the bytes of both.
+    /// A line without its end, and the length of both.
     Complete(&'b [u8], usize),
     /// No line end within [`LINE_BYTES_MAX`].
     TooLong,
@@ -17,7 +17,7 @@ pub(super) enum Line<'b> {
     BareNewline,
 }
 
-/// The line at the start of `buf`.
+/// Returns the line at the start of `buf`.
 #[inline]
 pub(super) fn line(buf: &[u8]) -> Line<'_> {
     let window = &buf[..buf.len().min(LINE_BYTES_MAX)];
@@ -31,11 +31,11 @@ pub(super) fn line(buf: &[u8]) -> Line<'_> {
     }
 }
 
-/// Digits of a number that is read in the short way: no overflow of 32 bits.
+/// Maximum number of digits for the fast path, so that 32 bits cannot overflow.
 const PLAIN_DIGITS_MAX: usize = 9;
 
-/// A number of at most [`PLAIN_DIGITS_MAX`] digits without a sign, its line end behind it, and the bytes of both.
-/// Anything else is left to [`line()`] and `parse`, which read this form just the same.
+/// Parses a number of at most [`PLAIN_DIGITS_MAX`] digits without a sign, and its line end. Returns it with the length
+/// of both. All other forms are left to [`line()`] and `parse`, which parse this form equally.
 #[inline(always)]
 pub(super) fn plain(buf: &[u8]) -> Option<(u32, usize)> {
     let (mut value, mut at) = (0, 0);
@@ -47,7 +47,7 @@ pub(super) fn plain(buf: &[u8]) -> Option<(u32, usize)> {
         at += 1;
     }
     match buf[at..] {
-        // A zero before other digits is none.
+        // A number with a leading zero is invalid.
         [b'\r', b'\n', ..] if at == 1 || (at > 1 && buf[0] != b'0') => Some((value, at + 2)),
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! Replies as a server writes them, in either version. Each writer says how many bytes it puts at most.
+//! Writes a server's replies in either version. Each writer documents its maximum length.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ pub const PONG: &[u8] = b"+PONG\r\n";
 /// `+QUEUED`.
 pub const QUEUED: &[u8] = b"+QUEUED\r\n";
 
-/// The longest line that is a first byte and a number, in bytes.
+/// Maximum length of a line with a first byte and a number, in bytes.
 pub const NUMBER_LINE_BYTES_MAX: usize = 1 + 1 + U64_DIGITS_MAX + 2;
 
 const CRLF: &[u8] = b"\r\n";
@@ -25,7 +25,7 @@ fn assert_line(text: &[u8]) {
 #[inline]
 fn number_line(sink: &mut impl Sink, first: u8, number: u64) {
     if number < 100 {
-        // Counts and lengths, most of them.
+        // Most counts and lengths take this path.
         let [tens, ones] = pair(number as u8);
         return match number {
             0..10 => sink.put(&[first, ones, b'\r', b'\n']),
@@ -40,7 +40,7 @@ fn number_line(sink: &mut impl Sink, first: u8, number: u64) {
     });
 }
 
-/// A simple string: its bytes and 3. It has no line end in it.
+/// Writes a simple string: its bytes and 3 more. The text must not contain a line end.
 pub fn simple(sink: &mut impl Sink, text: &[u8]) {
     assert_line(text);
     sink.put(b"+");
@@ -48,7 +48,8 @@ pub fn simple(sink: &mut impl Sink, text: &[u8]) {
     sink.put(CRLF);
 }
 
-/// An error, its code first (`ERR`, `WRONGTYPE`): its bytes and 3. It has no line end in it.
+/// Writes an error, which begins with its code (`ERR`, `WRONGTYPE`): its bytes and 3 more. The text must not contain a
+/// line end.
 pub fn error(sink: &mut impl Sink, text: &[u8]) {
     assert_line(text);
     sink.put(b"-");
@@ -56,7 +57,8 @@ pub fn error(sink: &mut impl Sink, text: &[u8]) {
     sink.put(CRLF);
 }
 
-/// An error that may have line ends in it: its bytes and 25. Version 2 has a space in place of each.
+/// Writes an error that may contain line ends: its bytes and at most 25 more. Version 2 replaces each line end by a
+/// space.
 pub fn bulk_error(sink: &mut impl Sink, version: Version, text: &[u8]) {
     match version {
         Version::Resp3 => {
@@ -74,7 +76,7 @@ pub fn bulk_error(sink: &mut impl Sink, version: Version, text: &[u8]) {
     sink.put(CRLF);
 }
 
-/// An integer: at most [`NUMBER_LINE_BYTES_MAX`].
+/// Writes an integer: at most [`NUMBER_LINE_BYTES_MAX`] bytes.
 pub fn int(sink: &mut impl Sink, value: i64) {
     let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
     line.push(b':');
@@ -83,12 +85,13 @@ pub fn int(sink: &mut impl Sink, value: i64) {
     sink.put(line.as_slice());
 }
 
-/// The line before a bulk string of `len` bytes: at most [`NUMBER_LINE_BYTES_MAX`]. Behind the bytes comes `\r\n`.
+/// Writes the line before a bulk string of `len` bytes: at most [`NUMBER_LINE_BYTES_MAX`] bytes. `\r\n` must follow the
+/// string.
 pub fn bulk_head(sink: &mut impl Sink, len: u64) {
     number_line(sink, b'$', len);
 }
 
-/// A bulk string: its bytes and at most [`NUMBER_LINE_BYTES_MAX`] and 2.
+/// Writes a bulk string: its bytes and at most [`NUMBER_LINE_BYTES_MAX`] + 2 more.
 #[inline]
 pub fn bulk(sink: &mut impl Sink, bytes: &[u8]) {
     if bytes.len() > BULK_SHORT_BYTES_MAX {
@@ -102,24 +105,24 @@ pub fn bulk(sink: &mut impl Sink, bytes: &[u8]) {
     });
 }
 
-/// A bulk string that is put in one go is no longer than this, in bytes.
+/// Maximum length of a bulk string that is written in one step, in bytes.
 const BULK_SHORT_BYTES_MAX: usize = FILL_BYTES_MAX - NUMBER_LINE_BYTES_MAX - 2;
 
-/// Returns the length in a reply of a bulk string of so many bytes.
+/// Returns the length of an encoded bulk string of `len` bytes.
 #[inline]
 const fn bulk_bytes(len: usize) -> usize {
     1 + digits_in(len as u64) + 2 + len + 2
 }
 
-/// Writes a bulk string to the start of `room` in one go, and says how long it is: its bytes and at most
-/// [`NUMBER_LINE_BYTES_MAX`] and 2.
+/// Writes a bulk string to the start of `room` in one step. Returns its encoded length: its bytes and at most
+/// [`NUMBER_LINE_BYTES_MAX`] + 2 more.
 ///
 /// # Panics
-/// If there is less room.
+/// If `room` is too short.
 #[inline(always)]
 pub fn write_bulk(room: &mut [u8], bytes: &[u8]) -> usize {
     let len = bytes.len();
-    // Most are short: their heads are written at once.
+    // Most strings are short, and their heads are written in one step.
     match len {
         0..10 => {
             room[..4].copy_from_slice(&[b'$', b'0' + len as u8, b'\r', b'\n']);
@@ -150,8 +153,8 @@ pub fn write_bulk(room: &mut [u8], bytes: &[u8]) -> usize {
     }
 }
 
-/// Copies `from` to `to`, which is as long. What is as short as most names and values is copied in two words that may
-/// overlap: a call would cost more than they do.
+/// Copies `from` to `to`, which has the same length. Short strings, as most names and values are, are copied as two
+/// words that may overlap. This costs less than a call.
 #[inline(always)]
 fn copy(to: &mut [u8], from: &[u8]) {
     let len = from.len();
@@ -168,7 +171,7 @@ fn copy(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// A null where a bulk string was asked for: 5 bytes.
+/// Writes a null in place of a bulk string: at most 5 bytes.
 pub fn null(sink: &mut impl Sink, version: Version) {
     sink.put(match version {
         Version::Resp2 => b"$-1\r\n",
@@ -176,7 +179,7 @@ pub fn null(sink: &mut impl Sink, version: Version) {
     });
 }
 
-/// A null where an array was asked for: 5 bytes.
+/// Writes a null in place of an array: at most 5 bytes.
 pub fn null_array(sink: &mut impl Sink, version: Version) {
     sink.put(match version {
         Version::Resp2 => b"*-1\r\n",
@@ -184,7 +187,7 @@ pub fn null_array(sink: &mut impl Sink, version: Version) {
     });
 }
 
-/// A boolean: 4 bytes.
+/// Writes a boolean: 4 bytes.
 pub fn boolean(sink: &mut impl Sink, version: Version, value: bool) {
     sink.put(match (version, value) {
         (Version::Resp2, false) => b":0\r\n",
@@ -194,7 +197,7 @@ pub fn boolean(sink: &mut impl Sink, version: Version, value: bool) {
     });
 }
 
-/// The longest text of a double in bytes: sign, 17 digits, point, exponent, or up to 5 zeros.
+/// Maximum length of a double's text in bytes: sign, 17 digits, point, exponent, or up to 5 zeros.
 const DOUBLE_BYTES_MAX: usize = 32;
 
 struct Text(Fixed<DOUBLE_BYTES_MAX>);
@@ -206,7 +209,7 @@ impl std::fmt::Write for Text {
     }
 }
 
-/// A double, in the fewest digits that read back as the same: at most 40 bytes.
+/// Writes a double with the fewest digits that read back as the same value: at most 40 bytes.
 pub fn double(sink: &mut impl Sink, version: Version, value: f64) {
     let mut text = Text(Fixed::new());
     let magnitude = value.abs();
@@ -217,7 +220,7 @@ pub fn double(sink: &mut impl Sink, version: Version, value: f64) {
     } else if magnitude < 1.0 {
         write!(text, "{value:e}")
     } else {
-        // The exponent has its sign, as C writes it.
+        // As in C, the exponent has a sign.
         let mut plain = Text(Fixed::new());
         write!(plain, "{value:e}").and_then(|()| {
             let plain = String::from_utf8_lossy(plain.0.as_slice());
@@ -229,7 +232,7 @@ pub fn double(sink: &mut impl Sink, version: Version, value: f64) {
     number_text(sink, version, b',', text.0.as_slice());
 }
 
-/// A whole number of any size, in decimal: its bytes and at most [`NUMBER_LINE_BYTES_MAX`] and 2.
+/// Writes an integer of any size, in decimal: its bytes and at most [`NUMBER_LINE_BYTES_MAX`] + 2 more.
 pub fn big_number(sink: &mut impl Sink, version: Version, digits: &[u8]) {
     debug_assert!(digits.strip_prefix(b"-").unwrap_or(digits).iter().all(u8::is_ascii_digit), "{digits:?}");
     number_text(sink, version, b'(', digits);
@@ -246,7 +249,8 @@ fn number_text(sink: &mut impl Sink, version: Version, first: u8, text: &[u8]) {
     }
 }
 
-/// A text with the three letters of its format (`txt`, `mkd`): its bytes and at most [`NUMBER_LINE_BYTES_MAX`] and 6.
+/// Writes a text with the three letters of its format (`txt`, `mkd`): its bytes and at most [`NUMBER_LINE_BYTES_MAX`] +
+/// 6 more.
 pub fn verbatim(sink: &mut impl Sink, version: Version, format: &[u8; 3], text: &[u8]) {
     match version {
         Version::Resp2 => bulk(sink, text),
@@ -260,8 +264,8 @@ pub fn verbatim(sink: &mut impl Sink, version: Version, format: &[u8; 3], text: 
     }
 }
 
-/// Writes the bytes before such a text of `len` bytes and its line end: at most [`NUMBER_LINE_BYTES_MAX`] and four
-/// bytes.
+/// Writes the bytes before such a text of `len` bytes: at most [`NUMBER_LINE_BYTES_MAX`] + 4 bytes. The text and its
+/// line end must follow.
 pub fn text_head(sink: &mut impl Sink, version: Version, format: &[u8; 3], len: u64) {
     match version {
         Version::Resp2 => bulk_head(sink, len),
@@ -273,12 +277,12 @@ pub fn text_head(sink: &mut impl Sink, version: Version, format: &[u8; 3], len: 
     }
 }
 
-/// The line before an array of `len` replies: at most [`NUMBER_LINE_BYTES_MAX`].
+/// Writes the line before an array of `len` replies: at most [`NUMBER_LINE_BYTES_MAX`] bytes.
 pub fn array(sink: &mut impl Sink, len: u64) {
     number_line(sink, b'*', len);
 }
 
-/// The line before a map of `pairs` keys and values, in turn: at most [`NUMBER_LINE_BYTES_MAX`].
+/// Writes the line before a map of `pairs` alternating keys and values: at most [`NUMBER_LINE_BYTES_MAX`] bytes.
 pub fn map(sink: &mut impl Sink, version: Version, pairs: u64) {
     match version {
         Version::Resp2 => array(sink, pairs * 2),
@@ -286,7 +290,7 @@ pub fn map(sink: &mut impl Sink, version: Version, pairs: u64) {
     }
 }
 
-/// The line before a set of `len` replies: at most [`NUMBER_LINE_BYTES_MAX`].
+/// Writes the line before a set of `len` replies: at most [`NUMBER_LINE_BYTES_MAX`] bytes.
 pub fn set(sink: &mut impl Sink, version: Version, len: u64) {
     match version {
         Version::Resp2 => array(sink, len),
@@ -294,8 +298,8 @@ pub fn set(sink: &mut impl Sink, version: Version, len: u64) {
     }
 }
 
-/// The line before a message out of band of `len` replies: at most [`NUMBER_LINE_BYTES_MAX`]. It stands between
-/// replies.
+/// Writes the line before a push message of `len` replies: at most [`NUMBER_LINE_BYTES_MAX`] bytes. Push messages may
+/// stand only between replies.
 pub fn push(sink: &mut impl Sink, version: Version, len: u64) {
     match version {
         Version::Resp2 => array(sink, len),
@@ -303,8 +307,8 @@ pub fn push(sink: &mut impl Sink, version: Version, len: u64) {
     }
 }
 
-/// The line before the `pairs` names and values of an attribute, which the reply that it belongs to follows: at most
-/// [`NUMBER_LINE_BYTES_MAX`]. Version 3 alone has attributes.
+/// Writes the line before an attribute's `pairs` names and values: at most [`NUMBER_LINE_BYTES_MAX`] bytes. The reply
+/// that the attribute describes must follow them. Only version 3 has attributes.
 pub fn attribute(sink: &mut impl Sink, pairs: u64) {
     number_line(sink, b'|', pairs);
 }

@@ -1,37 +1,37 @@
-//! Requests as a server reads them: arrays of bulk strings, or words on a line.
+//! Parses the requests that a server receives: arrays of bulk strings, or words on a line.
 //!
 //! ```text
 //!  *3\r\n $3\r\nSET\r\n $1\r\na\r\n $2\r\nxy\r\n
 //!         |--- args: shown again, in place --|   consumed
 //! ```
 //!
-//! A request stays in the receive buffer until it is whole; the parser remembers how far it has looked, so that one
-//! that comes in many pieces is not looked at again from its start. An argument that is long need not be in the buffer
-//! ([`Parsed::Head`]), nor need a request that is longer than the buffer ([`Parsed::Long`]): what is left of those is
-//! read argument by argument ([`argument`]).
+//! A request stays in the receive buffer until it is complete. The parser remembers its position, so that a request
+//! that arrives in many pieces is not parsed again from its start. A long argument need not fit in the buffer
+//! ([`Parsed::Head`]), nor need a request that is longer than the buffer ([`Parsed::Long`]). The rest of such requests
+//! is read argument by argument ([`argument`]).
 
 use super::error::ProtocolError;
 use super::inline::Inline;
 use super::number::{self, Line};
 use super::{ARGS_MAX, BULK_BYTES_MAX};
 
-/// The limits of a server for the requests of a client.
+/// A server's limits on the requests of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most arguments of a request; at most [`ARGS_MAX`].
+    /// Maximum number of arguments in a request; at most [`ARGS_MAX`].
     pub args_max: u32,
-    /// The longest argument in bytes; at most [`BULK_BYTES_MAX`].
+    /// Maximum length of an argument in bytes; at most [`BULK_BYTES_MAX`].
     pub bulk_bytes_max: u32,
-    /// The longest request in bytes, all of it that has to be in the buffer.
+    /// Maximum length in bytes of the part of a request that must be in the buffer.
     pub request_bytes_max: usize,
-    /// An argument from this many bytes on, unless it is the first one, is not waited for: [`Parsed::Head`].
+    /// Arguments of this length or more, except the first one, are not buffered: see [`Parsed::Head`].
     pub long_bytes_min: u32,
-    /// The client has said who it is, or need not.
+    /// True if the client has authenticated, or need not.
     pub authenticated: bool,
 }
 
 impl Limits {
-    /// The limits of Redis; arguments from 16 KiB on are read apart.
+    /// The limits of Redis. Arguments of 16 KiB or more are read separately.
     pub const REDIS: Self = Self {
         args_max: ARGS_MAX,
         bulk_bytes_max: BULK_BYTES_MAX,
@@ -45,64 +45,65 @@ impl Limits {
         Self { args_max: 10, bulk_bytes_max: 16 * 1024, long_bytes_min: u32::MAX, authenticated: false, ..Self::REDIS };
 }
 
-/// The beginning of a receive buffer.
+/// The result of parsing the start of a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'b> {
-    /// Not a whole request yet.
+    /// The request is not complete yet.
     Incomplete,
     /// A request.
     Request {
-        /// Its arguments: at least one.
+        /// The arguments, at least one.
         args: Args<'b>,
-        /// Its bytes.
+        /// Length of the request in bytes.
         consumed: usize,
     },
-    /// A request with a long argument: behind `consumed` come its `value_len` bytes and `\r\n`, and then `left` more.
+    /// A request with a long argument. After `consumed`, `value_len` bytes and `\r\n` follow, then `left` more
+    /// arguments.
     ///
-    /// Who takes it from here reads the rest without this parser, and goes on with [`Parser::new`]. Who does not parses
-    /// again with a longer [`Limits::long_bytes_min`].
+    /// To accept it, read the rest without this parser and continue with [`Parser::new`]. To decline, parse again with
+    /// a larger [`Limits::long_bytes_min`].
     Head {
-        /// The arguments before the long one: at least one.
+        /// The arguments before the long one, at least one.
         args: Args<'b>,
-        /// Bytes of the long one.
+        /// Length of the long argument in bytes.
         value_len: u32,
-        /// Arguments behind it.
+        /// Number of arguments after the long one.
         left: u32,
-        /// Bytes up to its first.
+        /// Number of bytes before the long argument's first byte.
         consumed: usize,
     },
-    /// A request that is longer than [`Limits::request_bytes_max`]: behind `consumed` come `left` more arguments. Go on
-    /// with [`argument`], and behind those with [`Parser::new`].
+    /// A request that is longer than [`Limits::request_bytes_max`]. After `consumed`, `left` more arguments follow.
+    /// Read them with [`argument`], then continue with [`Parser::new`].
     Long {
-        /// The arguments before the one that does not fit: at least one.
+        /// The arguments before the one that does not fit, at least one.
         args: Args<'b>,
-        /// That one and those behind it.
+        /// Number of arguments left: the one that does not fit, and those after it.
         left: u32,
-        /// Bytes up to its length.
+        /// Number of bytes before that argument's length.
         consumed: usize,
     },
-    /// Words on a line: to be rewritten to the usual form and read again.
+    /// Words on a line. Rewrite them to the usual form and parse that.
     Inline {
         /// The words.
         inline: Inline<'b>,
-        /// Bytes of the line, its end included.
+        /// Length of the line, including its end.
         consumed: usize,
     },
-    /// An empty line or an array of nothing: no request, and no reply to it.
+    /// An empty line or an empty array: not a request, and without a reply.
     Nothing {
-        /// Its bytes.
+        /// Its length in bytes.
         consumed: usize,
     },
-    /// The stream cannot be followed any more: send the error to the client and close.
+    /// The rest of the stream cannot be parsed: send the error to the client and close the connection.
     Fatal(ProtocolError),
 }
 
-/// Reads the requests of one connection. All that it keeps is how far it has looked into the one at the buffer's start.
+/// Parses the requests of one connection. Its state is only its position in the request at the buffer's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parser {
-    /// Arguments of the request that is begun; 0: none is.
+    /// Number of arguments of the current request; 0 if none has begun.
     args: u32,
-    /// Of these, those not seen yet.
+    /// Number of those arguments that are not parsed yet.
     left: u32,
     /// Offset of the first argument.
     first: usize,
@@ -111,19 +112,19 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// At the start of a request.
+    /// Creates a parser at the start of a request.
     pub const fn new() -> Self {
         Self { args: 0, left: 0, first: 0, at: 0 }
     }
 
-    /// No request is begun.
+    /// Returns whether no request has begun.
     #[inline(always)]
     pub const fn is_at_start(&self) -> bool {
         self.args == 0
     }
 
-    /// Reads the request at the start of `buf`. After [`Parsed::Incomplete`] the same bytes are shown again with more
-    /// behind them; after anything else, what is behind `consumed`.
+    /// Parses the request at the start of `buf`. After [`Parsed::Incomplete`], pass the same bytes again, followed by
+    /// more. After any other result, pass the bytes after `consumed`.
     #[inline]
     pub fn parse<'b>(&mut self, buf: &'b [u8], limits: &Limits) -> Parsed<'b> {
         match self.walk(buf, limits) {
@@ -149,7 +150,7 @@ impl Parser {
             *self = Self { args, left: args, first: consumed, at: consumed };
         }
         while self.left > 0 {
-            // A length that does not end where the request has to is one of an argument that does not.
+            // If a length line does not end where the request must end, its argument does not fit either.
             let rest = &buf[self.at..buf.len().min(limits.request_bytes_max).max(self.at)];
             let (len, line_bytes) = match rest {
                 [b'$', behind @ ..] => match length(behind, limits)? {
@@ -181,7 +182,7 @@ impl Parser {
         Ok(Parsed::Request { args, consumed })
     }
 
-    /// The arguments that are whole.
+    /// Returns the complete arguments.
     #[inline(always)]
     fn seen<'b>(&self, buf: &'b [u8]) -> Args<'b> {
         Args { rest: &buf[self.first..self.at], left: self.args - self.left }
@@ -190,7 +191,7 @@ impl Parser {
     #[cold]
     fn too_long<'b>(&mut self, buf: &'b [u8]) -> Result<Parsed<'b>, ProtocolError> {
         if self.left == self.args {
-            // Nothing says what it would be.
+            // Without a first argument, the command is unknown.
             return Err(ProtocolError::RequestTooLong);
         }
         let (args, left, consumed) = (self.seen(buf), self.left, self.at);
@@ -199,34 +200,34 @@ impl Parser {
     }
 }
 
-/// The beginning of an argument of a request that is not read as a whole.
+/// The result of parsing an argument of a request that is read piece by piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument<'b> {
-    /// It is not whole, and this many bytes are needed to go on; 0 if that is not known.
+    /// The argument is incomplete.
     Incomplete {
-        /// Bytes from the argument's first on.
+        /// Number of bytes needed to continue, from the start of the argument; 0 if that is unknown.
         want: usize,
     },
     /// An argument.
     Whole {
-        /// It.
+        /// The argument's bytes.
         bytes: &'b [u8],
-        /// Its bytes with its length and its end.
+        /// Length of the argument in bytes, including its length line and its end.
         consumed: usize,
     },
-    /// One that is longer than [`Limits::request_bytes_max`] or [`Limits::long_bytes_min`]: behind `consumed` come
-    /// `len` bytes and `\r\n`.
+    /// An argument that exceeds [`Limits::request_bytes_max`] or reaches [`Limits::long_bytes_min`]. After `consumed`,
+    /// `len` bytes and `\r\n` follow.
     Long {
-        /// Its bytes.
+        /// Length of the argument in bytes.
         len: u32,
-        /// Bytes up to its first.
+        /// Number of bytes before its first byte.
         consumed: usize,
     },
-    /// The stream cannot be followed any more: send the error to the client and close.
+    /// The rest of the stream cannot be parsed: send the error to the client and close the connection.
     Fatal(ProtocolError),
 }
 
-/// Reads the argument at the start of `buf`: one of those that [`Parsed::Long`] or [`Parsed::Head`] says are left.
+/// Parses the argument at the start of `buf`, one of those left after [`Parsed::Long`] or [`Parsed::Head`].
 pub fn argument<'b>(buf: &'b [u8], limits: &Limits) -> Argument<'b> {
     let (len, line_bytes) = match buf {
         [] => return Argument::Incomplete { want: 0 },
@@ -248,7 +249,8 @@ pub fn argument<'b>(buf: &'b [u8], limits: &Limits) -> Argument<'b> {
     }
 }
 
-/// A count of arguments and its line's bytes; `None`: not all there. A count below 0 is one of 0, as with Redis.
+/// Parses an argument count, and returns it with the length of its line; `None` if it is incomplete. As with Redis, a
+/// count below 0 means 0.
 #[inline(always)]
 fn count(buf: &[u8], limits: &Limits) -> Result<Option<(u32, usize)>, ProtocolError> {
     let (count, bytes) = match number::plain(buf) {
@@ -267,7 +269,7 @@ fn count(buf: &[u8], limits: &Limits) -> Result<Option<(u32, usize)>, ProtocolEr
     }
 }
 
-/// A length of an argument and its line's bytes; `None`: not all there.
+/// Parses an argument length, and returns it with the length of its line; `None` if it is incomplete.
 #[inline(always)]
 fn length(buf: &[u8], limits: &Limits) -> Result<Option<(u32, usize)>, ProtocolError> {
     let (length, bytes) = match number::plain(buf) {
@@ -286,7 +288,7 @@ fn length(buf: &[u8], limits: &Limits) -> Result<Option<(u32, usize)>, ProtocolE
     }
 }
 
-/// Words on a line that ends in `\r\n` or in `\n` alone.
+/// Parses words on a line that ends in `\r\n` or in `\n` alone.
 fn inline(buf: &[u8]) -> Result<Parsed<'_>, ProtocolError> {
     use crate::memcache::line::{self, Line};
     const _: () = assert!(line::LINE_BYTES_MAX == super::LINE_BYTES_MAX);
@@ -300,48 +302,49 @@ fn inline(buf: &[u8]) -> Result<Parsed<'_>, ProtocolError> {
     }
 }
 
-/// The arguments of a request, in order, each where it lies in the receive buffer.
+/// The arguments of a request in order, in place in the receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Args<'b> {
-    /// Well-formed bulk strings, one behind the other.
+    /// Well-formed bulk strings, one after the other.
     rest: &'b [u8],
     left: u32,
 }
 
 impl<'b> Args<'b> {
-    /// The last `left` arguments of a request that was read before: `rest` holds them and nothing else.
+    /// Restores the last `left` arguments of a request that was parsed before. `rest` must hold exactly these
+    /// arguments.
     ///
-    /// Iterating panics if it does not, so `rest` is never what a client sent without having been read as a request.
+    /// Iteration panics if it does not, so never pass client bytes that were not parsed as a request.
     pub fn resumed(rest: &'b [u8], left: u32) -> Self {
         Self { rest, left }
     }
 
-    /// Those behind the first `args`, which take `bytes` with their lengths and ends.
+    /// Returns the arguments after the first `args`, which take `bytes` bytes including their length lines and ends.
     #[must_use]
     pub fn behind(self, args: u32, bytes: usize) -> Self {
         Self { rest: &self.rest[bytes..], left: self.left.saturating_sub(args) }
     }
 
-    /// Those that are left as they came, with their lengths and ends.
+    /// Returns the encoded remaining arguments, including their length lines and ends.
     pub fn wire(&self) -> &'b [u8] {
         self.rest
     }
 
-    /// Those behind the first one.
+    /// Returns the arguments after the first one.
     #[must_use]
     pub fn behind_first(mut self) -> Self {
         self.next();
         self
     }
 
-    /// The first `args` of them, or all if there are fewer, and those behind.
+    /// Splits off the first `args` arguments, or all if there are fewer. Returns them and the rest.
     pub fn split(self, args: u32) -> (Self, Self) {
         let mut behind = self;
         let count = (0..args).take_while(|_| behind.next().is_some()).count() as u32;
         (Self { rest: &self.rest[..self.rest.len() - behind.rest.len()], left: count }, behind)
     }
 
-    /// Bytes of those that are left, with their lengths and ends.
+    /// Returns the length in bytes of the remaining arguments, including their length lines and ends.
     pub fn wire_bytes(&self) -> usize {
         self.rest.len()
     }
@@ -355,7 +358,7 @@ impl<'b> Iterator for Args<'b> {
         if self.left == 0 {
             return None;
         }
-        // Every length up to the maximum has the plain form.
+        // Every length up to the maximum has the simple form.
         const _: () = assert!(BULK_BYTES_MAX < 1_000_000_000);
         let (len, bytes) = number::plain(&self.rest[1..]).expect("the length was read before, as part of the request");
         let (arg, rest) = self.rest[1 + bytes..].split_at(len as usize);

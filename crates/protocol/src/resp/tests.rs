@@ -1,4 +1,4 @@
-//! What each hazard of either side comes to.
+//! The result of each hazard on either side.
 
 use super::client::{
     CommandLine, DEPTH_MAX, Decoder, Event, Garbage, Head, ParsedHead, ParsedValue, Redirect, Step, Value, get, head,
@@ -10,7 +10,7 @@ fn parsed<'b>(bytes: &'b [u8], limits: &Limits) -> Parsed<'b> {
     Parser::new().parse(bytes, limits)
 }
 
-/// The line that a client reads before the connection ends.
+/// Returns the error line that a client receives before the connection closes.
 fn fatal(bytes: &[u8], limits: &Limits) -> String {
     match parsed(bytes, limits) {
         Parsed::Fatal(error) => {
@@ -107,7 +107,7 @@ fn a_request_in_many_pieces_is_not_looked_at_from_its_start_again() {
     let mut parser = Parser::new();
     for end in 0..bytes.len() {
         assert_eq!(parser.parse(&bytes[..end], &Limits::REDIS), Parsed::Incomplete);
-        // All but the argument that is not whole yet is behind the parser.
+        // The parser has passed all arguments except the incomplete one.
         let behind = if end < 7 { 0 } else { 7 + (end - 7) / 9 * 9 };
         assert_eq!(parser.at, behind, "after {end} bytes");
     }
@@ -126,7 +126,7 @@ fn a_long_argument_is_not_waited_for_and_a_long_first_one_is() {
         let name = Some(b"SET".as_slice());
         assert_eq!((args.len(), args.next(), args.next(), args.next()), (2, name, Some(&b"a"[..]), None));
         assert_eq!((consumed, left), (24, behind));
-        // Who does not take it waits for it.
+        // A caller that declines the long argument waits until it is complete.
         assert_eq!(parser.parse(bytes, &Limits::REDIS), Parsed::Incomplete);
         let whole = [bytes, b"345678\r\n", &b"$1\r\nx\r\n".repeat(behind as usize)].concat();
         let Parsed::Request { args, consumed } = parser.parse(&whole, &Limits::REDIS) else { panic!() };
@@ -144,7 +144,7 @@ fn a_request_that_is_longer_than_the_buffer_goes_on_argument_by_argument() {
     let Parsed::Long { mut args, left, consumed } = parsed(bytes, &limits) else { panic!() };
     assert_eq!((args.len(), args.next(), args.wire_bytes()), (2, Some(b"DEL".as_slice()), 7));
     assert_eq!((left, consumed), (2, 20));
-    // Wherever the buffer ends, a full one is never waited with.
+    // Wherever a full buffer ends, the parser never asks to wait for more.
     for max in 14..bytes.len() {
         let limits = Limits { request_bytes_max: max, ..Limits::REDIS };
         let shown = parsed(&bytes[..max], &limits);
@@ -183,7 +183,7 @@ fn requests_are_written_as_redis_documents_them() {
     assert_eq!(String::from_utf8(out).unwrap(), expected);
 }
 
-/// Writes one of each reply.
+/// Writes one reply of each type.
 fn one_of_each(version: Version) -> String {
     let mut out = Vec::new();
     let sink = &mut out;

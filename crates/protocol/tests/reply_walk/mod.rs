@@ -1,34 +1,34 @@
-//! Drives the client's decoder over a byte stream as a connection does, and notes what comes out. Shared by tests and
-//! fuzz targets.
+//! Runs the client's decoder over a byte stream as a connection does, and records the results. Shared by tests and fuzz
+//! targets.
 
 use gannet_protocol::memcache::client::{Decoder, Event, Expect, Reply, Step, lone_hit};
 use gannet_protocol::memcache::{KEY_BYTES_MAX, KeyScratch, VALUE_BYTES_MAX};
 
-/// A connection's reading side: answers to one kind of request, one after the other.
+/// The reading side of a connection: responses to one kind of request, one after another.
 pub struct ReplyWalk {
     expect: Expect,
     rest: u64,
     buffer: Vec<u8>,
     value: Option<Vec<u8>>,
     broken: bool,
-    /// What came out, in order; a value is noted once, however many pieces it came in.
+    /// The events in order. A value is recorded once, however many pieces it arrived in.
     pub events: Vec<String>,
 }
 
 impl ReplyWalk {
-    /// At the start of an answer.
+    /// Creates a walk at the start of a response.
     pub fn new(expect: Expect) -> Self {
         Self { expect, rest: 0, buffer: Vec::new(), value: None, broken: false, events: Vec::new() }
     }
 
-    /// Takes in `bytes` and does all that can be done.
+    /// Adds `bytes` and decodes as much as possible.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
         while !self.broken && self.step() {}
     }
 
     fn step(&mut self) -> bool {
-        // A decoder made anew for each step: its two parts are all that it knows.
+        // A new decoder for each step proves that these two parts are its whole state.
         let mut decoder = Decoder::resume(self.expect, self.rest);
         let step = match decoder.step(&self.buffer) {
             Ok(Some(step)) => step,
@@ -70,7 +70,7 @@ impl ReplyWalk {
     }
 }
 
-/// The reply in words, after checking what every reply promises.
+/// Checks the guarantees of every reply, and describes the reply in words.
 fn note(reply: &Reply<'_>) -> String {
     match reply {
         Reply::Value(header) => {
@@ -91,15 +91,15 @@ fn note(reply: &Reply<'_>) -> String {
     format!("{reply:?}")
 }
 
-/// What comes out of `bytes` in one piece.
+/// Returns the events of `bytes` in one piece.
 pub fn whole(expect: Expect, bytes: &[u8]) -> Vec<String> {
     let mut walk = ReplyWalk::new(expect);
     walk.feed(bytes);
     walk.events
 }
 
-/// Asserts that `bytes` cut at `cuts` (ascending) gives what it gives in one piece, and that the short way of a lone
-/// hit says the same as the steps.
+/// Asserts that `bytes` cut at `cuts` (ascending) cause the same events as in one piece. Also asserts that the fast
+/// path for a lone hit agrees with the steps.
 pub fn assert_cut(expect: Expect, bytes: &[u8], cuts: &[usize]) {
     let in_one = whole(expect, bytes);
     let mut walk = ReplyWalk::new(expect);

@@ -1,21 +1,21 @@
-//! Drives both sides of RESP over a byte stream as a session and a connection do, and notes what comes out. Shared by
+//! Runs both sides of RESP over a byte stream, as a session and a connection do, and records the results. Shared by
 //! tests and fuzz targets.
 
 use gannet_protocol::resp::client::{Decoder, Event, Garbage, ParsedValue, Step, Value, lone_bulk, value};
 use gannet_protocol::resp::{Args, Argument, INLINE_REWRITTEN_BYTES_MAX, Limits, Parsed, Parser, argument};
 
-/// What is not looked at whole in tests, so that few bytes reach every way.
+/// Limits for tests, so low that few bytes reach every path.
 pub const LIMITS: Limits =
     Limits { args_max: 64, bulk_bytes_max: 4096, request_bytes_max: 1024, long_bytes_min: 256, authenticated: true };
 
-/// A session's reading side.
+/// The reading side of a session.
 #[derive(Default)]
 struct RequestWalk {
     buffer: Vec<u8>,
     parser: Parser,
-    /// Bytes of a long argument and its line end that are still to come.
+    /// Number of bytes of a long argument and its line end that are still to come.
     rest: usize,
-    /// Arguments behind it, or behind those that did not fit.
+    /// Number of arguments after the long one, or of those that did not fit.
     left: u32,
     value: Vec<u8>,
     closed: bool,
@@ -47,7 +47,7 @@ impl RequestWalk {
         self.rest == 0
     }
 
-    /// An argument of a request that is not read as a whole.
+    /// Reads an argument of a request that is read piece by piece.
     fn argument(&mut self) -> bool {
         let consumed = match argument(&self.buffer, &LIMITS) {
             Argument::Incomplete { want } => {
@@ -132,7 +132,7 @@ impl RequestWalk {
     }
 }
 
-/// What a server makes of `bytes`, fed in pieces that end at `cuts` (ascending).
+/// Returns the requests that a server reads from `bytes`, fed in pieces that end at `cuts` (ascending).
 pub fn requests(bytes: &[u8], cuts: &[usize]) -> Vec<String> {
     let mut walk = RequestWalk::default();
     let mut from = 0;
@@ -144,7 +144,7 @@ pub fn requests(bytes: &[u8], cuts: &[usize]) -> Vec<String> {
     walk.events
 }
 
-/// A connection's reading side.
+/// The reading side of a connection.
 struct ReplyWalk {
     buffer: Vec<u8>,
     state: (u32, u64),
@@ -160,7 +160,7 @@ impl ReplyWalk {
     }
 
     fn step(&mut self) -> bool {
-        // A decoder made anew for each step: its two numbers are all that it knows.
+        // A new decoder for each step proves that these two numbers are its whole state.
         let mut decoder = Decoder::resume(self.state);
         let Step { event, consumed, last } = match decoder.step(&self.buffer) {
             Ok(Some(step)) => step,
@@ -197,7 +197,7 @@ impl ReplyWalk {
     }
 }
 
-/// What a client makes of `bytes`, fed in pieces that end at `cuts` (ascending).
+/// Returns the replies that a client reads from `bytes`, fed in pieces that end at `cuts` (ascending).
 pub fn replies(bytes: &[u8], cuts: &[usize]) -> Vec<String> {
     let (buffer, state) = (Vec::new(), Decoder::new().state());
     let mut walk = ReplyWalk { buffer, state, string: None, broken: false, events: Vec::new() };
@@ -210,7 +210,8 @@ pub fn replies(bytes: &[u8], cuts: &[usize]) -> Vec<String> {
     walk.events
 }
 
-/// Bytes of the reply at the start of `bytes` by the decoder's steps. `None`: it is not whole.
+/// Returns the length of the reply at the start of `bytes` according to the decoder's steps; `None` if it is
+/// incomplete.
 fn stepped(bytes: &[u8]) -> Result<Option<usize>, Garbage> {
     let (mut decoder, mut at) = (Decoder::new(), 0);
     loop {
@@ -226,7 +227,7 @@ fn stepped(bytes: &[u8]) -> Result<Option<usize>, Garbage> {
     }
 }
 
-/// Looks at everything in the tree, and counts its leaves.
+/// Reads the whole tree, and counts its leaves.
 fn leaves(value: &Value<'_>) -> u64 {
     let items = value.items();
     let (len, mut seen, mut count) = (items.len(), 0, u64::from(items.len() == 0));
@@ -238,7 +239,7 @@ fn leaves(value: &Value<'_>) -> u64 {
     count
 }
 
-/// Asserts that requests and replies in `bytes` do not change by cuts at `cuts`, and that the ways to read a reply
+/// Asserts that cuts at `cuts` do not change the requests and replies in `bytes`, and that all ways to decode a reply
 /// agree.
 pub fn assert_cut(bytes: &[u8], cuts: &[usize]) {
     assert_eq!(requests(bytes, cuts), requests(bytes, &[]), "cut at {cuts:?}: {}", bytes.escape_ascii());
@@ -252,7 +253,7 @@ pub fn assert_cut(bytes: &[u8], cuts: &[usize]) {
             }
         }
         (ParsedValue::Incomplete, steps) => assert_eq!(steps, Ok(None)),
-        // The tree is bounded in depth and looks into verbatim strings.
+        // Only the tree limits the depth and checks the contents of verbatim strings.
         (ParsedValue::Garbage(Garbage::TooDeep | Garbage::Verbatim), _) => {}
         (ParsedValue::Garbage(garbage), steps) => assert_eq!(steps, Err(garbage)),
     }

@@ -1,21 +1,21 @@
-//! Drives the parsers over a byte stream as a session does, and notes what comes out. Shared by tests and fuzz targets.
+//! Runs the parsers over a byte stream as a session does, and records the results. Shared by tests and fuzz targets.
 
 use gannet_protocol::memcache::{
     Body, KEY_BYTES_MAX, KeyScratch, MetaKey, Parsed, Request, VALUE_BYTES_MAX, body, parse,
 };
 
-/// A session's reading side: a buffer, and what of the stream it still has to discard.
+/// The reading side of a session: a buffer, and the number of bytes still to discard.
 #[derive(Default)]
 pub struct Walk {
     buffer: Vec<u8>,
     swallow: u64,
     closed: bool,
-    /// What came out, in order.
+    /// The events in order.
     pub events: Vec<String>,
 }
 
 impl Walk {
-    /// Takes in `bytes` and does all that can be done.
+    /// Adds `bytes` and parses as much as possible.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
         while !self.closed && self.step() {}
@@ -73,14 +73,14 @@ impl Walk {
     }
 }
 
-/// The request in words, after checking what every request promises.
+/// Checks the guarantees of every request, and describes the request in words.
 fn note(request: &Request<'_>) -> String {
     let bounded = |key: &[u8]| assert!(!key.is_empty() && key.len() <= KEY_BYTES_MAX, "{key:?}");
     let fits = |key: &[u8]| {
         bounded(key);
         assert!(!key.contains(&b'\n') && !key.contains(&b' '), "{key:?}");
     };
-    // A key sent in base64 may have any bytes.
+    // A key sent in base64 may contain any bytes.
     let meta_fits = |key: MetaKey<'_>| {
         let check: &dyn Fn(&[u8]) = if key.is_encoded() { &bounded } else { &fits };
         check(key.bytes(&mut KeyScratch::default()));
@@ -125,14 +125,14 @@ fn note(request: &Request<'_>) -> String {
     }
 }
 
-/// What comes out of `bytes` in one piece.
+/// Returns the events of `bytes` in one piece.
 pub fn whole(bytes: &[u8]) -> Vec<String> {
     let mut walk = Walk::default();
     walk.feed(bytes);
     walk.events
 }
 
-/// Asserts that `bytes` cut at `cuts` (ascending) gives what it gives in one piece.
+/// Asserts that `bytes` cut at `cuts` (ascending) cause the same events as in one piece.
 pub fn assert_cut(bytes: &[u8], cuts: &[usize]) {
     let mut walk = Walk::default();
     let mut from = 0;

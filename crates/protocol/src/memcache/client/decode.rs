@@ -1,72 +1,73 @@
-//! Answers in: reply lines and the pieces of values, whatever way they were cut.
+//! Decodes responses: reply lines and pieces of values, however the stream was cut.
 
 use super::expect::{Expect, Place};
 use super::garbage::Garbage;
 use super::reply::{self, Parsed, Reply, plain_value};
 
-/// Reads the answer to one request. It is the request's [`Expect`] and how much of a value is still to come.
+/// Decodes the response to one request. Its state is the request's [`Expect`] and the rest of the current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoder {
     expect: Expect,
-    /// Bytes of a value and its line end that are still to come; 0: a line is next.
+    /// Number of bytes of a value and its line end that are still to come; 0 if a line is next.
     rest: u64,
 }
 
-/// The next part of an answer.
+/// The next part of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'b> {
-    /// A reply line. Where it announces a value, its pieces and [`Event::ValueEnd`] follow.
+    /// A reply line. If it announces a value, the value's pieces and [`Event::ValueEnd`] follow.
     Reply(Reply<'b>),
-    /// The next bytes of a value: never empty.
+    /// The next bytes of a value; never empty.
     Piece(&'b [u8]),
-    /// The value is whole and its line end is right.
+    /// The value is complete and its line end is correct.
     ValueEnd,
 }
 
 /// One step of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<'b> {
-    /// The part that was read.
+    /// The decoded part.
     pub event: Event<'b>,
-    /// Bytes of the buffer that are used up: at least 1.
+    /// Number of bytes consumed from the buffer, at least 1.
     pub consumed: usize,
-    /// The answer is whole: the next byte belongs to the next request's.
+    /// True if the response is complete. The next byte belongs to the next response.
     pub last: bool,
 }
 
-/// Bytes behind a value.
+/// Length of the line end after a value.
 const VALUE_END_BYTES: u64 = 2;
 
 impl Decoder {
-    /// At the start of an answer.
+    /// Creates a decoder at the start of a response.
     #[inline]
     pub const fn new(expect: Expect) -> Self {
         Self { expect, rest: 0 }
     }
 
-    /// Returns a decoder in the state whose [`Decoder::rest`] this is.
+    /// Creates a decoder in the state that [`Decoder::rest`] returned.
     #[inline]
     pub const fn resume(expect: Expect, rest: u64) -> Self {
         Self { expect, rest }
     }
 
-    /// Returns the kind of answer that is expected.
+    /// Returns the expected response.
     #[inline]
     pub const fn expect(&self) -> Expect {
         self.expect
     }
 
-    /// Bytes of the present value that are still to come, its line end included; 0 between values.
+    /// Returns the number of bytes of the current value that are still to come, including its line end; 0 between
+    /// values.
     #[inline]
     pub const fn rest(&self) -> u64 {
         self.rest
     }
 
-    /// Takes the next step over `buf`, which begins where the last step's `consumed` ended. `None`: more bytes are
-    /// wanted, and those in `buf` must be shown again with them.
+    /// Decodes the next part of `buf`, which must begin where the last step's `consumed` ended. Returns `None` if more
+    /// bytes are needed; then pass the bytes in `buf` again, followed by more.
     ///
     /// # Errors
-    /// [`Garbage`]: this is no answer. Its bytes are not used up.
+    /// [`Garbage`] if the bytes are not a valid response. They are not consumed.
     #[inline]
     pub fn step<'b>(&mut self, buf: &'b [u8]) -> Result<Option<Step<'b>>, Garbage> {
         if self.rest == 0 { self.line(buf) } else { self.value(buf) }
@@ -105,7 +106,7 @@ impl Decoder {
         match buf {
             [b'\r', b'\n', ..] => {
                 self.rest = 0;
-                // Of all answers with a value only that of one meta command ends with it.
+                // Of all responses with values, only that of a single meta command ends with the value.
                 let last = self.expect == Expect::Meta;
                 Ok(Some(Step { event: Event::ValueEnd, consumed: VALUE_END_BYTES as usize, last }))
             }
@@ -115,7 +116,7 @@ impl Decoder {
     }
 }
 
-/// A lone `get`'s hit.
+/// The hit of a `get` for one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit<'b> {
     /// The key.
@@ -126,8 +127,8 @@ pub struct Hit<'b> {
     pub value: &'b [u8],
 }
 
-/// The whole answer to a `get` of one key that was found, in its plainest form, and its bytes. Anything else, what is
-/// not all there included, is left to [`Decoder`], which reads this form just the same.
+/// Decodes the complete response to a `get` for one key that was found, in its simplest form, and returns it with its
+/// length. Every other response, also an incomplete one, is left to [`Decoder`], which decodes this form equally.
 #[inline]
 pub fn lone_hit(buf: &[u8]) -> Option<(Hit<'_>, usize)> {
     const BEHIND: &[u8; 7] = b"\r\nEND\r\n";

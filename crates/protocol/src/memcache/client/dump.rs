@@ -1,11 +1,11 @@
-//! The facts of items in dumps and in replies to `me`.
+//! The facts about items in dumps and in replies to `me`.
 
 use super::garbage::Garbage;
 use crate::memcache::key::{KEY_BASE64_BYTES_MAX, KEY_BYTES_MAX, KeyScratch, MetaKey};
 use crate::memcache::line::Words;
 
-/// `NAME=VALUE` pairs: `key` (of a metadump alone), `exp`, `la`, `cas`, `fetch`, `cls`, `size`, and others that a
-/// server may know of.
+/// `NAME=VALUE` pairs: `key` (only in a metadump), `exp`, `la`, `cas`, `fetch`, `cls`, `size`, and others that a server
+/// may add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts<'b> {
     words: Words<'b>,
@@ -22,18 +22,18 @@ impl<'b> Facts<'b> {
         Ok(Self { words })
     }
 
-    /// Names and values in the server's order.
+    /// Returns names and values in the server's order.
     pub fn iter(&self) -> impl Iterator<Item = (&'b [u8], &'b [u8])> + use<'b> {
         self.words.filter_map(|mut word| take_name(&mut word).map(|name| (name, word)))
     }
 
-    /// The value of `name`.
+    /// Returns the value of `name`.
     pub fn value(&self, name: &[u8]) -> Option<&'b [u8]> {
         self.iter().find(|(found, _)| *found == name).map(|(_, value)| value)
     }
 }
 
-/// Takes what is before the first `=` off `word`, and the `=` with it.
+/// Removes the part before the first `=` and the `=` from `word`, and returns that part.
 fn take_name<'b>(word: &mut &'b [u8]) -> Option<&'b [u8]> {
     let at = word.iter().position(|byte| *byte == b'=')?;
     let name = &word[..at];
@@ -41,14 +41,14 @@ fn take_name<'b>(word: &mut &'b [u8]) -> Option<&'b [u8]> {
     Some(name)
 }
 
-/// The key of an `mgdump` line, in base64 where text could not carry it.
+/// The key of an `mgdump` line. It is in base64 if the text protocol cannot carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MgdumpKey<'b> {
     key: MetaKey<'b>,
 }
 
 impl<'b> MgdumpKey<'b> {
-    /// Reads `KEY` or `KEY b`.
+    /// Parses `KEY` or `KEY b`.
     pub(super) fn new(text: &'b [u8]) -> Result<Self, Garbage> {
         let mut words = Words::new(text);
         let token = words.next().ok_or(Garbage::Malformed)?;
@@ -63,7 +63,7 @@ impl<'b> MgdumpKey<'b> {
         Ok(Self { key: MetaKey::new(token, encoded).map_err(|_| Garbage::Malformed)? })
     }
 
-    /// The key's bytes; `scratch` is used where it came in base64.
+    /// Returns the key's bytes. Uses `scratch` if the key was in base64.
     pub fn bytes<'k>(&self, scratch: &'k mut KeyScratch) -> &'k [u8]
     where
         'b: 'k,
@@ -72,8 +72,8 @@ impl<'b> MgdumpKey<'b> {
     }
 }
 
-/// The bytes of a key that a metadump wrote with `%XX` in it, in `room`. `None` if it is no such text or longer than a
-/// key.
+/// Decodes a metadump's key with `%XX` escapes into `room`. Returns `None` if the text is not valid or is longer than a
+/// key may be.
 pub fn uri_decoded<'r>(text: &[u8], room: &'r mut [u8; KEY_BYTES_MAX]) -> Option<&'r [u8]> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16).map(|digit| digit as u8);
     let (mut rest, mut len) = (text, 0);

@@ -1,8 +1,8 @@
-//! Requests of the text protocol. Keys and numbers go straight to the sink; a value may be put in pieces behind its
-//! command line.
+//! Encodes requests of the text protocol. Keys and numbers go straight to the sink. A value may follow its command line
+//! in pieces.
 //!
-//! A key that a line cannot carry would put the stream out of step, so a wrong key is the caller's fault: its length is
-//! asserted, its bytes in debug builds.
+//! A key that a line cannot carry would break the stream's framing, so the caller must not pass one. The key's length
+//! is asserted always, its bytes in debug builds.
 
 use super::meta::is_text_key;
 use crate::memcache::key::KEY_BYTES_MAX;
@@ -26,10 +26,10 @@ fn end(sink: &mut impl Sink, noreply: bool) {
     sink.put(if noreply { NOREPLY } else { CRLF });
 }
 
-/// `get KEY`.
+/// Encodes `get KEY`.
 ///
 /// # Panics
-/// As all encoders here: if a key is empty or longer than [`KEY_BYTES_MAX`].
+/// As for all encoders here: if a key is empty or longer than [`KEY_BYTES_MAX`].
 #[inline]
 pub fn get(sink: &mut impl Sink, key: &[u8]) {
     sink.put(b"get ");
@@ -55,31 +55,32 @@ fn retrieve<'k>(sink: &mut impl Sink, verb: &[u8], exptime: Option<i64>, keys: i
     sink.put(CRLF);
 }
 
-/// `get` of one or more keys.
+/// Encodes a `get` of one or more keys.
 ///
 /// # Panics
-/// If there is no key, or if they take more than [`LINE_BYTES_MAX`] bytes less 32: as many as 260 keys always fit.
+/// If there is no key, or if the keys take more than [`LINE_BYTES_MAX`] less 32 bytes. 260 keys of any length always
+/// fit.
 pub fn multi_get<'k>(sink: &mut impl Sink, keys: impl IntoIterator<Item = &'k [u8]>) {
     retrieve(sink, b"get", None, keys);
 }
 
-/// `gets` of one or more keys: as [`multi_get`], with CAS tokens.
+/// Encodes a `gets` of one or more keys: as [`multi_get`], with CAS tokens.
 pub fn multi_gets<'k>(sink: &mut impl Sink, keys: impl IntoIterator<Item = &'k [u8]>) {
     retrieve(sink, b"gets", None, keys);
 }
 
-/// `gat`: as [`multi_get`], with a new expiry for each item, in seconds as the protocol counts them.
+/// Encodes a `gat`: as [`multi_get`], with a new expiry time for each item, in the protocol's seconds.
 pub fn gat<'k>(sink: &mut impl Sink, exptime: i64, keys: impl IntoIterator<Item = &'k [u8]>) {
     retrieve(sink, b"gat", Some(exptime), keys);
 }
 
-/// `gats`: as [`gat`], with CAS tokens.
+/// Encodes a `gats`: as [`gat`], with CAS tokens.
 pub fn gats<'k>(sink: &mut impl Sink, exptime: i64, keys: impl IntoIterator<Item = &'k [u8]>) {
     retrieve(sink, b"gats", Some(exptime), keys);
 }
 
-/// The command line of a storage command: `set`, `add`, `replace`, `append`, `prepend`, or `cas` where `compare` is
-/// given. Behind it come `value_len` bytes of value in any number of pieces, and `\r\n`: [`value`].
+/// Encodes the command line of a storage command: `set`, `add`, `replace`, `append` or `prepend`, or `cas` if `compare`
+/// is given. `value_len` bytes of value must follow in any number of pieces, then `\r\n`; see [`value`].
 ///
 /// # Panics
 /// If `value_len` is above [`VALUE_BYTES_MAX`], or `compare` is given with another mode than `Set`.
@@ -111,7 +112,7 @@ pub fn store(sink: &mut impl Sink, store: &Store<'_>) {
     });
 }
 
-/// A space and `value`, which has `digits` digits; gives what is left.
+/// Writes a space and `value`, which has `digits` digits; returns the rest of `place`.
 #[inline(always)]
 fn put_number(place: &mut [u8], value: u64, digits: usize) -> &mut [u8] {
     place[0] = b' ';
@@ -123,7 +124,7 @@ fn put_number(place: &mut [u8], value: u64, digits: usize) -> &mut [u8] {
     rest
 }
 
-/// Writes the words behind the key of a storage command, in any form.
+/// Writes the words after the key of a storage command, in any form.
 fn store_words(sink: &mut impl Sink, store: &Store<'_>) {
     sink.put(b" ");
     put_u64(sink, store.client_flags.into());
@@ -138,14 +139,14 @@ fn store_words(sink: &mut impl Sink, store: &Store<'_>) {
     end(sink, store.noreply);
 }
 
-/// A whole value and its line end, behind the line of a storage command.
+/// Encodes a complete value and its line end, to follow the line of a storage command.
 #[inline]
 pub fn value(sink: &mut impl Sink, value: &[u8]) {
     sink.put(value);
     sink.put(CRLF);
 }
 
-/// `set KEY FLAGS EXPTIME LENGTH` and the value: the whole request.
+/// Encodes the complete request: `set KEY FLAGS EXPTIME LENGTH` and the value.
 ///
 /// # Panics
 /// If the value has more than [`VALUE_BYTES_MAX`] bytes.
@@ -157,7 +158,7 @@ pub fn set(sink: &mut impl Sink, key: &[u8], client_flags: u32, exptime: i64, by
     value(sink, bytes);
 }
 
-/// `delete`.
+/// Encodes a `delete`.
 #[inline]
 pub fn delete(sink: &mut impl Sink, key: &[u8], noreply: bool) {
     sink.put(b"delete ");
@@ -165,7 +166,7 @@ pub fn delete(sink: &mut impl Sink, key: &[u8], noreply: bool) {
     end(sink, noreply);
 }
 
-/// `incr` or `decr`.
+/// Encodes an `incr` or a `decr`.
 #[inline]
 pub fn arith(sink: &mut impl Sink, arith: &Arith<'_>) {
     sink.put(if arith.decrement { b"decr " } else { b"incr " });
@@ -175,7 +176,7 @@ pub fn arith(sink: &mut impl Sink, arith: &Arith<'_>) {
     end(sink, arith.noreply);
 }
 
-/// `touch`: `exptime` in seconds as the protocol counts them.
+/// Encodes a `touch`, with `exptime` in the protocol's seconds.
 #[inline]
 pub fn touch(sink: &mut impl Sink, key: &[u8], exptime: i64, noreply: bool) {
     sink.put(b"touch ");
@@ -185,7 +186,7 @@ pub fn touch(sink: &mut impl Sink, key: &[u8], exptime: i64, noreply: bool) {
     end(sink, noreply);
 }
 
-/// `flush_all`, after `delay` seconds if that is not 0.
+/// Encodes a `flush_all`, delayed by `delay` seconds unless that is 0.
 pub fn flush_all(sink: &mut impl Sink, delay: i64, noreply: bool) {
     sink.put(b"flush_all");
     if delay != 0 {
@@ -195,22 +196,22 @@ pub fn flush_all(sink: &mut impl Sink, delay: i64, noreply: bool) {
     end(sink, noreply);
 }
 
-/// `version`.
+/// Encodes a `version`.
 pub fn version(sink: &mut impl Sink) {
     sink.put(b"version\r\n");
 }
 
-/// `verbosity`.
+/// Encodes a `verbosity`.
 pub fn verbosity(sink: &mut impl Sink, level: u32, noreply: bool) {
     sink.put(b"verbosity ");
     put_u64(sink, level.into());
     end(sink, noreply);
 }
 
-/// `stats`, and the words of its topic if it has any: `items`, `detail on`.
+/// Encodes a `stats` with the words of its topic, if any, such as `items` or `detail on`.
 ///
 /// # Panics
-/// If the topic has a line end in it or more than 64 bytes.
+/// If the topic contains a line end or has more than 64 bytes.
 pub fn stats(sink: &mut impl Sink, topic: &[u8]) {
     assert!(topic.len() <= 64 && !topic.iter().any(u8::is_ascii_control), "no topic of stats: {topic:?}");
     sink.put(b"stats");
@@ -221,25 +222,25 @@ pub fn stats(sink: &mut impl Sink, topic: &[u8]) {
     sink.put(CRLF);
 }
 
-/// `cache_memlimit` in MiB.
+/// Encodes a `cache_memlimit` in MiB.
 pub fn cache_memlimit(sink: &mut impl Sink, mib: u32, noreply: bool) {
     sink.put(b"cache_memlimit ");
     put_u64(sink, mib.into());
     end(sink, noreply);
 }
 
-/// `lru_crawler metadump all`: every item's key and facts.
+/// Encodes `lru_crawler metadump all`, which returns every item's key and facts.
 pub fn metadump(sink: &mut impl Sink) {
     sink.put(b"lru_crawler metadump all\r\n");
 }
 
-/// `lru_crawler mgdump all`: every item's key, as `mg` takes it.
+/// Encodes `lru_crawler mgdump all`, which returns every item's key in the form for `mg`.
 pub fn mgdump(sink: &mut impl Sink) {
     sink.put(b"lru_crawler mgdump all\r\n");
 }
 
-/// Says who the client is, as a server with an authentication file wants it first: a `set` of `USER SECRET`. Answered
-/// as a store.
+/// Encodes the authentication request that a server with an authentication file expects first: a `set` of `USER
+/// SECRET`. The server replies as to a storage command.
 pub fn authenticate(sink: &mut impl Sink, user: &[u8], secret: &[u8]) {
     sink.put(b"set auth 0 0 ");
     put_u64(sink, (user.len() + 1 + secret.len()) as u64);
@@ -249,7 +250,7 @@ pub fn authenticate(sink: &mut impl Sink, user: &[u8], secret: &[u8]) {
     value(sink, secret);
 }
 
-/// `quit`.
+/// Encodes a `quit`.
 pub fn quit(sink: &mut impl Sink) {
     sink.put(b"quit\r\n");
 }

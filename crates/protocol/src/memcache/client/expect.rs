@@ -1,8 +1,8 @@
-//! Which replies answer which request.
+//! The replies that each request can get.
 
 use super::reply::{MetaCode, Reply};
 
-/// The replies that answer a request, and the reply that ends its answer.
+/// The possible replies to a request, and the reply that ends the response.
 ///
 /// | expected | replies before the last | last reply |
 /// |---|---|---|
@@ -20,51 +20,51 @@ use super::reply::{MetaCode, Reply};
 /// | `Metadump` | `key=` | `END` |
 /// | `Mgdump` | `mg` | `EN` |
 ///
-/// An error is the last reply of everything but `UntilNoop`.
+/// An error ends every response except `UntilNoop`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Expect {
-    /// Of `get`, `gets`, `gat`, `gats`.
+    /// For `get`, `gets`, `gat`, `gats`.
     Values,
-    /// Of a storage command, and of authentication.
+    /// For a storage command, and for authentication.
     Store,
-    /// Of `delete`.
+    /// For `delete`.
     Delete,
-    /// Of `incr` and `decr`.
+    /// For `incr` and `decr`.
     Arith,
-    /// Of `touch`.
+    /// For `touch`.
     Touch,
-    /// Of `flush_all`, `verbosity`, `cache_memlimit`.
+    /// For `flush_all`, `verbosity`, `cache_memlimit`.
     Ok,
-    /// Of `version`.
+    /// For `version`.
     Version,
-    /// Of `stats` and all its topics.
+    /// For `stats` with any topic.
     Stats,
-    /// Of one `mg`, `ms`, `md` or `ma` without `q`.
+    /// For one `mg`, `ms`, `md` or `ma` without `q`.
     Meta,
-    /// Of one `me`.
+    /// For one `me`.
     MetaDebug,
-    /// Of `mn` and all meta commands with `q` since the last answer.
+    /// For `mn` and all meta commands with `q` since the previous response.
     UntilNoop,
-    /// Of `lru_crawler metadump`.
+    /// For `lru_crawler metadump`.
     Metadump,
-    /// Of `lru_crawler mgdump`.
+    /// For `lru_crawler mgdump`.
     Mgdump,
 }
 
-/// The place of a reply in an answer.
+/// The position of a reply in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// More of the answer follows.
+    /// More replies follow.
     Before,
-    /// The answer ends with it, or with the value behind it.
+    /// The response ends with this reply, or with the value after it.
     Last,
-    /// It is no part of the answer.
+    /// The reply does not belong to the response.
     Foreign,
 }
 
 impl Expect {
-    /// All of them, in the order of their numbers.
+    /// All variants, in the order of their numbers.
     pub const ALL: [Self; 13] = [
         Self::Values,
         Self::Store,
@@ -81,12 +81,12 @@ impl Expect {
         Self::Mgdump,
     ];
 
-    /// The one whose number (`expect as u8`) this is.
+    /// Returns the variant with this number (`expect as u8`).
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Returns the place of `reply` in the answer.
+    /// Returns the position of `reply` in the response.
     #[inline]
     pub fn place(self, reply: &Reply<'_>) -> Place {
         use Place::{Before, Foreign, Last};

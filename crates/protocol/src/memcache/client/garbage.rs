@@ -1,26 +1,26 @@
-//! Why bytes are no answer.
+//! The errors of bytes that are not a valid response.
 
-/// Why what came is no answer to what was asked. The stream cannot be followed any more: close it.
+/// The reason why bytes are not a valid response to the request. The rest of the stream cannot be decoded, so close it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Garbage {
     /// No line end within [`super::REPLY_LINE_BYTES_MAX`].
     LineTooLong,
-    /// A line that ends in a newline alone.
+    /// A line that ends in `\n` without `\r`.
     BareNewline,
-    /// A line that begins with no word of the protocol.
+    /// A line whose first word is not part of the protocol.
     UnknownReply,
-    /// A line whose first word is known and whose other words do not fit it.
+    /// A line whose first word is known, but whose other words do not fit it.
     Malformed,
-    /// A value longer than any that the protocol can carry.
+    /// A value that is longer than the protocol allows.
     ValueTooLong,
-    /// A value without its `\r\n`.
+    /// A value without `\r\n` after it.
     ValueEnd,
-    /// A well-formed reply that is none to this request.
+    /// A well-formed reply that does not belong to this request.
     Unexpected,
 }
 
 impl Garbage {
-    /// All of them, for tests and documents.
+    /// All variants, for tests and documentation.
     pub const ALL: [Self; 7] = [
         Self::LineTooLong,
         Self::BareNewline,

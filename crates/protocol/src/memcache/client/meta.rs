@@ -1,4 +1,4 @@
-//! Requests of the meta protocol: a verb, a key in the form that can carry it, and flags.
+//! Encodes requests of the meta protocol: a verb, a key in a suitable form, and flags.
 
 use crate::memcache::key::{KEY_BASE64_BYTES_MAX, KEY_BYTES_MAX, encode};
 use crate::memcache::line::first_blank_or_delete;
@@ -7,17 +7,17 @@ use crate::memcache::request::VALUE_BYTES_MAX;
 use crate::number::{put_i64, put_u64};
 use crate::sink::Sink;
 
-/// `key` can stand in a command line as it is: it has neither a space nor a control character.
+/// Returns whether `key` can stand in a command line unencoded: it has no space and no control character.
 #[inline]
 pub fn is_text_key(key: &[u8]) -> bool {
     first_blank_or_delete(key).is_none()
 }
 
-/// One meta request, put flag by flag; [`MetaRequest::finish`] ends its line. A key that text cannot carry goes in
-/// base64, and its `b` with it.
+/// A meta request under construction, flag by flag; [`MetaRequest::finish`] ends its line. A key that text cannot carry
+/// is sent in base64 with the flag `b`.
 ///
-/// The order of the flags is the caller's; each may be put once. `q` hides the answers of the most common outcome, so
-/// a batch with it ends in [`meta_noop`].
+/// The caller chooses the order of the flags, and may put each of them once. `q` suppresses replies for the most common
+/// outcome, so end a batch that uses it with [`meta_noop`].
 #[derive(Debug)]
 #[must_use]
 pub struct MetaRequest<'s, S> {
@@ -48,16 +48,16 @@ impl<'s, S: Sink> MetaRequest<'s, S> {
         Self { sink }
     }
 
-    /// `mg`: a read.
+    /// Starts an `mg`: reads an item.
     ///
     /// # Panics
-    /// As all of them: if the key is empty or longer than [`KEY_BYTES_MAX`].
+    /// As for all constructors here: if the key is empty or longer than [`KEY_BYTES_MAX`].
     #[inline]
     pub fn get(sink: &'s mut S, key: &[u8]) -> Self {
         Self::new(sink, b"mg ", key, None)
     }
 
-    /// `ms`: a write; behind the line come `value_len` bytes in any number of pieces, and `\r\n`
+    /// Starts an `ms`: stores an item. `value_len` bytes must follow the line in any number of pieces, then `\r\n`
     /// ([`super::value`]).
     ///
     /// # Panics
@@ -67,25 +67,25 @@ impl<'s, S: Sink> MetaRequest<'s, S> {
         Self::new(sink, b"ms ", key, Some(value_len))
     }
 
-    /// `md`: a deletion, or with `I` a mark that the item is stale.
+    /// Starts an `md`: deletes an item, or with `I` marks it as stale.
     #[inline]
     pub fn delete(sink: &'s mut S, key: &[u8]) -> Self {
         Self::new(sink, b"md ", key, None)
     }
 
-    /// `ma`: arithmetic.
+    /// Starts an `ma`: increments or decrements a number.
     #[inline]
     pub fn arith(sink: &'s mut S, key: &[u8]) -> Self {
         Self::new(sink, b"ma ", key, None)
     }
 
-    /// `me`: the facts of an item.
+    /// Starts an `me`: returns the facts about an item.
     #[inline]
     pub fn debug(sink: &'s mut S, key: &[u8]) -> Self {
         Self::new(sink, b"me ", key, None)
     }
 
-    /// A flag without a token.
+    /// Puts a flag without a token.
     #[inline]
     pub fn flag(self, letter: u8) -> Self {
         debug_assert!(letter.is_ascii_alphabetic(), "a flag is a letter");
@@ -93,7 +93,7 @@ impl<'s, S: Sink> MetaRequest<'s, S> {
         self
     }
 
-    /// A flag with a number.
+    /// Puts a flag with a number.
     #[inline]
     pub fn number(self, letter: u8, value: u64) -> Self {
         let this = self.flag(letter);
@@ -101,7 +101,7 @@ impl<'s, S: Sink> MetaRequest<'s, S> {
         this
     }
 
-    /// A flag with a number that may be negative: the times.
+    /// Puts a flag with a number that may be negative, such as a time.
     #[inline]
     pub fn signed(self, letter: u8, value: i64) -> Self {
         let this = self.flag(letter);
@@ -109,7 +109,8 @@ impl<'s, S: Sink> MetaRequest<'s, S> {
         this
     }
 
-    /// A flag with a token: `O` and at most [`crate::memcache::meta::OPAQUE_BYTES_MAX`] bytes, `M` and one letter.
+    /// Puts a flag with a token: `O` with at most [`crate::memcache::meta::OPAQUE_BYTES_MAX`] bytes, `M` with one
+    /// letter.
     #[inline]
     pub fn token(self, letter: u8, token: &[u8]) -> Self {
         debug_assert!(is_text_key(token), "a token has no space and no control character: {token:?}");
@@ -125,7 +126,7 @@ impl<'s, S: Sink> MetaRequest<'s, S> {
     }
 }
 
-/// `mn`: answered by `MN` when all before it is answered.
+/// Encodes an `mn`. The server replies `MN` after the replies to all earlier requests.
 pub fn meta_noop(sink: &mut impl Sink) {
     sink.put(b"mn\r\n");
 }

@@ -1,4 +1,4 @@
-//! The client's side of the memcached text and meta protocols: requests out, replies in.
+//! The client's side of the memcached text and meta protocols: encodes requests and decodes replies.
 //!
 //! ```text
 //! caller                      encode                     server
@@ -11,12 +11,12 @@
 //! ```
 //!
 //! Invariants:
-//! - Nothing is copied or allocated: replies borrow from the receive buffer;
-//!   a value never has to be in memory whole.
-//! - All that a decoder keeps between two steps is [`Decoder::expect`] and [`Decoder::rest`], 9 bytes: a caller with a
-//!   million requests under way can keep it wherever it likes.
-//! - What is returned depends on the bytes alone; the pieces of a value join to the same value however they were cut.
-//! - What is no answer to the request that was sent ends in a [`Garbage`] with a name, never in a guess.
+//! - Nothing is copied or allocated: replies borrow from the receive buffer, and a value never has to be in memory as a
+//!   whole.
+//! - Between two steps, a decoder's state is only [`Decoder::expect`] and [`Decoder::rest`], 9 bytes. A caller with a
+//!   million requests in flight can store it wherever it likes.
+//! - Results depend only on the bytes, not on how they were cut: the pieces of a value always join to the same value.
+//! - Bytes that are not a valid response cause a specific [`Garbage`] error. The decoder never guesses.
 
 mod decode;
 mod dump;

@@ -1,4 +1,4 @@
-//! Reply lines in: each stands for itself, so that it is read without knowing what was asked.
+//! Decodes reply lines. Each line is decoded on its own, without knowledge of the request.
 
 use memchr::memchr;
 
@@ -9,22 +9,22 @@ use crate::memcache::line::{Words, first_blank, first_control};
 use crate::memcache::request::VALUE_BYTES_MAX;
 use crate::number::{parse_u32, parse_u64};
 
-/// The longest reply line that is read, its end included.
+/// Maximum length of a reply line, including its end.
 pub const REPLY_LINE_BYTES_MAX: usize = 4096;
 
-/// The beginning of a receive buffer.
+/// The result of decoding the start of a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'b> {
-    /// Not a whole line yet.
+    /// The line is not complete yet.
     Incomplete,
-    /// A reply line. The value of one that announces a value follows behind `consumed`.
+    /// A reply line. If it announces a value, the value follows after `consumed`.
     Reply {
-        /// The reply in the line.
+        /// The decoded reply.
         reply: Reply<'b>,
-        /// Its bytes, its end included.
+        /// Length of the line, including its end.
         consumed: usize,
     },
-    /// No reply line.
+    /// Not a reply line.
     Garbage(Garbage),
 }
 
@@ -53,45 +53,45 @@ pub enum Reply<'b> {
     Reset,
     /// The new value of `incr` and `decr`.
     Number(u64),
-    /// `VERSION` and what it is.
+    /// `VERSION`, with the version's text.
     Version(&'b [u8]),
-    /// `STAT NAME VALUE`; the value may be empty or have spaces in it.
+    /// `STAT NAME VALUE`. The value may be empty or contain spaces.
     Stat {
         /// The name.
         name: &'b [u8],
         /// The value.
         value: &'b [u8],
     },
-    /// A line of `stats cachedump` or `stats detail dump`, its first word included.
+    /// A line of `stats cachedump` or `stats detail dump`, including its first word.
     Listed(&'b [u8]),
     /// `HD`, `EN`, `NS`, `EX` or `NF`.
     Meta {
-        /// Which.
+        /// The outcome.
         code: MetaCode,
         /// The facts that the request asked for.
         flags: MetaFlags<'b>,
     },
     /// `VA`: a value of `len` bytes follows.
     MetaValue {
-        /// Bytes of the value, without its line end.
+        /// Length of the value, without its line end.
         len: u32,
         /// The facts that the request asked for.
         flags: MetaFlags<'b>,
     },
     /// `MN`.
     MetaNoop,
-    /// `ME`: the facts of an item.
+    /// `ME`, with the facts about an item.
     MetaDebug {
         /// The key as the client sent it.
         key: &'b [u8],
         /// The facts.
         facts: Facts<'b>,
     },
-    /// A line of `lru_crawler metadump`: the facts of an item, `key` among them.
+    /// A line of `lru_crawler metadump`, with the facts about an item, including `key`.
     Metadump(Facts<'b>),
-    /// A line of `lru_crawler mgdump`: a key.
+    /// A line of `lru_crawler mgdump`, with a key.
     Mgdump(MgdumpKey<'b>),
-    /// The server refuses.
+    /// The server reports an error.
     Error(ServerError<'b>),
 }
 
@@ -102,52 +102,52 @@ pub struct ValueHeader<'b> {
     pub key: &'b [u8],
     /// The flags that the client stored with the value.
     pub client_flags: u32,
-    /// Bytes of the value, without its line end.
+    /// Length of the value, without its line end.
     pub len: u32,
-    /// The CAS token, for `gets` and `gats`.
+    /// The CAS token, in replies to `gets` and `gats`.
     pub cas: Option<u64>,
 }
 
 /// The outcome that a meta reply without a value reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MetaCode {
-    /// `HD`: done, or found without its value asked for.
+    /// `HD`: the command succeeded, or the item was found and its value not requested.
     Done,
-    /// `EN`: not found (reads), or the end of an `mgdump`.
+    /// `EN`: the item was not found (reads), or the `mgdump` ends.
     Miss,
-    /// `NS`: not stored.
+    /// `NS`: the item was not stored.
     NotStored,
     /// `EX`: the item has another CAS token.
     Exists,
-    /// `NF`: not found (writes).
+    /// `NF`: the item was not found (writes).
     NotFound,
 }
 
-/// The flags of a meta reply, each one letter and a token that may be empty. Taken apart when asked for.
+/// The flags of a meta reply. Each is one letter and a token, which may be empty. They are parsed on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaFlags<'b> {
     words: Words<'b>,
 }
 
 impl<'b> MetaFlags<'b> {
-    /// Letters and tokens in the server's order.
+    /// Returns letters and tokens in the server's order.
     pub fn iter(&self) -> impl Iterator<Item = (u8, &'b [u8])> + use<'b> {
         self.words.map(|word| (word[0], &word[1..]))
     }
 
-    /// The token of `letter`; empty where a flag has none; `None` without the flag.
+    /// Returns the token of `letter`, which is empty if the flag has none; `None` if the flag is missing.
     #[inline]
     pub fn token(&self, letter: u8) -> Option<&'b [u8]> {
         self.iter().find(|(found, _)| *found == letter).map(|(_, token)| token)
     }
 
-    /// The flag was given.
+    /// Returns whether the reply has the flag.
     #[inline]
     pub fn has(&self, letter: u8) -> bool {
         self.token(letter).is_some()
     }
 
-    /// The token of `letter` as a number.
+    /// Returns the token of `letter` as a number.
     pub fn number(&self, letter: u8) -> Option<u64> {
         self.token(letter).and_then(parse_u64)
     }
@@ -164,21 +164,21 @@ impl<'b> MetaFlags<'b> {
     }
 }
 
-/// An error as the server words it, without its line end.
+/// An error in the server's words, without its line end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerError<'b> {
-    /// `ERROR`, alone or with a reason: no such command, or it is not allowed.
+    /// `ERROR`, alone or with a reason: the command does not exist or is not allowed.
     Command(&'b [u8]),
-    /// `CLIENT_ERROR`: the request is at fault.
+    /// `CLIENT_ERROR`: the request is invalid.
     Client(&'b [u8]),
-    /// `SERVER_ERROR`: the server could not do it.
+    /// `SERVER_ERROR`: the server could not execute the request.
     Server(&'b [u8]),
-    /// `BUSY`, `BADCLASS` and the like: the administrative command is not possible now.
+    /// `BUSY`, `BADCLASS` and similar: the administrative command is not possible now.
     Refused(&'b [u8]),
 }
 
 impl<'b> ServerError<'b> {
-    /// The whole line.
+    /// Returns the whole line.
     pub const fn line(self) -> &'b [u8] {
         match self {
             Self::Command(line) | Self::Client(line) | Self::Server(line) | Self::Refused(line) => line,
@@ -186,7 +186,7 @@ impl<'b> ServerError<'b> {
     }
 }
 
-/// Reads the reply line at the start of `buf`.
+/// Decodes the reply line at the start of `buf`.
 #[inline]
 pub fn reply(buf: &[u8]) -> Parsed<'_> {
     match plain(buf) {
@@ -195,8 +195,8 @@ pub fn reply(buf: &[u8]) -> Parsed<'_> {
     }
 }
 
-/// The replies that nearly all requests get, in their plainest form. Anything else, what is not all there included, is
-/// left to [`reply_line`], which reads these forms just the same.
+/// Decodes the most common replies in their simplest form. All others, also incomplete ones, are left to
+/// [`reply_line`], which decodes these forms equally.
 #[inline(always)]
 pub(super) fn plain(buf: &[u8]) -> Option<(Reply<'_>, usize)> {
     match buf {
@@ -210,13 +210,13 @@ pub(super) fn plain(buf: &[u8]) -> Option<(Reply<'_>, usize)> {
     }
 }
 
-/// Digits that cannot make more than 32 bits, nor more than a value may have.
+/// Numbers with at most this many digits fit in 32 bits and do not exceed the maximum length of a value.
 const PLAIN_DIGITS_MAX: usize = 9;
 
-/// Flags that are not longer than this are within the longest line, whatever is before them.
+/// With flags of at most this length, a line cannot exceed the maximum, whatever precedes the flags.
 const PLAIN_FLAGS_BYTES_MAX: usize = REPLY_LINE_BYTES_MAX - 32;
 
-/// A number of at most [`PLAIN_DIGITS_MAX`] digits and what is behind it.
+/// Parses a number of at most [`PLAIN_DIGITS_MAX`] digits, and returns it with the rest of the text.
 #[inline(always)]
 fn plain_number(text: &[u8]) -> Option<(u32, &[u8])> {
     let (mut value, mut at) = (0, 0);
@@ -230,8 +230,8 @@ fn plain_number(text: &[u8]) -> Option<(u32, &[u8])> {
     if at == 0 { None } else { Some((value, &text[at..])) }
 }
 
-/// `VALUE KEY FLAGS LENGTH\r\n` in its plainest form: single spaces and short numbers. Anything else is left to
-/// [`reply_line`], which reads this form just the same.
+/// Decodes `VALUE KEY FLAGS LENGTH\r\n` in its simplest form: single spaces and short numbers. All other forms are left
+/// to [`reply_line`], which decodes this form equally.
 #[inline(always)]
 pub(super) fn plain_value(buf: &[u8]) -> Option<(ValueHeader<'_>, usize)> {
     let rest = buf.strip_prefix(b"VALUE ")?;
@@ -249,14 +249,14 @@ pub(super) fn plain_value(buf: &[u8]) -> Option<(ValueHeader<'_>, usize)> {
     Some((ValueHeader { key, client_flags, len, cas: None }, buf.len() - rest.len()))
 }
 
-/// Reads the rest of a meta reply, behind its code.
+/// Decodes the rest of a meta reply, after its code.
 #[inline(always)]
 fn plain_meta(code: MetaCode, behind: &[u8]) -> Option<(Reply<'_>, usize)> {
     let (flags, taken) = plain_flags(behind)?;
     Some((Reply::Meta { code, flags }, 2 + taken))
 }
 
-/// Reads the rest of a meta reply with a value, behind its code, in a buffer of `buf_len` bytes.
+/// Decodes the rest of a meta reply with a value, after its code, in a buffer of `buf_len` bytes.
 #[inline(always)]
 fn plain_meta_value(buf_len: usize, behind: &[u8]) -> Option<(Reply<'_>, usize)> {
     let (len, behind) = plain_number(behind)?;
@@ -264,7 +264,8 @@ fn plain_meta_value(buf_len: usize, behind: &[u8]) -> Option<(Reply<'_>, usize)>
     Some((Reply::MetaValue { len, flags }, buf_len - behind.len() + taken))
 }
 
-/// Flags, a space before each, to the end of the line, and the bytes of it all.
+/// Decodes flags, each after a space, up to the end of the line. Returns them with their length, including the line
+/// end.
 #[inline(always)]
 fn plain_flags(text: &[u8]) -> Option<(MetaFlags<'_>, usize)> {
     if let [b'\r', b'\n', ..] = text {
@@ -290,7 +291,7 @@ pub(super) fn reply_line(buf: &[u8]) -> Parsed<'_> {
             _ => Parsed::Incomplete,
         };
     };
-    // Lines of a metadump end in a newline alone.
+    // Lines of a metadump end in `\n` without `\r`.
     let text = match window[..at].strip_suffix(b"\r") {
         Some(text) => text,
         None if window.starts_with(b"key=") => &window[..at],
@@ -302,7 +303,7 @@ pub(super) fn reply_line(buf: &[u8]) -> Parsed<'_> {
     }
 }
 
-/// Reads the reply in a line without its end.
+/// Decodes the reply in a line without its end.
 fn line(text: &[u8]) -> Result<Reply<'_>, Garbage> {
     let (word, rest) = match text.iter().position(|byte| *byte == b' ') {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
@@ -376,7 +377,7 @@ fn value(mut words: Words<'_>) -> Result<ValueHeader<'_>, Garbage> {
     }
 }
 
-/// `LENGTH FLAGS`.
+/// Decodes `LENGTH FLAGS`.
 fn meta_value(rest: &[u8]) -> Result<Reply<'_>, Garbage> {
     let mut words = Words::new(rest);
     let len = value_len(words.next().ok_or(Garbage::Malformed)?)?;
@@ -397,7 +398,7 @@ fn debug(rest: &[u8]) -> Result<Reply<'_>, Garbage> {
     Ok(Reply::MetaDebug { key, facts: Facts::new(words.rest())? })
 }
 
-/// A number that became shorter by `decr` may have spaces behind it.
+/// A number that `decr` made shorter may be followed by spaces.
 fn number<'b>(word: &[u8], behind: &[u8]) -> Result<Reply<'b>, Garbage> {
     match parse_u64(word) {
         Some(value) if behind.iter().all(|byte| *byte == b' ') => Ok(Reply::Number(value)),

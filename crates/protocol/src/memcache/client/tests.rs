@@ -1,4 +1,4 @@
-//! Requests against the crate's own server side, and what each hazard of the replies comes to.
+//! Requests against the crate's own server side, and the result of each hazard in replies.
 
 use base::prng::Prng;
 
@@ -9,7 +9,7 @@ use crate::memcache::meta::MetaStoreMode;
 use crate::memcache::request::{Arith, Store, StoreMode, VALUE_BYTES_MAX};
 use crate::memcache::{self, KeyScratch, Request};
 
-/// The request that `bytes` are for the server side, all of them.
+/// Returns the request that the server side reads from all of `bytes`.
 fn served(bytes: &[u8]) -> Request<'_> {
     match memcache::parse(bytes) {
         memcache::Parsed::Request { request, consumed } => {
@@ -26,7 +26,7 @@ fn encoded(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// A key of any length; with `any_byte` one that text may not be able to carry.
+/// Returns a key of any length. With `any_byte`, text may not be able to carry it.
 fn random_key(prng: &mut Prng, any_byte: bool) -> Vec<u8> {
     let mut key = vec![0; 1 + prng.below(KEY_BYTES_MAX as u64) as usize];
     prng.fill(&mut key);

@@ -1,92 +1,93 @@
-//! Replies in, head by head and piece by piece, whatever way they were cut.
+//! Decodes replies in heads and pieces, however the stream was cut.
 
 use super::garbage::Garbage;
 use super::head::{self, Head, ParsedHead, VALUES_MAX};
 use crate::resp::number;
 
-/// Reads one reply. Its state is the number of replies within it, itself included, that are still to come, and the part
-/// of a string that is.
+/// Decodes one reply. Its state is the number of replies within it, including itself, that are still to come, and the
+/// rest of the current string.
 ///
-/// A message out of band ([`Head::Push`]) may come where a reply is awaited. It is read as a reply of its own. A caller
-/// that sees one begin knows that the request's reply is still to come, and begins a new decoder.
+/// A push message ([`Head::Push`]) may arrive where a reply is expected. It is decoded as a reply of its own. A caller
+/// that sees one begin knows that the request's reply is still to come, and creates a new decoder for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoder {
-    /// Replies still to come; 0 when the reply is whole.
+    /// Number of replies still to come; 0 if the reply is complete.
     left: u32,
-    /// Something of the reply has come.
+    /// True if a part of the reply has arrived.
     begun: bool,
-    /// Bytes of a string and its line end that are still to come; 0: a head is next.
+    /// Number of bytes of a string and its line end that are still to come; 0 if a head is next.
     rest: u64,
 }
 
 /// The next part of a reply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'b> {
-    /// The head of a reply. Where it announces a string, its pieces and [`Event::BulkEnd`] follow; where it announces
-    /// replies, their events follow.
+    /// The head of a reply. If it announces a string, the string's pieces and [`Event::BulkEnd`] follow. If it
+    /// announces replies, their events follow.
     Head(Head<'b>),
-    /// The next bytes of a string: never empty.
+    /// The next bytes of a string; never empty.
     Piece(&'b [u8]),
-    /// The string is whole and its line end is right.
+    /// The string is complete and its line end is correct.
     BulkEnd,
 }
 
 /// One step of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step<'b> {
-    /// The part that was read.
+    /// The decoded part.
     pub event: Event<'b>,
-    /// Bytes of the buffer that are used up: at least 1.
+    /// Number of bytes consumed from the buffer, at least 1.
     pub consumed: usize,
-    /// The reply is whole: the next byte belongs to the next one.
+    /// True if the reply is complete. The next byte belongs to the next reply.
     pub last: bool,
 }
 
-/// Bytes behind a string.
+/// Length of the line end after a string.
 const BULK_END_BYTES: u64 = 2;
 
-/// In a decoder's packed state: something of the reply has come.
+/// Bit in a decoder's packed state: a part of the reply has arrived.
 const BEGUN: u32 = 1 << 31;
 
 impl Decoder {
-    /// At the start of a reply.
+    /// Creates a decoder at the start of a reply.
     #[inline]
     pub const fn new() -> Self {
         Self { left: 1, begun: false, rest: 0 }
     }
 
-    /// All that it is, in two numbers: [`Decoder::resume`] makes the same of them.
+    /// Returns the whole state as two numbers; [`Decoder::resume`] restores it.
     #[inline]
     pub const fn state(&self) -> (u32, u64) {
         (self.left | if self.begun { BEGUN } else { 0 }, self.rest)
     }
 
-    /// The decoder whose [`Decoder::state`] this is.
+    /// Creates a decoder in the state that [`Decoder::state`] returned.
     #[inline]
     pub const fn resume((left, rest): (u32, u64)) -> Self {
         Self { left: left & !BEGUN, begun: left & BEGUN != 0, rest }
     }
 
-    /// Bytes of the present string that are still to come, its line end included; 0 between strings.
+    /// Returns the number of bytes of the current string that are still to come, including its line end; 0 between
+    /// strings.
     #[inline]
     pub const fn rest(&self) -> u64 {
         self.rest
     }
 
-    /// Replies within this one, itself included, that are still to come.
+    /// Returns the number of replies within this one, including itself, that are still to come.
     #[inline]
     pub const fn left(&self) -> u32 {
         self.left
     }
 
-    /// Takes the next step over `buf`, which begins where the last step's `consumed` ended. `None`: more bytes are
-    /// wanted, and those in `buf` must be shown again with them.
+    /// Decodes the next part of `buf`, which must begin where the last step's `consumed` ended. Returns `None` if more
+    /// bytes are needed; then pass the bytes in `buf` again, followed by more.
     ///
     /// # Errors
-    /// [`Garbage`]: this is no reply. Its bytes are not used up.
+    /// [`Garbage`] if the bytes are not a valid reply. They are not consumed.
     ///
     /// # Panics
-    /// After the last step of a reply.
+    /// If called after the last step of a reply.
     #[inline]
     pub fn step<'b>(&mut self, buf: &'b [u8]) -> Result<Option<Step<'b>>, Garbage> {
         assert!(self.left > 0, "the reply is whole");
@@ -103,7 +104,7 @@ impl Decoder {
         let mut left = u64::from(self.left) + head.values();
         match head {
             Head::Push(_) if self.begun => return Err(Garbage::NestedPush),
-            // The reply that an attribute is about is still to come.
+            // The reply that the attribute belongs to is still to come.
             Head::Attribute(_) => {}
             head => match head.bytes() {
                 Some(len) => self.rest = u64::from(len) + BULK_END_BYTES,
@@ -146,8 +147,9 @@ impl Default for Decoder {
     }
 }
 
-/// A whole bulk string at the start of `buf`, and its bytes with head and line end: what most replies to a `GET` are.
-/// Anything else, what is not all there included, is left to [`Decoder`], which reads this form just the same.
+/// Decodes a complete bulk string at the start of `buf`, as in most replies to a `GET`. Returns it with its length,
+/// including head and line end. Every other reply, also an incomplete one, is left to [`Decoder`], which decodes this
+/// form equally.
 #[inline]
 pub fn lone_bulk(buf: &[u8]) -> Option<(&[u8], usize)> {
     let (len, bytes) = number::plain(buf.strip_prefix(b"$")?)?;

@@ -1,4 +1,4 @@
-//! Requests out: arrays of bulk strings.
+//! Encodes requests as arrays of bulk strings.
 
 use crate::number::{Decimal, digits_in, put_u64, write_digits};
 use crate::resp::{ARGS_MAX, BULK_BYTES_MAX};
@@ -6,7 +6,7 @@ use crate::sink::Sink;
 
 const CRLF: &[u8] = b"\r\n";
 
-/// A request put argument by argument: as many as were announced.
+/// A request under construction, argument by argument. The caller must put as many arguments as announced.
 ///
 /// ```
 /// use gannet_protocol::resp::client::CommandLine;
@@ -38,10 +38,10 @@ fn bulk(sink: &mut impl Sink, bytes: &[u8]) {
 }
 
 impl<'s, S: Sink> CommandLine<'s, S> {
-    /// A request of `args` arguments, the command's name among them.
+    /// Starts a request of `args` arguments, including the command's name.
     ///
     /// # Panics
-    /// If there are none or more than [`ARGS_MAX`].
+    /// If `args` is 0 or more than [`ARGS_MAX`].
     #[inline]
     pub fn new(sink: &'s mut S, args: u32) -> Self {
         assert!((1..=ARGS_MAX).contains(&args), "a request has 1 to {ARGS_MAX} arguments");
@@ -49,17 +49,17 @@ impl<'s, S: Sink> CommandLine<'s, S> {
         Self { sink }
     }
 
-    /// An argument.
+    /// Puts an argument.
     ///
     /// # Panics
-    /// If it has more than [`BULK_BYTES_MAX`] bytes.
+    /// If the argument has more than [`BULK_BYTES_MAX`] bytes.
     #[inline]
     pub fn arg(self, bytes: &[u8]) -> Self {
         bulk(self.sink, bytes);
         self
     }
 
-    /// An argument that is a number.
+    /// Puts a number as an argument.
     #[inline]
     pub fn number(self, value: i64) -> Self {
         let digits = Decimal::new(value.unsigned_abs());
@@ -73,7 +73,7 @@ impl<'s, S: Sink> CommandLine<'s, S> {
         self
     }
 
-    /// The line before an argument of `len` bytes that come in pieces, `\r\n` behind them.
+    /// Puts the line before an argument of `len` bytes. The bytes must follow in pieces, then `\r\n`.
     ///
     /// # Panics
     /// If `len` is above [`BULK_BYTES_MAX`].
@@ -85,10 +85,10 @@ impl<'s, S: Sink> CommandLine<'s, S> {
     }
 }
 
-/// A whole request.
+/// Encodes a complete request.
 ///
 /// # Panics
-/// If there is no argument, or more than [`ARGS_MAX`], or one longer than [`BULK_BYTES_MAX`].
+/// If there is no argument, more than [`ARGS_MAX`] arguments, or one longer than [`BULK_BYTES_MAX`] bytes.
 pub fn command<'a, I>(sink: &mut impl Sink, args: I)
 where
     I: IntoIterator<Item = &'a [u8]>,
@@ -99,14 +99,14 @@ where
     args.fold(CommandLine::new(sink, count), CommandLine::arg);
 }
 
-/// `GET KEY`.
+/// Encodes `GET KEY`.
 #[inline]
 pub fn get(sink: &mut impl Sink, key: &[u8]) {
     sink.put(b"*2\r\n$3\r\nGET\r\n");
     bulk(sink, key);
 }
 
-/// `SET KEY VALUE`, and `PX` where `ttl_ms` is given.
+/// Encodes `SET KEY VALUE`, with `PX` if `ttl_ms` is given.
 #[inline]
 pub fn set(sink: &mut impl Sink, key: &[u8], value: &[u8], ttl_ms: Option<u64>) {
     sink.put(if ttl_ms.is_some() { b"*5\r\n$3\r\nSET\r\n" } else { b"*3\r\n$3\r\nSET\r\n" });

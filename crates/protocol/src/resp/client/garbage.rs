@@ -1,36 +1,36 @@
-//! Why bytes are no reply.
+//! The errors of bytes that are not a valid reply.
 
-/// Why what came is no reply. The stream cannot be followed any more: close it.
+/// The reason why bytes are not a valid reply. The rest of the stream cannot be decoded, so close it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Garbage {
-    /// The first byte is that of no type.
+    /// The first byte does not belong to any type.
     UnknownType,
     /// No line end within [`crate::resp::LINE_BYTES_MAX`].
     LineTooLong,
-    /// A line that ends in a newline alone, or has a carriage return within.
+    /// A line that ends in `\n` without `\r`, or contains a `\r` elsewhere.
     LineEnd,
-    /// A line that is no number, where its type is one.
+    /// A line that should be a number and is not.
     Number,
-    /// A count or a length that is none.
+    /// An invalid count or length.
     Length,
     /// A bulk string longer than 4 GiB.
     BulkTooLong,
-    /// More replies within one than [`super::VALUES_MAX`].
+    /// More outstanding replies within one reply than [`super::VALUES_MAX`].
     TooManyValues,
-    /// Replies within replies deeper than [`super::DEPTH_MAX`].
+    /// Replies nested deeper than [`super::DEPTH_MAX`].
     TooDeep,
-    /// A string or array of no stated length.
+    /// A string or array without a stated length.
     Streamed,
-    /// A bulk string without its `\r\n`.
+    /// A bulk string without `\r\n` after it.
     BulkEnd,
-    /// A message out of band within a reply.
+    /// A push message within a reply.
     NestedPush,
     /// A verbatim string without the letters of its format.
     Verbatim,
 }
 
 impl Garbage {
-    /// All of them, for tests and documents.
+    /// All variants, for tests and documentation.
     pub const ALL: [Self; 12] = [
         Self::UnknownType,
         Self::LineTooLong,

@@ -1,17 +1,17 @@
-//! The line that a reply begins with: its type, and its value or its length.
+//! Decodes the line that a reply begins with: its type, and its value or its length.
 
 use super::garbage::Garbage;
 use crate::resp::number::{self, Line};
 
-/// The most replies within one, those within them included, that are outstanding at a time.
+/// Maximum number of replies within one reply, including nested ones, that are outstanding at a time.
 pub const VALUES_MAX: u32 = (1 << 31) - 1;
 
-/// The beginning of a reply.
+/// The head of a reply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Head<'b> {
     /// A simple string.
     Simple(&'b [u8]),
-    /// An error, its code first.
+    /// An error, beginning with its code.
     Error(&'b [u8]),
     /// An integer.
     Int(i64),
@@ -21,28 +21,29 @@ pub enum Head<'b> {
     Boolean(bool),
     /// A double.
     Double(f64),
-    /// A whole number of any size, in decimal.
+    /// An integer of any size, in decimal.
     BigNumber(&'b [u8]),
-    /// A string of so many bytes, which follow.
+    /// A string of this length in bytes follows.
     Bulk(u32),
-    /// An error of so many bytes, which follow.
+    /// An error of this length in bytes follows.
     BulkError(u32),
-    /// A text of so many bytes, which follow: three letters of its format, a colon, and the text.
+    /// A text of this length in bytes follows: three letters for its format, a colon, and the text.
     Verbatim(u32),
-    /// So many replies, which follow.
+    /// This number of replies follows.
     Array(u32),
-    /// So many pairs of key and value, which follow.
+    /// This number of key-value pairs follows.
     Map(u32),
-    /// So many replies, which follow, none like another.
+    /// This number of replies follows, all different.
     Set(u32),
-    /// A message out of band of so many replies, which follow.
+    /// A push message of this number of replies follows.
     Push(u32),
-    /// So many pairs of name and value, which follow, about the reply that follows them.
+    /// This number of name-value pairs follows. They describe the reply after them.
     Attribute(u32),
 }
 
 impl Head<'_> {
-    /// Bytes that follow, without the line end behind them; `None` for what is no string.
+    /// Returns the number of bytes that follow, without the line end after them; `None` if the head is not that of a
+    /// string.
     #[inline]
     pub const fn bytes(&self) -> Option<u32> {
         match self {
@@ -51,7 +52,7 @@ impl Head<'_> {
         }
     }
 
-    /// Replies that follow and belong to it.
+    /// Returns the number of replies that follow and belong to this one.
     #[inline]
     pub const fn values(&self) -> u64 {
         match self {
@@ -62,23 +63,23 @@ impl Head<'_> {
     }
 }
 
-/// The beginning of a receive buffer.
+/// The result of decoding the start of a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParsedHead<'b> {
-    /// Not a whole line yet.
+    /// The line is not complete yet.
     Incomplete,
-    /// The head of a reply; what it announces follows behind `consumed`.
+    /// The head of a reply. What it announces follows after `consumed`.
     Head {
         /// The head.
         head: Head<'b>,
-        /// Its bytes.
+        /// Length of the head in bytes.
         consumed: usize,
     },
-    /// No reply.
+    /// Not a valid reply.
     Garbage(Garbage),
 }
 
-/// Reads the head at the start of `buf`.
+/// Decodes the head at the start of `buf`.
 #[inline]
 pub fn head(buf: &[u8]) -> ParsedHead<'_> {
     let plain = match buf {
@@ -94,7 +95,7 @@ pub fn head(buf: &[u8]) -> ParsedHead<'_> {
     }
 }
 
-/// Reads any head, the plain ones too.
+/// Decodes any head, including the simple forms.
 pub(in crate::resp) fn any(buf: &[u8]) -> ParsedHead<'_> {
     let Some((first, behind)) = buf.split_first() else { return ParsedHead::Incomplete };
     if !b"+-:$*_#,(!=%~>|".contains(first) {
@@ -161,7 +162,7 @@ fn unsigned(text: &[u8]) -> Result<i64, Garbage> {
 }
 
 fn length(text: &[u8]) -> Result<u32, Garbage> {
-    // The line end behind the bytes is counted with them.
+    // The line end after the bytes counts too.
     u32::try_from(unsigned(text)?).ok().filter(|len| *len <= u32::MAX - 2).ok_or(Garbage::BulkTooLong)
 }
 
@@ -170,7 +171,7 @@ fn count(text: &[u8], each: u32) -> Result<u32, Garbage> {
     if count > VALUES_MAX / each { Err(Garbage::TooManyValues) } else { Ok(count) }
 }
 
-/// A double as RESP writes it: digits with a point and an exponent, `inf`, `-inf`, `nan`.
+/// Parses a double in the form of RESP: digits with a point and an exponent, `inf`, `-inf`, `nan`.
 fn double(text: &[u8]) -> Option<f64> {
     match text {
         b"inf" | b"+inf" => Some(f64::INFINITY),

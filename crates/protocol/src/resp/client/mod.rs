@@ -1,7 +1,7 @@
-//! The client's side: requests out, replies in.
+//! The client's side: encodes requests and decodes replies.
 //!
-//! [`Decoder`] reads a reply in pieces and keeps 13 bytes between them; [`Value`] shows a reply that is in memory whole
-//! as a tree, without building one.
+//! [`Decoder`] decodes a reply in pieces, with a state of 13 bytes between them. [`Value`] presents a reply that is
+//! completely in memory as a tree, without building one.
 
 mod decode;
 mod encode;

@@ -1,25 +1,25 @@
-//! A reply that is in memory whole, as a tree that is looked at where it lies.
+//! Presents a reply that is completely in memory as a tree, read in place.
 //!
 //! ```text
 //!  *2\r\n $1\r\n0\r\n *2\r\n $1\r\na\r\n $1\r\nb\r\n
 //!  Array(items) ->  Bulk("0"), Array(items) -> Bulk("a"), Bulk("b")
 //! ```
 //!
-//! [`value`] walks the whole reply once and checks it; items are then read again where they are asked for. A reply of
-//! which only a part is there is walked from its start each time: read long ones with [`super::Decoder`].
+//! [`value`] walks the whole reply once and checks it. Items are then decoded again on access. Each call with an
+//! incomplete reply walks it from its start, so decode long replies with [`super::Decoder`].
 
 use super::garbage::Garbage;
 use super::head::{Head, ParsedHead, VALUES_MAX, head};
 
-/// The most levels of replies within replies.
+/// Maximum nesting depth of replies.
 pub const DEPTH_MAX: usize = 32;
 
-/// A reply. Attributes are left out.
+/// A reply, without its attributes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'b> {
     /// A simple string.
     Simple(&'b [u8]),
-    /// An error of either form, its code first.
+    /// An error of either form, beginning with its code.
     Error(&'b [u8]),
     /// An integer.
     Int(i64),
@@ -29,24 +29,24 @@ pub enum Value<'b> {
     Boolean(bool),
     /// A double.
     Double(f64),
-    /// A whole number of any size, in decimal.
+    /// An integer of any size, in decimal.
     BigNumber(&'b [u8]),
     /// A string.
     Bulk(&'b [u8]),
-    /// A text and the three letters of its format.
+    /// The three letters of a text's format, and the text.
     Verbatim(&'b [u8], &'b [u8]),
     /// Replies.
     Array(Items<'b>),
-    /// Keys and values, in turn.
+    /// Keys and values, alternating.
     Map(Items<'b>),
-    /// Replies, none like another.
+    /// Replies, all different.
     Set(Items<'b>),
-    /// A message out of band.
+    /// A push message.
     Push(Items<'b>),
 }
 
 impl<'b> Value<'b> {
-    /// The bytes of a string of any form; of nothing else.
+    /// Returns the bytes of a string of any form; `None` for other types.
     pub const fn text(&self) -> Option<&'b [u8]> {
         match self {
             Self::Simple(text) | Self::Bulk(text) | Self::Verbatim(_, text) => Some(text),
@@ -54,7 +54,7 @@ impl<'b> Value<'b> {
         }
     }
 
-    /// Returns the replies within an array, map, set or message; anything else has none.
+    /// Returns the replies within an array, map, set or push message; other types have none.
     pub const fn items(&self) -> Items<'b> {
         match self {
             Self::Array(items) | Self::Map(items) | Self::Set(items) | Self::Push(items) => *items,
@@ -63,7 +63,7 @@ impl<'b> Value<'b> {
     }
 }
 
-/// The replies within a reply, in order. Each was checked when the whole was.
+/// The replies within a reply, in order. Each was checked together with the whole reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Items<'b> {
     rest: &'b [u8],
@@ -90,23 +90,23 @@ impl<'b> Iterator for Items<'b> {
 
 impl ExactSizeIterator for Items<'_> {}
 
-/// The beginning of a receive buffer.
+/// The result of decoding the start of a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParsedValue<'b> {
-    /// Not a whole reply yet.
+    /// The reply is not complete yet.
     Incomplete,
     /// A reply.
     Value {
         /// The reply.
         value: Value<'b>,
-        /// Its bytes.
+        /// Length of the reply in bytes.
         consumed: usize,
     },
-    /// No reply.
+    /// Not a valid reply.
     Garbage(Garbage),
 }
 
-/// Reads the whole reply at the start of `buf`.
+/// Decodes the complete reply at the start of `buf`.
 pub fn value(buf: &[u8]) -> ParsedValue<'_> {
     match extent(buf) {
         Ok(None) => ParsedValue::Incomplete,
@@ -115,15 +115,15 @@ pub fn value(buf: &[u8]) -> ParsedValue<'_> {
     }
 }
 
-/// Replies of one level that are still to come: with attributes before them they come later.
+/// The number of replies of one level that are still to come. An attribute before a reply does not count as one.
 #[derive(Clone, Copy)]
 struct Level {
     left: u64,
-    /// The level is an attribute's: what follows it belongs in its place.
+    /// True if the level belongs to an attribute. Then the reply that it describes follows in its place.
     attribute: bool,
 }
 
-/// Returns the length in bytes of the reply at the start of `buf`, after checking all of it. `None`: not all there.
+/// Checks the reply at the start of `buf` and returns its length in bytes; `None` if it is incomplete.
 fn extent(buf: &[u8]) -> Result<Option<usize>, Garbage> {
     let mut levels = [Level { left: 0, attribute: false }; DEPTH_MAX + 1];
     let (mut depth, mut at, mut left_in_all) = (0, 0, 1);
@@ -179,7 +179,7 @@ fn extent(buf: &[u8]) -> Result<Option<usize>, Garbage> {
     }
 }
 
-/// Returns the end of a string of `len` bytes and its line end. `None`: not all there.
+/// Returns the end of a string of `len` bytes and its line end; `None` if it is incomplete.
 fn string_end(buf: &[u8], len: usize) -> Result<Option<usize>, Garbage> {
     match buf.get(len..) {
         None | Some([] | [b'\r']) => Ok(None),
@@ -188,7 +188,7 @@ fn string_end(buf: &[u8], len: usize) -> Result<Option<usize>, Garbage> {
     }
 }
 
-/// Reads the reply at the start of `buf`, which [`extent`] has checked, and says how many bytes it has.
+/// Decodes the reply at the start of `buf`, which [`extent`] has checked, and returns it with its length.
 fn read(buf: &[u8]) -> (Value<'_>, usize) {
     let mut at = 0;
     loop {
@@ -231,7 +231,7 @@ fn read(buf: &[u8]) -> (Value<'_>, usize) {
     }
 }
 
-/// Returns the length in bytes of `left` checked replies.
+/// Returns the length in bytes of the next `left` replies, which were checked before.
 fn skip(buf: &[u8], mut left: u64) -> usize {
     let mut at = 0;
     while left > 0 {
