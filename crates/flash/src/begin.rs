@@ -22,7 +22,7 @@ use crate::table::{DEVICES_MAX, Table};
 pub(crate) enum Begun {
     /// The device that the table describes.
     Known,
-    /// It is another device than the table describes, or another process has used it.
+    /// Not the device that the table describes, or another process has used it since.
     Exchanged,
     /// The table describes no device.
     New,

@@ -194,7 +194,7 @@ impl Flash {
         all.filter(|(_, begun)| **begun == Begun::Exchanged).map(|(part, _)| part.device.name()).collect()
     }
 
-    /// Returns the names of devices that an earlier process did not leave this way, or that cannot be read.
+    /// Returns the names of devices that differ from what an earlier process left, or that cannot be read.
     pub fn strangers(&self) -> Vec<String> {
         let all = self.regions.parts.iter().zip(&self.begun);
         all.filter(|(_, begun)| **begun != Begun::Known).map(|(part, _)| part.device.name()).collect()

@@ -40,7 +40,7 @@ fn value_of(number: u64) -> Vec<u8> {
     vec![number as u8; if number % 300 == 99 { 12_000 } else { 1000 }]
 }
 
-/// Offers items until the tier accepts no more without a write; returns their addresses.
+/// Offers items, and writes full chunks, until the tier accepts no more. Returns the items' addresses.
 fn fill(flash: &Flash) -> Vec<FlashAddress> {
     let mut scratch = flash.scratch();
     let mut taken = Vec::new();

@@ -282,8 +282,8 @@ mod tests {
 
     #[test]
     fn no_name_or_value_takes_more_bytes_than_in_a_listpack() {
-        // There a number has 1 byte to 127, 2 within 13 bits, 3, 4, 5 or 9; a text 1, 2 or 5 before it; and each the
-        // length of all that once more behind it: 1 byte to 127, 2 below 16384.
+        // In a listpack, a number takes 1 byte up to 127, 2 bytes within 13 bits, else 3, 4, 5 or 9. A text has 1, 2 or
+        // 5 bytes before it. The length of each entry follows the entry: 1 byte up to 127, 2 bytes below 16384.
         let listpack = |value: &Value<'_>| {
             let len = match *value {
                 Value::Integer(0..128) => 1,

@@ -232,7 +232,7 @@ mod tests {
         for seed in 0..20 {
             let (mut prng, mut index, mut model) = (Prng::new(seed), Index::new(40 * PAGE_BYTES), BTreeSet::new());
             for step in 0..30_000u64 {
-                // It fills, and empties again; in order at times.
+                // The index fills and empties alternately; some seeds insert in order.
                 let fills = step / 5000 % 2 == 0;
                 let order = if seed % 4 == 0 { step } else { prng.below(300) };
                 let entry = Entry { order, more: 0, key: prng.below(30) };

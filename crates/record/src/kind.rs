@@ -50,10 +50,11 @@ impl Kind {
     }
 
     /// Returns whether a value of this type is empty at `now_ms`: all its parts have expired, or its set was truncated.
-    /// Clients do not see an empty value. For a large record whose first bin has expired, this function cannot tell.
+    /// Clients do not see an empty value.
     ///
     /// # Errors
-    /// [`Damaged`].
+    /// [`Damaged`], also for a large record whose first bin has expired, if only its parts could show whether it is
+    /// empty: this function does not read them.
     pub fn is_empty(self, bytes: &[u8], sets: &Sets, now_ms: u64) -> Result<bool, Damaged> {
         Record::of(self, bytes, sets, &NoParts)?.map_or(Ok(true), |record| record.is_empty(now_ms))
     }

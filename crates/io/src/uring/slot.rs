@@ -138,7 +138,7 @@ pub(super) struct Slot {
     pub(super) listed: bool,
 }
 
-/// Memory of a connection beyond the shared buffers: the slot. Its places in lists come on top.
+/// Limits the memory of a connection beyond the shared buffers and the lists.
 const _: () = assert!(size_of::<Slot>() <= 120);
 
 impl Slot {
