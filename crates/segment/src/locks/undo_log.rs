@@ -27,10 +27,10 @@ pub(crate) const RECORDS_MAX: usize = CHUNKS * RECORDS;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) hash: u64,
-    /// Empty: there was nothing.
+    /// The slot of the item; empty if there was none.
     pub(crate) slot: u64,
     pub(crate) namespace: u8,
-    /// It is a hidden key.
+    /// True for a hidden key.
     pub(crate) piece: bool,
     pub(crate) number: u64,
     pub(crate) cas: u64,
@@ -63,13 +63,13 @@ impl Record {
     }
 }
 
-/// The records of all groups, and which chunks are free.
+/// The records of all groups, and the list of free chunks.
 #[derive(Debug)]
 pub(crate) struct UndoLog {
     pub(super) words: Array<Word64>,
     /// Groups get their numbers here.
     pub(super) kept: KeptPage,
-    /// The last one is given out next.
+    /// The free chunks. The last one is assigned next.
     pub(super) free: Mutex<Vec<u32>>,
     /// Segments that open groups have pinned.
     pub(super) pinned: AtomicUsize,
@@ -131,9 +131,9 @@ impl UndoLog {
         })
     }
 
-    /// Gives the records of all groups that are open, with the sequence before which they were undone already or 0, and
-    /// says how many groups there are that were not undone. While others have the log, some may be of groups that were
-    /// closed meanwhile, or mixed of those and others.
+    /// Calls `each` for the records of all open groups, with the sequence before which they were undone already, or 0.
+    /// Returns the number of groups that were not undone. While other threads use the log, some records may belong to
+    /// groups that were closed meanwhile, or be mixed of several groups.
     pub(crate) fn each_open(&self, each: &mut dyn FnMut(&Record, u64)) -> u64 {
         let mut groups = 0;
         for chunk in self.open_chunks() {
@@ -144,7 +144,7 @@ impl UndoLog {
         groups
     }
 
-    /// Returns the records of a chunk that has so many.
+    /// Returns the `count` records of a chunk.
     pub(super) fn records(&self, chunk: u32, count: u64) -> impl Iterator<Item = Record> + '_ {
         (0..(count as usize).min(RECORDS)).map(move |at| {
             let word = |word| self.word(chunk, FRONT + at * RECORD_WORDS + word).load(Acquire);
@@ -192,7 +192,7 @@ impl UndoLog {
         *self.held() = open;
     }
 
-    /// Closes the held chunks: what was done for them is found, and undone.
+    /// Closes the held chunks, after all of their changes are found and undone.
     pub(crate) fn close_held(&self) {
         let held = std::mem::take(&mut *self.held());
         held.iter().for_each(|chunk| self.word(*chunk, 0).store(0, Release));

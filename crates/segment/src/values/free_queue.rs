@@ -27,7 +27,7 @@ pub(super) enum Left {
     Loose { parts: Vec<u64> },
 }
 
-/// Those that wait for the background.
+/// The deferred frees that wait for the background.
 #[derive(Debug, Default)]
 pub(crate) struct FreeQueue {
     pub(super) queue: Mutex<Queue>,
@@ -53,7 +53,7 @@ impl DeferredFree {
         Self { namespace, object, left: Left::Loose { parts } }
     }
 
-    /// Returns the object of which nothing is to be left.
+    /// Returns the object that is removed completely, if it is.
     pub(crate) fn ends(&self) -> Option<u64> {
         (!matches!(self.left, Left::Loose { .. })).then_some(self.object)
     }
@@ -70,7 +70,7 @@ impl DeferredFree {
 }
 
 impl FreeQueue {
-    /// Puts one into the queue, or gives it back where that is full.
+    /// Adds one to the queue, or returns it if the queue is full.
     pub(super) fn push(&self, deferred: DeferredFree) -> Result<(), DeferredFree> {
         if !self.reserve(&deferred) {
             return Err(deferred);

@@ -65,8 +65,8 @@ fn join_of(key: &Key<'_>, expire: Expire, expect: Option<Expect>, sources: &[Sou
 /// Source that zeros are copied from.
 static ZEROS: [u8; 4096] = [0; 4096];
 
-/// Returns whether the free segments hold a large value of so many bytes. If not, asks the background once to free
-/// as many. Requests of two handles at the same time are not added up: the later handle asks again.
+/// Returns true if the free segments have room for a large value of `bytes` bytes. If not, asks the background once to
+/// free enough segments. Requests of two handles at the same time are not added up: the later handle asks again.
 fn call_for_room(store: &Store, namespace: u8, bytes: u64) -> bool {
     call_for_segments(store, namespace, segments_for(store, bytes))
 }
@@ -235,7 +235,7 @@ impl LargeValues<'_, '_> {
         stored
     }
 
-    /// Checks that there are free segments for a large value of so many bytes.
+    /// Checks that there are free segments for a large value of `bytes` bytes.
     pub(crate) fn check_room(self, key: &Key<'_>, bytes: u64) -> Result<(), OpError> {
         if call_for_room(self.guard.store, key.namespace, bytes) {
             return Ok(());

@@ -1,5 +1,4 @@
-//! Removal of pieces and parts that nothing names: a process was writing them, or removing them a few at a time, when
-//! it was killed.
+//! Removal of pieces and parts that no head names: a process was killed while it wrote or removed them.
 //!
 //! ```text
 //!   walk 1   every head of an earlier process marks its object, and the parts that it names     (the scrub's own walk)
@@ -25,7 +24,7 @@ use crate::layout::raw::Word32;
 
 const BITS_MIN: u64 = 1 << 16;
 const BITS_MAX: u64 = 1 << 25;
-/// A bit for so many bytes of the heap.
+/// The number of heap bytes for each bit.
 const BYTES_A_BIT: u64 = 512;
 
 const MARKING: u32 = 0;
@@ -84,7 +83,7 @@ impl Named {
         self.state.store(MARKED, Release);
     }
 
-    /// Returns true if nothing names this hidden key, nor ever will.
+    /// Returns true if no head names this hidden key, now or later.
     pub(crate) fn is_orphan(&self, key: &Key<'_>) -> bool {
         if !self.is_marked_whole() {
             return false;

@@ -1,4 +1,4 @@
-//! What is done to a large value over several iterations, so that no guard copies more than its share.
+//! Operations on large values that take several iterations, so that no guard copies more than its share.
 //!
 //! ```text
 //!   append, splice, copy      some pieces, until the iteration's share is used up ──> Parked, what is written is kept
@@ -7,14 +7,14 @@
 //!   kept here; the head gets it last
 //! ```
 //!
-//! Invariants: work belongs to one requester, who repeats the same request until it is answered
+//! Invariants: work belongs to one requester, which repeats the same request until it is answered
 //! ([`crate::Guard::serve`]). A join that is met with another item or other bytes starts over, and what it had written
 //! is removed. Nothing is published before all is written. Pieces last somewhat longer than their head
 //! ([`outlasting`]), so that a request whose time to live is counted from a later iteration finds those that are done
 //! to be done.
 //!
-//! Bounds: [`WORKS_MAX`] for each per-thread handle. A request that comes when there are so many waits until one is
-//! done; one whose requester has not come back for two calls of [`crate::ThreadHandle::tidy`] goes.
+//! Bounds: [`WORKS_MAX`] for each per-thread handle. If there are that many, a new request waits until one is done. A
+//! work is dropped if its requester has not returned for two calls of [`crate::ThreadHandle::tidy`].
 
 use base::clock::UnixMillis;
 
@@ -22,9 +22,9 @@ use crate::core::op::Expire;
 use crate::core::snap::Snap;
 use crate::values::writer::LargeWriter;
 
-/// Works that one handle keeps.
+/// The maximum number of works of one handle.
 const WORKS_MAX: usize = 64;
-/// Sources of a join at most.
+/// The maximum number of sources of a join.
 pub(crate) const SOURCES_MAX: usize = 4;
 /// Pieces outlast their head by this many ms, plus its time to live divided by [`OUTLAST_PART`].
 const OUTLAST_MS: u64 = 2000;
@@ -131,7 +131,7 @@ impl Unfinished {
         Self { begun: Vec::new(), requester: 0, left: u64::MAX, paused: false }
     }
 
-    /// Begins a request of `requester`, which may copy so many bytes.
+    /// Begins a request of `requester`, which may copy `bytes` bytes.
     #[inline(always)]
     pub(crate) fn begin(&mut self, requester: u64, bytes: u64) {
         (self.requester, self.left, self.paused) = (requester, bytes, false);

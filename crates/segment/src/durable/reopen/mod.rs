@@ -5,7 +5,7 @@
 //!   1  stripes     groups of held stripes: one of two equal slots goes; tokens of an older build are renewed; let go
 //!   2  growth      the group at the cursor: what was copied is cleared, then its split or merge is run to its end
 //!   3  undo        keys that were changed for a key lock set that was not let go: their slots are what they were
-//!   4  segments    open and received into: walked; the slot decides who lives; counted; Sealed
+//!   4  segments    open and received into: walked; the slot decides which live; counted; Sealed
 //!                  Draining -> Sealed, Quarantine -> Free; no pins, no arrivals
 //!   5  lists       free, sealed, decommitted; what each namespace has; totals
 //!   6  tier        slots of items on a device that is gone are cleared
