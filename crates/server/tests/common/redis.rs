@@ -56,7 +56,7 @@ pub fn addr(running: &Running, wanted: Protocol) -> SocketAddr {
     found.expect("an address of this protocol")
 }
 
-/// Where clients of Redis connect to.
+/// Returns the address for Redis clients.
 pub fn resp_addr(running: &Running) -> SocketAddr {
     addr(running, Protocol::Resp)
 }

@@ -95,7 +95,7 @@ impl Peer {
                 words[at] = value.len().to_string();
                 value
             });
-            // memcached tells a key in the form in which it was first stored, this server in the form of the request.
+            // memcached returns a key in the form in which it was first stored, this server in the form of the request.
             if let Some(at) = words.iter().position(|word| word == "b") {
                 let key =
                     ENCODED.iter().find(|(base64, _)| words[at - 1][1..] == **base64).expect("a key of the script");

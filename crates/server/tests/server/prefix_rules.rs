@@ -110,7 +110,7 @@ fn keys_over_several_namespaces_are_answered_in_their_order_whatever_is_asked_to
         let prefix = ["shop:", "shop:sold:", "", "s/", "shop"][prng.below(5) as usize];
         format!("{prefix}{}", prng.below(30))
     };
-    // What is there, by key: a key is in one namespace, so one map tells all.
+    // The present items by key. A key is in one namespace only, so one map is enough.
     let mut there = std::collections::HashMap::new();
     for round in 0..400 {
         let (mut asked, mut wanted) = (String::new(), String::new());

@@ -65,7 +65,7 @@ impl Beside {
     }
 }
 
-/// A word and so many names.
+/// Returns a word followed by names.
 fn named<'n>(word: &'n [u8], names: &'n [Vec<u8>]) -> Vec<&'n [u8]> {
     std::iter::once(word).chain(names.iter().map(Vec::as_slice)).collect()
 }
