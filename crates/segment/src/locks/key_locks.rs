@@ -143,7 +143,7 @@ pub(crate) fn let_go(store: &Store, key_locks: &mut KeyLocks) {
     (key_locks.number, key_locks.wanted, key_locks.had_below, key_locks.met) = (0, [0; WORDS / 64], 0, None);
 }
 
-/// Key lock sets in flight.
+/// Returns the number of key lock sets in flight.
 pub(crate) fn key_locks_in_flight(store: &Store) -> u64 {
     store.key_locks.in_flight.load(Relaxed)
 }

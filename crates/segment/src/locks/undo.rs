@@ -47,7 +47,7 @@ const PINNED_PART: usize = 8;
 /// From this part of those on, what is to be kept is copied to where the group's other items are, so that a group pins
 /// as much memory as it changes and not a segment for each key.
 const PINNED_APART: usize = 2;
-/// Keys that an ended group keeps room for in its sets.
+/// The number of keys for which an ended group retains room in its sets.
 const KEPT_ROOM: usize = 1024;
 
 /// Returns the state under a key before a change.
@@ -89,7 +89,7 @@ pub(crate) fn close_group(store: &Store, group: &mut Group) {
     (group.number, group.records, group.apart, group.copied) = (0, 0, None, 0);
 }
 
-/// Groups of changes that were closed before their last one, for want of room for what was there before.
+/// Returns the number of groups of changes that were closed early, for lack of room to record the earlier states.
 pub(crate) fn groups_cut(store: &Store) -> u64 {
     store.undo.as_ref().map_or(0, |log| log.cut.load(Relaxed))
 }
@@ -103,7 +103,7 @@ impl LockChecks<'_, '_> {
         let Some(log) = &self.guard.store.undo else { return Ok(()) };
         let mut group = self.guard.own.group.borrow_mut();
         let there = find_locked(self.guard.store, locked, key);
-        // New pieces and parts are named by nothing but what is new.
+        // New pieces and parts are named only by new heads.
         if group.keys.contains(&key.hash.0) || (key.piece && there.is_none()) {
             return Ok(());
         }
@@ -174,7 +174,7 @@ impl LockHolds<'_, '_> {
         let same = live(store, there, self.guard.now).filter(|there| Snap::of(store, there).same(&snap));
         if let (Some(locked), Some(there)) = (&locked, same) {
             let moved = publish(store, locked, self.guard.counters(), &key, unpublished, Some(&there), None);
-            // What it is the head of, the copy is the head of.
+            // The copy is the head of the same object.
             assert!(moved.is_ok(), "an item that has a slot needs no room for another");
             self.guard.counters().relocated.add(1);
         } else {

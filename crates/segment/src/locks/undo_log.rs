@@ -10,17 +10,17 @@ use crate::layout::raw::{Array, Mutex, MutexGuard, Word64};
 use crate::layout::slot::Slot;
 use crate::values::free_queue::DeferredFree;
 
-/// Chunks of records, over all groups.
+/// The number of chunks of records, over all groups.
 const CHUNKS: usize = 256;
 const CHUNK_WORDS: usize = 512;
-/// Bytes that the chunks take of the file.
+/// The bytes of the file that the chunks take.
 pub(crate) const LOG_BYTES: usize = CHUNKS * CHUNK_WORDS * 8;
-/// Words before a chunk's records.
+/// The number of words before a chunk's records.
 const FRONT: usize = 8;
 const RECORD_WORDS: usize = 8;
-/// Records of a chunk.
+/// The number of records of a chunk.
 const RECORDS: usize = (CHUNK_WORDS - FRONT) / RECORD_WORDS;
-/// Records of all chunks.
+/// The number of records of all chunks.
 pub(crate) const RECORDS_MAX: usize = CHUNKS * RECORDS;
 
 /// The state under a key before a change.
@@ -217,20 +217,21 @@ impl UndoLog {
 /// Changes that stand or fall together. Open from the first record on.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
-    /// 0: it is not open.
+    /// The group's number; 0: it is not open.
     pub(super) number: u64,
-    /// The first one is what it is closed by.
+    /// The group's chunks. A store to the first one closes the group.
     pub(super) chunks: Vec<u32>,
     /// Records of the last chunk.
     pub(super) records: usize,
-    /// The latest checkpoint that has nothing of it, when it was opened: where its segments end.
+    /// The sequence before which the latest checkpoint's segments lie, when the group was opened. That checkpoint
+    /// includes nothing of the group.
     pub(super) behind: u64,
     /// The hashes of its keys.
     pub(super) keys: HashSet<u64>,
     pub(super) pinned: HashSet<u32>,
-    /// Item that is to be copied before it is changed: a hash, a namespace, whether it is a hidden key's.
+    /// The item to be copied before it is changed: its key's hash, its namespace, and true if its key is hidden.
     pub(super) apart: Option<(u64, u8, bool)>,
-    /// The hash of what was copied last, or could not be.
+    /// The hash of the key whose item was copied last, or could not be copied.
     pub(super) copied: u64,
     /// Objects that are removed when it is closed.
     pub(super) deferred: Vec<DeferredFree>,

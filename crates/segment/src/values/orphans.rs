@@ -6,8 +6,8 @@
 //!   walk 2   a piece or part of an earlier process that is not marked goes
 //! ```
 //!
-//! - Marks are bits by the hash of a number. Two numbers may share one, and then what could go stays. Nothing that is
-//!   named goes.
+//! - Marks are bits by the hash of a number. Two numbers may share a bit, so an orphan may stay. A named piece or part
+//!   is never removed.
 //! - A head stands where it is through the whole first walk, or it is written again and marks its object by that. So a
 //!   rename cannot evade the walk by moving a head from a segment still to be walked to one that was. All parts of such
 //!   an object stay this time.
@@ -37,7 +37,7 @@ const WHOLE: u64 = 0x5ca1_ab1e_0000_0000;
 #[derive(Debug)]
 pub(crate) struct Named {
     bits: Box<[AtomicU64]>,
-    /// Numbers from here on are of this process.
+    /// Numbers from here on belong to this process.
     before: u64,
     state: Word32,
 }

@@ -65,7 +65,7 @@ pub(crate) struct JoinOf {
     pub(crate) hash: u64,
     /// Expiry of the head.
     pub(crate) expire: Expire,
-    /// The item that is there.
+    /// The present item.
     pub(crate) there: Option<Snap>,
     /// Per source its length in bytes, and its identity: the object number of a large value, the hash of bytes.
     pub(crate) sources: [(u64, u64); SOURCES_MAX],
@@ -110,18 +110,18 @@ impl Work {
 struct Begun {
     requester: u64,
     work: Work,
-    /// Calls of `tidy` since its requester came last.
+    /// The number of calls of `tidy` since its requester last returned.
     idle: u32,
 }
 
-/// The works of one handle that are not at their end, and the share of the iteration at hand.
+/// The unfinished works of one handle, and the share of the current iteration.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
     begun: Vec<Begun>,
     requester: u64,
-    /// Bytes that the request at hand may still copy; `u64::MAX`: all at once.
+    /// The number of bytes that the current request may still copy; `u64::MAX`: no limit.
     left: u64,
-    /// The request at hand has used its share, and goes on in a later iteration.
+    /// True if the current request has used its share and continues in a later iteration.
     paused: bool,
 }
 
@@ -137,7 +137,7 @@ impl Unfinished {
         (self.requester, self.left, self.paused) = (requester, bytes, false);
     }
 
-    /// Counts bytes that are copied; false if the share is used up.
+    /// Counts bytes that are copied. Returns false if the share is used up.
     pub(crate) fn spend(&mut self, bytes: u64) -> bool {
         if self.left != u64::MAX {
             self.left = self.left.saturating_sub(bytes);
@@ -145,12 +145,12 @@ impl Unfinished {
         self.left > 0
     }
 
-    /// Returns true if the request at hand has used its share.
+    /// Returns true if the current request has used its share.
     pub(crate) fn is_spent(&self) -> bool {
         self.left == 0
     }
 
-    /// Notes that the request goes on in a later iteration.
+    /// Records that the request continues in a later iteration.
     pub(crate) fn pause(&mut self) {
         self.paused = true;
     }
@@ -171,7 +171,8 @@ impl Unfinished {
         Some(self.begun.remove(at).work)
     }
 
-    /// Returns the join that this is, to go on with; one of the same requester that is not it comes back as the second.
+    /// Returns the retained join with this identity, to continue it. The second value is another join of the same
+    /// requester, if there is one.
     pub(crate) fn take_join(&mut self, of: &JoinOf) -> (Option<LargeWriter>, Option<LargeWriter>) {
         match self.take() {
             Some(Work::Join { of: begun, writer }) if begun.same(of) && outlasts(writer.expire(), of.expire) => {
@@ -181,8 +182,8 @@ impl Unfinished {
         }
     }
 
-    /// From which piece on those of an object may have to be given a later expiry, and when those before it end; a join
-    /// of the same requester comes back as the second.
+    /// Returns the first piece of an object that may still need a later expiry, and the expiry of those before it. The
+    /// second value is a join of the same requester, if there is one.
     pub(crate) fn take_touch(&mut self, of: u64, expire: Expire) -> ((u32, Expire), Option<LargeWriter>) {
         let start = (0, Expire::Never);
         match self.take() {
@@ -193,13 +194,13 @@ impl Unfinished {
         }
     }
 
-    /// Keeps a join until its requester comes back. [`Unfinished::can_keep`] held.
+    /// Retains a join until its requester returns. [`Unfinished::can_keep`] must have returned true.
     pub(crate) fn keep_join(&mut self, of: JoinOf, writer: LargeWriter) {
         self.keep(Work::Join { of, writer });
     }
 
-    /// Keeps how far the pieces of an object have a later expiry, if there is room for it: all of them are looked at
-    /// again else.
+    /// Retains the number of pieces of an object that have a later expiry, if there is room. Otherwise all pieces are
+    /// examined again.
     pub(crate) fn keep_touch(&mut self, object: u64, (next, lasts): (u32, Expire)) {
         self.keep(Work::Touch { object, next, lasts });
     }
@@ -210,7 +211,7 @@ impl Unfinished {
         }
     }
 
-    /// Takes one whose requester has not come back since two calls ago.
+    /// Takes a work whose requester has not returned for two calls.
     pub(crate) fn take_idle(&mut self) -> Option<Option<LargeWriter>> {
         let at = self.begun.iter().position(|begun| begun.idle >= 2)?;
         Some(self.begun.remove(at).work.into_writer())
