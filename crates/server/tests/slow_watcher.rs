@@ -1,4 +1,4 @@
-//! A watcher that does not read. Alone in its process, since it measures all of it.
+//! A watcher that does not read. Alone in its process, because it measures the whole process.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Random commands on hashes, and what of their replies is left to chance.
+//! Random commands on hashes, and the random parts of their replies.
 
 use base::prng::Prng;
 

@@ -1,4 +1,4 @@
-//! Debian's Redis, to compare with, and replies as they are on the wire.
+//! Debian's Redis, for comparisons, and replies in their wire format.
 
 pub use super::request::request;
 use super::{Client, PATIENCE, config, start};

@@ -1,4 +1,4 @@
-//! A server with a small memory and a file for what that has no room for.
+//! A server with a small memory, and a file for the items that do not fit into it.
 
 use super::redis::{Replies, both, resp};
 use super::{Client, set, start, tcp, wait_until};

@@ -1,5 +1,5 @@
-//! What an operator does over the protocol of Redis: looks at connections and ends them, has them wait, changes
-//! settings, and finds out what took long.
+//! An operator's commands of the Redis protocol: listing, killing and pausing connections, changing settings, and the
+//! slow log.
 
 use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, start, tcp, wait_until};

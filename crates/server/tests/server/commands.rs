@@ -1,4 +1,4 @@
-//! What commands do at their limits: replies longer than the output, values in pieces, dumps, statistics, delays.
+//! Commands at their limits: replies longer than the output, values in pieces, dumps, statistics, delays.
 
 use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
 use gannet_server::start::ServerConfig;

@@ -1,7 +1,7 @@
 //! One random stream of commands, cut at random bytes, to Debian's memcached and to this server: the same replies.
 //!
-//! CAS tokens are numbered by their first appearance, so that what is compared is which of them are equal. What is
-//! meant to differ (docs/protocol/memcache.md lists it) is not generated, or is made equal in [`Reply::parse_all`].
+//! CAS tokens are numbered by their first appearance, so that the comparison shows which of them are equal. Intended
+//! differences (docs/protocol/memcache.md lists them) are not generated, or are made equal in [`Reply::parse_all`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};

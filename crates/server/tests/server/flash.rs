@@ -1,5 +1,5 @@
-//! A small memory and a file eight times its size: what memory has no room for is served from the file, in order, to
-//! clients of both protocols.
+//! A small memory and a file eight times its size: items that do not fit into memory are served from the file, in
+//! order, to clients of both protocols.
 
 use crate::common::redis::request;
 use crate::common::tiered::{Tiered, bytes_of, key};

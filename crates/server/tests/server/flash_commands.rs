@@ -1,4 +1,5 @@
-//! Every command on items that are in a file: answered, and leaving behind, what a server does that has all in memory.
+//! Every command on items in a file: its replies and the resulting items are those of a server with all items in
+//! memory.
 
 use crate::common::Client;
 use crate::common::redis::{Replies, addr, resp, running};

@@ -1,4 +1,4 @@
-//! A server that leaves its listeners, connections and memory to another one, in the same process.
+//! A server that hands its listeners, connections and memory over to another one, in the same process.
 
 use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
 use command::session::Protocol;

@@ -1,4 +1,4 @@
-//! Hot, big and missed keys that were planted in a stream by Zipf's law over both protocols are found.
+//! Detection of hot, big and missed keys in a Zipf-distributed stream over both protocols.
 
 use crate::common::redis::{Replies, request};
 use crate::common::{Client, config, start, tcp};

@@ -1,5 +1,5 @@
-//! Namespaces on sockets: what is in one, clients of another neither see, change nor hear of; and each keeps to what it
-//! was given.
+//! Namespaces on sockets: clients of one namespace neither see nor change items of another, and get no messages about
+//! them. Each namespace stays within its quota.
 
 use crate::common::redis::{Replies, request};
 use crate::common::{Client, config, pattern, set, start, value, wait_until};

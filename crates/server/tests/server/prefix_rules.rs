@@ -1,5 +1,5 @@
-//! Keys that lead from a default memcached listener to namespaces by what they begin with: every command goes there,
-//! and a client that asks over several namespaces is answered as if there were one.
+//! Key prefixes that route clients of a default memcached listener to namespaces: every command follows them, and a
+//! request over several namespaces gets the same reply as in one.
 
 use crate::common::redis::resp;
 use crate::common::{Client, config, pattern, set, start, value};

@@ -1,5 +1,5 @@
 //! The protocol of Redis on sockets: replies compared with those of Debian's Redis over random streams of commands, and
-//! what a connection may do to itself and to no other.
+//! commands that affect only their own connection.
 
 use crate::common::redis::{Redis, Replies, addr, both, request, resp};
 use crate::common::{Client, set, start, value};

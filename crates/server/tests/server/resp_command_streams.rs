@@ -1,5 +1,5 @@
-//! Whole streams of Redis's commands, cut anywhere and damaged: the answers are the same, and nothing is left behind.
-//! And a whole server under any sequence of requests of both protocols: nothing ends it.
+//! Whole streams of Redis's commands, cut anywhere and damaged: the replies are the same, and no buffer or pin is left.
+//! Also a whole server under any sequence of requests of both protocols: none of them ends it.
 
 #[path = "../../../../fuzz/corpus.rs"]
 mod corpus;

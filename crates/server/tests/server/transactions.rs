@@ -1,5 +1,5 @@
-//! Transactions and commands over several keys: replies compared with those of Debian's Redis over random streams, what
-//! becomes of one whose client goes, and what other clients see meanwhile.
+//! Transactions and commands over several keys: replies compared with those of Debian's Redis over random streams, the
+//! end of a transaction whose client disconnects, and the state that other clients see meanwhile.
 
 mod updates;
 

@@ -1,4 +1,4 @@
-//! Answers that are put together over several visits, and what may happen between two of them.
+//! Replies that are built over several visits, and events between two of the visits.
 
 use crate::common;
 use crate::common::redis::{reply_len, request};

@@ -1,4 +1,5 @@
-//! Clients that send half of a request, do not read, or go on sending when nothing is served any more, beside others.
+//! Clients that send half of a request, do not read, or continue to send when they are no longer served, concurrent
+//! with others.
 
 use crate::common::redis::request;
 use crate::common::{self, pattern, set, value};

@@ -1,4 +1,4 @@
-//! Commands over many names, receivers or connections, beside others: each visit does a bounded part.
+//! Commands over many names, receivers or connections, concurrent with others: each visit does a bounded part.
 
 use super::half::{ask_beside, bystanders};
 use crate::common;
