@@ -25,8 +25,8 @@ pub struct StoreStats {
     /// The memory limit of segments, headers and index together. They exceed it only while a resize to less memory is
     /// in progress.
     pub memory_bytes: u64,
-    /// Bytes that segments, headers and index hold now: more than `memory_bytes` while a resize downwards is under way,
-    /// less while one upwards is.
+    /// Bytes that segments, headers and index hold now: more than `memory_bytes` during a resize to less memory, and
+    /// less during a resize to more memory.
     pub held_bytes: u64,
     /// Upper bound of a resize, in bytes.
     pub memory_bytes_max: u64,

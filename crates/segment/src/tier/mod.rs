@@ -167,7 +167,7 @@ pub struct TierRead {
 pub enum Reclaimed {
     /// No slot names it any more.
     Done,
-    /// No slot names this address any more: the item goes on at another address.
+    /// No slot names this address any more: the item continues at another address.
     Again,
     /// The store cannot decide now: the tier asks again for this item.
     Later,
@@ -255,19 +255,20 @@ pub trait Tier: std::fmt::Debug + Send + Sync {
     /// [`Tier::offer`] and [`Tier::release`].
     fn reclaim(&self, now: UnixMillis, visit: &mut Visit<'_>) -> bool;
 
-    /// Makes what was written so far survive a stop of the machine, for a caller that leaves a store in order and
-    /// waits. What a device does not take is of no use to the next process, which finds that out.
+    /// Syncs all data written so far to the devices, so that it survives a stop of the machine. The caller closes a
+    /// store in order, and waits. Data that a device does not take is lost for the next process, which detects that.
     fn sync(&self);
 }
 
-/// A visitor of the items of a region. It receives the item, its address, and whether it may go on at another address.
+/// A visitor of the items of a region. It receives the item, its address, and whether it may continue at another
+/// address.
 pub type Visit<'v> = dyn FnMut(&TierItem<'_>, FlashAddress, bool) -> Reclaimed + 'v;
 
 /// The parameters of a store with a second tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierPlan {
     /// Slots of the index, which keeps its size: it is changed by the items' keys, and those on flash are far away. A
-    /// file that is there keeps the number that it was made with.
+    /// existing file keeps the number that it was created with.
     pub index_slots: u64,
     /// Bytes of all that the tier lies on: a file that was made beside another tier is refused.
     pub bytes: u64,

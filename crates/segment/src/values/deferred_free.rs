@@ -7,8 +7,8 @@
 //!
 //! - A thread that ends a head does a bounded number of steps, whatever the value's length. If the queue is full, it
 //!   does all.
-//! - A deferred free names objects and parts by numbers that are never used again, so nothing that is stored later is
-//!   taken for what is to go, and it may be gone already.
+//! - A deferred free names objects and parts by numbers that are never used again, so no later item is taken for a
+//!   removed one. The pieces or parts may be gone already.
 //! - What is in the queue when a server ends lies in memory that ends with it; in a memory file it is evicted in time.
 //!
 //! Bounds: see [`crate::values::free_queue::QUEUE_BYTES_MAX`].

@@ -53,9 +53,9 @@ pub enum CopyStep {
 }
 
 impl<'l> Renames<'_, 'l> {
-    /// Stores under `to` what is under `from` if that is a value in pieces or in parts, which both have from then on;
-    /// [`Renames::unshare`] is to follow. False: there is no such value under `from`. The end and the client's flags
-    /// are those of `from`.
+    /// Stores the value of `from` also under `to`, if it is in pieces or in parts. Both keys share it from then on,
+    /// until the caller calls [`Renames::unshare`]. Returns false if `from` has no such value. The end and the client's
+    /// flags are those of `from`.
     ///
     /// # Errors
     /// [`OpError::Parked`]: again in a later iteration; it may be done in part. [`OpError::OutOfMemory`].
@@ -64,8 +64,9 @@ impl<'l> Renames<'_, 'l> {
         self.guard.commits().retry(|guard| try_adopt(guard, from, to))
     }
 
-    /// Removes the value under `from`, but not its parts if `to` has them: the second step of a rename. Where the
-    /// background has taken one of the two meanwhile, the other goes too, and with it the parts; then it says false.
+    /// Removes the value under `from`, but not its parts if `to` has them: the second step of a rename. If the
+    /// background has removed one of the two meanwhile, the other is removed too, with its parts. Returns false in that
+    /// case.
     ///
     /// # Errors
     /// [`OpError::Parked`]: again in a later iteration.

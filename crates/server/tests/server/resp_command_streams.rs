@@ -1,4 +1,4 @@
-//! Whole streams of Redis's commands, cut anywhere and damaged: the replies are the same, and no buffer or pin is left.
+//! Whole streams of Redis's commands, cut anywhere and damaged: the replies are the same, and nothing is left behind.
 //! Also a whole server under any sequence of requests of both protocols: none of them ends it.
 
 #[path = "../../../../fuzz/corpus.rs"]

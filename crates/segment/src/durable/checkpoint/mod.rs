@@ -18,7 +18,7 @@
 //! - DEAD, which is never taken back in a life. Every path that takes an item's slot has marked the item first, with
 //!   the index in the file too ([`crate::items::unpublished::dies_first`]). So an item that was replaced or removed
 //!   before the checkpoint is dead on the disk. No opening restores it when the newer version is lost.
-//! - It does not trust slots, locks, counts, or items that were stored in segments since. The index is rebuilt
+//! - Nothing else: no slots, no locks, no counts, and no items that were stored in segments since. The index is rebuilt
 //!   ([`crate::durable::rebuild`]).
 //!
 //! Invariants:
@@ -28,10 +28,11 @@
 //! - If a change of several keys as one is in progress when the record is taken, its keys are in the record, and are
 //!   misses. A part of such a change is never served.
 //! - The keys of a change that was in progress at `begin` and ended before the record is taken are misses too: some of
-//!   its items may lie in segments from before B, and others not. The record contains no part of any other change. A
-//!   change that ended before `begin` lies in segments from before B. A change that begins later finds all such
-//!   segments of its thread sealed, or seals them before its first item ([`crate::core::open::OpenTable::seal_begun`]).
-//!   The background seals its own segments before it moves any item that was stored since.
+//!   its items may lie in segments from before B, and others not. The record contains every other change completely or
+//!   not at all. A change that ended before `begin` lies in segments from before B. A change that begins later finds
+//!   all such segments of its thread sealed, or seals them before its first item
+//!   ([`crate::core::open::OpenTable::seal_begun`]). The background seals its own segments before it moves any item
+//!   that was stored since.
 //! - A change of several keys as one stores a new copy of every item that it changes, and changes nothing in place
 //!   ([`crate::core::handle::Guard::copies_all`]). So after a power loss nothing of a change that was made since is
 //!   served.
