@@ -35,7 +35,7 @@ pub(crate) const PLAN_FOUND: TierPlan = TierPlan {
     finds: true,
 };
 
-/// A tier that has all in a map, each item in a block of its own. What is asked for has come at once.
+/// A tier that holds all items in a map, each in a block of its own. A requested read completes at once.
 ///
 /// Where it finds its items again, what is named and what is dead is in the words of its room, so that an image of the
 /// store's file has that as it was: `finding | deferred | a word for each block`.
@@ -66,7 +66,7 @@ impl MapTier {
         self.state.lock().expect("no thread panics")
     }
 
-    /// Goes on with what is in the room of another store.
+    /// Resumes with the contents of another store's room.
     #[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
     pub(crate) fn go_on(&self, room: TierRoom) {
         let mut state = self.state();

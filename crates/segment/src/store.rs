@@ -1,4 +1,4 @@
-//! Assembly: a store is created, opened, and closed from the parts that the floors below provide.
+//! Assembly: a store is created, opened and closed from the parts that the lower modules provide.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,9 +57,9 @@ impl Store {
         Self::on(config, geometry, ground, None, None, now)
     }
 
-    /// Opens or creates a store in a file. What was acknowledged before the previous process ended, however it ended,
-    /// is there again. The file's seed and sizes become the store's. Of `config`, only the memory has to equal that of
-    /// the file. Its `memory_bytes_max` is ignored: a file does not grow.
+    /// Opens or creates a store in a file. All changes that were acknowledged before the previous process ended, in
+    /// order or not, are present again. The file's seed and sizes become the store's. Of `config`, only the memory has
+    /// to equal that of the file. Its `memory_bytes_max` is ignored: a file does not grow.
     ///
     /// # Errors
     /// If the sizes do not fit or the file is refused: see [`StartError`], above all [`StartError::File`]. A file that
@@ -137,7 +137,7 @@ impl Store {
         Ok((store, background))
     }
 
-    /// Makes whole what is in the file.
+    /// Repairs the contents of the file.
     fn take_over(&mut self, now: UnixMillis) -> Result<(), StartError> {
         let Some(held) = &self.held else { return Ok(()) };
         let (mut reopened, mut rebuild) = (Reopened::default(), None);
@@ -181,7 +181,7 @@ impl Store {
         self.settle()
     }
 
-    /// Records in the file that what was found in it is in order now.
+    /// Records in the file that its contents are repaired now.
     fn settle(&mut self) -> Result<(), StartError> {
         if let (Some(notes), Some(record)) = (&self.notes, self.checkpoints.latest()) {
             notes.name_only(record.notes());
@@ -191,13 +191,13 @@ impl Store {
         settled.map_err(|error| StartError::File { path: held.file.path().to_owned(), fault: FileFault::Io(error) })
     }
 
-    /// Returns what was found in the store's file, or `None` if the store lies in no file.
+    /// Returns the findings of opening the store's file, or `None` if the store is not in a file.
     pub fn reopened(&self) -> Option<&Reopened> {
         self.reopened.as_ref()
     }
 
     /// Closes the store's file in order and returns it for another store; this store records nothing more in it. No
-    /// thread works on the store any more, or will. Returns `None` if the store lies in no file.
+    /// thread may use the store any more. Returns `None` if the store is not in a file.
     pub fn leave(&self) -> Option<Arc<MapFile>> {
         self.close();
         self.held.as_ref().map(|held| Arc::clone(&held.file))
@@ -207,7 +207,7 @@ impl Store {
     /// index is in the file, is still being rebuilt, or the store has flash. Call it after [`Store::leave`].
     ///
     /// # Errors
-    /// There is not enough memory for the copy.
+    /// If there is not enough memory for the copy.
     pub fn leave_index(&self) -> std::io::Result<Option<Arc<MapFile>>> {
         let Some(held) = self.held.as_ref().filter(|held| held.index() == IndexPlace::Dram) else { return Ok(None) };
         if self.tier.is_some() || self.is_rebuilding() || !self.closed.load(SeqCst) {
@@ -216,7 +216,7 @@ impl Store {
         crate::durable::file::index_left::leave(&self.index, held).map(Some)
     }
 
-    /// Returns the file that it lies in, if it does.
+    /// Returns the memory file, if the store is in one.
     pub fn file(&self) -> Option<&Arc<MapFile>> {
         self.held.as_ref().map(|held| &held.file)
     }
@@ -235,7 +235,7 @@ impl Store {
         }
     }
 
-    /// Keeps a note beyond the process, behind those that are there; of a store in no file it is forgotten.
+    /// Appends a note that outlives the process. A store that is not in a file drops it.
     ///
     /// # Errors
     /// See [`NoteFault`]; the notes are as they were.
@@ -250,7 +250,7 @@ impl Store {
         }
     }
 
-    /// Puts other notes in the place of all that are kept.
+    /// Replaces all notes.
     ///
     /// # Errors
     /// See [`NoteFault`]; the notes are as they were.
@@ -276,15 +276,16 @@ impl Store {
         })
     }
 
-    /// Keeps the instant of a flush that is to come, beyond the process; `None`: none is to come.
+    /// Persists the instant of a pending flush. `None`: no flush is pending.
     pub fn keep_flush_at(&self, namespace: Namespace, at: Option<UnixMillis>) {
         let (number, kept) = (usize::from(namespace.0), &self.kept);
-        // The flush that it waits behind first: with another one it is done.
+        // Stores the current flush sequence first: if it has changed later, the pending flush is done.
         kept.flush_behind[number].store(kept.flushed[number].load(SeqCst), SeqCst);
         kept.flush_at_ms[number].store(at.map_or(0, |at| at.0), SeqCst);
     }
 
-    /// Returns the flush that was to come when the process before ended, if it was not done since.
+    /// Returns the instant of the flush that was pending when the previous process ended, if it has not been done
+    /// since.
     pub fn kept_flush_at(&self, namespace: Namespace) -> Option<UnixMillis> {
         let (number, kept) = (usize::from(namespace.0), &self.kept);
         let at = UnixMillis(kept.flush_at_ms[number].load(SeqCst));
@@ -295,7 +296,7 @@ impl Store {
     /// Opens a data thread's handle of the store.
     ///
     /// # Errors
-    /// When `handles_max` handles were opened already: handles are for the life of their threads, and not reused.
+    /// If `handles_max` handles were opened already. A handle belongs to its thread for life and is not reused.
     pub fn handle(self: &Arc<Self>) -> Result<ThreadHandle, HandleError> {
         let handles_max = self.geometry.handles_max;
         let id = self.handles_opened.fetch_add(1, Relaxed);
@@ -304,13 +305,13 @@ impl Store {
 }
 
 impl Store {
-    /// Returns true if the memory file's space was refused, so that segments or index are smaller than they might be,
-    /// since this was asked last.
+    /// Returns true if the file system refused space for the memory file since the last call, so that segments or index
+    /// are smaller than configured.
     pub fn takes_short_of_space(&self) -> bool {
         crate::background::populator::takes_short_of_space(self)
     }
 
-    /// Returns the handle that makes checkpoints, or `None` if the store is in no file, or was opened without
+    /// Returns the handle that makes checkpoints, or `None` if the store is not in a file or was opened without
     /// checkpoints.
     pub fn checkpointer(self: &Arc<Self>) -> Option<Checkpointer> {
         crate::durable::checkpoint::checkpointer(self)
@@ -326,18 +327,18 @@ impl Store {
         crate::durable::rebuild::rebuild_progress(self)
     }
 
-    /// Returns a helper of the background, for a thread of its own, or `None` if nothing is to be rebuilt, or too many
-    /// help.
+    /// Returns a helper of the background, for a thread of its own, or `None` if nothing is to be rebuilt or too many
+    /// threads help already.
     pub fn rebuilder(self: &Arc<Self>) -> Option<Rebuilder> {
         crate::durable::rebuild::rebuilder(self)
     }
 
-    /// Notes for the next process by how many ms the wall clock is ahead of the store's.
+    /// Records for the next process by how many ms the wall clock is ahead of the store's.
     pub fn keep_wall_ahead(&self, ahead_ms: i64) {
         crate::durable::reopen::keep_wall_ahead(self, ahead_ms)
     }
 
-    /// Returns the room for the next bytes: as many as are left.
+    /// Returns the room for all remaining bytes.
     pub fn room_of<'a>(&'a self, arriving: &'a mut Arriving) -> &'a mut [u8] {
         crate::items::receive::room_of(self, arriving)
     }
@@ -347,23 +348,23 @@ impl Store {
         crate::items::receive::received_of(self, arriving)
     }
 
-    /// Returns a key lock set of nothing yet.
+    /// Returns an empty key lock set.
     pub fn key_locks(&self) -> KeyLocks {
         crate::locks::key_locks::key_locks(self)
     }
 
-    /// Releases what a key lock set holds, whether it holds all its words or not; its changes stand. Afterwards it is a
-    /// key lock set of nothing, to be begun again.
+    /// Releases the words that a key lock set holds, even if it does not hold all of its words. Its changes stand.
+    /// Afterwards the set is empty and can be used again.
     pub fn let_go(&self, key_locks: &mut KeyLocks) {
         crate::locks::key_locks::let_go(self, key_locks)
     }
 
-    /// Key lock sets in flight.
+    /// Returns the number of key lock sets in flight.
     pub fn key_locks_in_flight(&self) -> u64 {
         crate::locks::key_locks::key_locks_in_flight(self)
     }
 
-    /// Groups of changes that were closed before their last one, for want of room for what was there before.
+    /// Returns the number of groups of changes that were closed early, for lack of room to record the earlier states.
     pub fn groups_cut(&self) -> u64 {
         crate::locks::undo::groups_cut(self)
     }
@@ -389,8 +390,8 @@ impl Drop for Store {
 }
 
 impl Store {
-    /// Ends every item of the namespace that is there now, for a caller without a guard: it waits for a slice of the
-    /// background.
+    /// Ends every present item of the namespace, for a caller without a guard. Waits for a slice of the background to
+    /// end.
     pub fn flush(&self, namespace: Namespace) {
         let _gate = self.slice_gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         raise_flushed(self, namespace.0);

@@ -1,10 +1,10 @@
-//! The buffers of one worker: made at start, lent while there is something in them, never grown.
+//! The buffers of one worker: created at start, lent to a session while they hold bytes, never grown.
 //!
 //! | class | bytes each | lent to |
 //! |---|---|---|
 //! | `Small` | 16 KiB | a session whose bytes have arrived, until its last whole request is consumed |
 //! | `Big` | [`Sizes::big_bytes`] | a session whose request is longer than that |
-//! | `Out` | 32 KiB | a session that has something to say, until the peer's socket has taken it |
+//! | `Out` | 32 KiB | a session with output, until the peer's socket has taken it |
 //! | `BigOut` | [`Sizes::big_bytes`] | a session whose next reply is longer than that, or half of them: slow readers |
 //!
 //! Idle connections hold none. The free ones are stacks: the one used last is the one still in the cache.
@@ -19,7 +19,7 @@
 //! | the same, peer blocked | until another session waits for one | what is unsent is set aside, at once |
 //!
 //! Bytes that are set aside lie in an allocation of their size, which the session owns: it is served from there, and
-//! receives into what room is left there. All such allocations of a worker are reserved and released in one place
+//! receives into the room that is left there. All such allocations of a worker are reserved and released in one place
 //! ([`Buffers::reserve`], [`Buffers::release`]) and take at most [`aside_bytes_max`]. When that is used up and another
 //! session waits, the sessions that were set aside first are closed until the reservation fits: an incomplete request
 //! with an error, a client that does not read without one. Only a session that waits for a `BigOut` closes no reader
@@ -55,7 +55,7 @@ pub const READER_GRACE_NS: u64 = 1_000_000_000;
 const ASIDE_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 20;
 
 /// The free bytes behind a request of unknown length that is set aside. If a peer sends byte by byte, its request is
-/// copied once for so many bytes, or once for each half of the request's length.
+/// copied once for each `ASIDE_ROOM` bytes, or once for each half of the request's length.
 const ASIDE_ROOM: usize = 64;
 
 /// Approximate overhead of an allocation, in bytes.

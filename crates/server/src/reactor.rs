@@ -1,4 +1,4 @@
-//! The selection of the workers' reactor. The choice between the types is made once, in each worker's thread.
+//! The selection of the workers' reactor. Each worker's thread chooses between the reactor types once.
 
 use crate::config::kinds::IoChoice;
 use crate::handover::{Arrival, Moved};

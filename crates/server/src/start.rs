@@ -571,7 +571,7 @@ fn live(config: &ServerConfig) -> Live {
     }
 }
 
-/// Creates the same in the memory that another server left, if there is any.
+/// Creates the store and the shared state like [`assemble`], in the memory that another server left, if there is any.
 pub(crate) fn assemble_in(
     config: ServerConfig,
     left: Left,

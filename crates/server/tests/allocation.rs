@@ -1,4 +1,4 @@
-//! A worker that is warm allocates nothing, whatever ordinary request it serves.
+//! A warm worker allocates nothing for any ordinary request.
 //!
 //! The worker is turned on the test's own thread, where every allocation is counted; the client is another thread.
 

@@ -1,4 +1,4 @@
-//! When the process has no descriptor left. Alone in its process, since the limit holds for all of it.
+//! The server without free file descriptors. Alone in its process, because the limit applies to the whole process.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Thousands of connections, most of them idle. Alone in its process, since it measures all of it.
+//! Thousands of connections, most of them idle. Alone in its process, because it measures the whole process.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Values of 1 MiB and of 100 MiB. Alone in its process, since it measures all of it.
+//! Values of 1 MiB and of 100 MiB. Alone in its process, because it measures the whole process.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! What a record costs beyond what it holds. `GANNET_RECORDS=10000000 cargo test -p gannet-server --test
-//! resp_record_memory -- --nocapture` is the run of ten million, under 4 GB.
+//! The memory overhead of a record. `GANNET_RECORDS=10000000 cargo test -p gannet-server --test resp_record_memory --
+//! --nocapture` is the run of ten million, under 4 GB.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! A client that asks and does not read. Alone in its process, since it measures all of it.
+//! A client that sends requests and does not read. Alone in its process, because it measures the whole process.
 
 mod common;
 

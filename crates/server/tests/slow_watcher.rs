@@ -1,4 +1,4 @@
-//! A watcher that does not read. Alone in its process, since it measures all of it.
+//! A watcher that does not read. Alone in its process, because it measures the whole process.
 
 mod common;
 
@@ -51,7 +51,7 @@ fn a_watcher_that_does_not_read_loses_lines_and_is_told_how_many() {
     running.stop();
 }
 
-/// Lines until the lookup of `end` was told or lost: how many were told, and how many lost.
+/// Counts the lines until the lookup of `end` was reported or lost: the reported ones, and the lost ones.
 fn count(lines: impl BufRead) -> (u64, u64) {
     let (mut told, mut skipped) = (0, 0);
     let mut ends = false;

@@ -1,4 +1,4 @@
-//! Which segments are worth copying out: those over half dead, and as many of the deadest as keep the whole store's
+//! The selection of segments to compact: those over half dead, and as many of the deadest as keep the whole store's
 //! dead bytes under a bound.
 //!
 //! ```text
@@ -8,8 +8,9 @@
 //!                                   frees what is too much, from the deadest down     together are what is too much
 //! ```
 //!
-//! Copying a segment costs its live bytes and frees its dead ones, so the deadest are the cheapest. A store that
-//! overwrites evenly is held at the bound and not below it: the less is dead, the more has to be copied for it.
+//! Copying a segment costs its live bytes and frees its dead ones, so the deadest are the cheapest. A store whose items
+//! are overwritten evenly is held at the bound and not below it: the fewer bytes are dead, the more bytes have to be
+//! copied to free one.
 //!
 //! Bounds: one round of the scan looks at every segment once, a slice at 256 of them.
 
@@ -22,7 +23,7 @@ const CLASS_MIN: usize = 3;
 /// From this class on a segment is copied whenever memory is short, whatever the store's sum is.
 const CLASS_HALF: usize = CLASSES / 2;
 
-/// One round's picture of the dead bytes.
+/// The distribution of the dead bytes in one round.
 #[derive(Debug)]
 pub(super) struct Deadness {
     /// Dead bytes seen in this round, by the class of their segment.

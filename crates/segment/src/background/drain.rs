@@ -1,4 +1,4 @@
-//! Draining a segment: every item is moved or removed, and then nothing names it.
+//! Draining of a segment: every item is moved or removed, until no index slot names an item in it.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -21,7 +21,7 @@ use crate::tier::tiered::{Demoted, demote};
 use crate::values::deferred_free::free_orphan;
 use crate::values::parts::{freq_with_head, is_orphan};
 
-/// Why a segment is drained.
+/// The reason for which a segment is drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
     /// To make room, from this queue.
@@ -63,18 +63,20 @@ pub(super) struct Drain {
     end: usize,
     /// Mean bytes of an item, over all that its namespace held when the walk began.
     mean_bytes: usize,
-    /// It stands at an item that may not go and whose copy there was no room for.
+    /// True if the walk stopped at an item that may not be removed and whose copy found no room.
     pub(super) lacks_room: bool,
 }
 
-/// An item of at most so many times the mean length is carried on by [`PROMOTE_FREQ`] reads, and a longer one needs one
-/// more for each such part of it. With one mean a read, a whole read would separate lengths that hardly differ.
+/// The number of mean lengths that an item may have for each read that it needs. An item of at most this many mean
+/// lengths is promoted by [`PROMOTE_FREQ`] reads. If more, it needs a read for each such part. With one mean length a
+/// read, items of nearly equal lengths would differ by a whole read.
 const MEANS_A_READ: usize = 2;
 
-/// Reads that carry an item of `bytes` from the small queue to the main one, in a store of items of `mean_bytes`.
+/// Returns the number of reads that promote an item of `bytes` from the small queue to the main one, in a store of
+/// items of `mean_bytes`.
 ///
-/// A miss costs as much whatever the item's length, so the same memory saves more of them when it is given to more
-/// items. What is read as often as a slot can count is kept, however long it is.
+/// A miss costs the same for every length of the item, so the same memory saves more misses if it holds more, shorter
+/// items. An item that was read as often as a slot can count is retained, whatever its length.
 fn promote_freq(bytes: usize, mean_bytes: usize) -> u64 {
     (bytes.div_ceil(MEANS_A_READ * mean_bytes.max(1)) as u64).clamp(PROMOTE_FREQ, FREQ_MAX)
 }
@@ -85,24 +87,25 @@ pub(super) enum Step {
     Done,
     /// Its lock could not be taken: it is handled again in the next slice.
     Busy,
-    /// It may not go, and there was no room for its copy: again when there is.
+    /// It may not be removed, and there was no room for its copy: it is handled again when there is room.
     Full,
 }
 
-/// Returns true if the segment is older than this process: its counts may be off by what a crash cut. When its walk is
-/// over, each of its items is dead all the same, since any other thread ends an item entirely under the lock.
+/// Returns true if the segment is older than this process. Its counts may then be wrong by the changes that a crash
+/// interrupted. Every item of it is dead at the end of its walk all the same, because other threads end an item
+/// entirely under the lock.
 fn lived_on(store: &Store, header: &SegmentHeader) -> bool {
     header.sequence() < store.reopened_at
 }
 
-/// Returns true if the segment's counts may be off. If a rebuild found the items of earlier processes again, it also
+/// Returns true if the segment's counts may be wrong. If a rebuild found the items of earlier processes again, it also
 /// counted them again.
 pub(super) fn counts_may_be_off(store: &Store, header: &SegmentHeader) -> bool {
     lived_on(store, header) && store.rebuild.is_none()
 }
 
-/// Counts as lost what is left of the counts of a segment that is to be free. Every thread that ended an item of it has
-/// counted that, so a crash cut the rest.
+/// Counts as lost the items and bytes that remain in the counts of a drained segment. Every thread that ended an item
+/// of it has counted that, so the rest was interrupted by a crash.
 pub(super) fn count_lost(store: &Store, header: &SegmentHeader) {
     if counts_may_be_off(store, header) {
         let bytes = (store.segments.segment_bytes() as u64).saturating_sub(header.dead_bytes().into());
@@ -126,7 +129,7 @@ fn stands(store: &Store, seen: &Seen<'_>, why: Why, now: UnixMillis) -> bool {
     }
 }
 
-/// Number of items that are handled between two looks at the time.
+/// The number of items that are handled between two checks of the time.
 const ITEMS_PER_LOOK: usize = 32;
 
 impl Drain {
@@ -136,7 +139,8 @@ impl Drain {
 }
 
 impl Background {
-    /// Walks on until the end of the segment or of the slice; gives the walk back if it is not at its end.
+    /// Continues the walk until the end of the segment or of the slice. Returns the walk if the segment is not at its
+    /// end.
     pub(super) fn run_drain(
         &mut self,
         store: &Store,
@@ -150,7 +154,7 @@ impl Background {
         while drain.at < drain.end {
             let address = start + drain.at;
             let Some(layout) = item_in(store, header, address) else {
-                // The file was damaged: what would follow is not found any more once the segment has another life.
+                // The file was damaged. The items that would follow are not found any more once the segment is reused.
                 debug_assert!(lived_on(store, header), "an item that does not fit");
                 break;
             };
@@ -168,7 +172,8 @@ impl Background {
             }
         }
         if header.live_items() != 0 && !counts_may_be_off(store, header) {
-            // A handle has taken an item's slot and not counted its death yet. It is inside its guard: look again soon.
+            // A handle has taken an item's slot and not counted its death yet. It is inside its guard: the next slice
+            // checks again.
             return Some(drain);
         }
         header.go(State::Quarantine);
@@ -215,14 +220,14 @@ impl Background {
         }
         let layout = Layout::read(&store.segments.heap, address);
         if !layout.has(DEAD) {
-            // What it was the head of stays: another copy of it may have the same.
+            // The object whose head it was stays, because another copy of the head may name the same object.
             let _ = kill(store, Self::counters(store), address, &layout);
         }
         Step::Done
     }
 
-    /// Copies the item to a segment of a queue. Without room for it, or if it changes at the same time, it is tried
-    /// again or evicted.
+    /// Copies the item to a segment of a queue. If there is no room, or the item changes at the same time, the copy is
+    /// tried again or the item is evicted.
     fn relocate(
         &mut self,
         store: &Store,
@@ -244,7 +249,7 @@ impl Background {
             return Step::Busy;
         };
         let old = find_locked(store, &locked, key);
-        // Flushed and expired are looked at again under the lock: a flush must not be outlived by a copy.
+        // Expiry and flush are checked again under the lock: no copy may outlive a flush.
         match old.filter(|there| stands(store, there, why, now) && Snap::of(store, there).same(&snap)) {
             Some(there) => {
                 let orphan = publish(store, &locked, counters, key, unpublished, Some(&there), freq);
@@ -256,7 +261,7 @@ impl Background {
             None => {
                 drop(locked);
                 self.open.give_back(store, unpublished.reserved);
-                // It changed, ended or went: the walk looks at it once more.
+                // It changed, ended or was removed: the walk handles it once more.
                 let gone = old.is_none_or(|there| there.address != seen.address);
                 if gone { Step::Done } else { Step::Busy }
             }
@@ -272,8 +277,8 @@ impl Background {
         }
     }
 
-    /// Clears the item's slot, and leaves a ghost if it goes from the small queue to make room, or was read and has
-    /// expired: its key will be asked for again, and then the item is known to be worth keeping.
+    /// Clears the item's slot. Leaves a ghost if the item is evicted from the small queue, or if it was read and has
+    /// expired: if its key is requested again, the new item is known to be worth retaining.
     fn remove(&mut self, store: &Store, key: &Key<'_>, address: usize, why: Why, now: UnixMillis) -> Step {
         if matches!(why, Why::Evict(_)) && key.piece && self.evict_head(store, key, now).is_none() {
             return Step::Busy;
@@ -285,7 +290,7 @@ impl Background {
         let counters = Self::counters(store);
         let ended = there.ended(store, now);
         let ghost = match ended {
-            // A part has no other life.
+            // A part never returns, so it leaves no ghost.
             None => why == Why::Evict(Queue::Small) && !crate::layout::hidden_key::is_part(key),
             Some(Ended::Expired) => access(store, there.slot, address, there.meta(store)).0,
             Some(Ended::Flushed) => false,
@@ -317,7 +322,7 @@ impl Background {
         }
     }
 
-    /// Counts an item that went to make room, and reports it to the observer.
+    /// Counts an item that was evicted, and reports it to the observer.
     pub(crate) fn note_evicted(&mut self, store: &Store, key: &Key<'_>, seen: &Seen<'_>, now: UnixMillis) {
         let (fetched, last_access) = access(store, seen.slot, seen.address, seen.meta(store));
         Self::counters(store).note_evicted(key.namespace, &seen.layout, fetched);

@@ -1,8 +1,7 @@
 //! Growing the index.
 //!
-//! The index takes its memory from the segments: before it grows, as many segments are decommitted (see
-//! [`super::resize`]) and their memory is given back as the new groups will use. So segments and index together stay
-//! within the promised bytes.
+//! The index takes its memory from the segments: before it grows, it decommits as many segments as the new groups need
+//! memory (see [`super::resize`]). So segments and index together stay within the configured bytes.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,9 +14,9 @@ use crate::items::unpublished::{evict_slot, slot_dies_first};
 use crate::layout::slot::Slot;
 use crate::values::deferred_free::free_orphan;
 
-/// Load that a growth aims at when it foresees the final number of items, in percent.
+/// The target load of a growth that can estimate the final number of items, in percent.
 const LOAD_AIM_PERCENT: usize = 85;
-/// A growth that is being prepared or is under way.
+/// A growth that is being prepared or is in progress.
 #[derive(Debug)]
 pub(super) struct Growing {
     pub(super) to: usize,
@@ -47,7 +46,7 @@ impl Background {
         true
     }
 
-    /// Splits groups until the slice is over; true when the growth is complete.
+    /// Splits groups until the slice is over. Returns true when the growth is complete.
     fn split(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
         loop {
             let done = store.index.split_next(&mut self.scratch, store);
@@ -61,7 +60,7 @@ impl Background {
         }
     }
 
-    /// Counts the items that had to make room for others in a group that was split or merged.
+    /// Counts the items that were evicted from a group that was split or merged, because they did not fit.
     pub(super) fn evict_dropped(&mut self, store: &Store) {
         for slot in self.scratch.dropped.drain(..) {
             if let Some(orphan) = evict_slot(store, Self::counters(store), slot) {
@@ -70,8 +69,8 @@ impl Background {
         }
     }
 
-    /// Returns the size to grow to, if the index is nearly full. That is an eighth more, or further while the memory is
-    /// still filling and the final number of items can be foreseen.
+    /// Returns the size to grow to, if the index is nearly full. That is an eighth more, or more while the memory is
+    /// still filling and the final number of items can be estimated.
     fn plan_growth(&self, store: &Store) -> Option<Growing> {
         let totals = totals(store);
         let (groups, groups_max) = (store.index.groups(), store.memory.groups_max());

@@ -1,8 +1,8 @@
-//! The background: everything that makes room, in slices.
+//! The background thread's work: everything that frees memory, in slices.
 //!
-//! One thread owns it. It collects what the handles sealed, removes some of what has lost its head
-//! ([`crate::values::deferred_free`]), chooses one job, and runs it until it is done or the slice is over; the job's
-//! cursor stays for the next slice.
+//! One thread owns it. It collects the segments that the handles sealed, removes some of the pieces and parts that have
+//! lost their head ([`crate::values::deferred_free`]), chooses one job, and runs it until it is done or the slice is
+//! over; the job's cursor stays for the next slice.
 //!
 //! ```text
 //!            +-- free segments short? ------> drain for eviction: the small queue's oldest, or the main queue's
@@ -18,17 +18,18 @@
 //! ```
 //!
 //! S3-FIFO by segments (Yang et al., SOSP '23): new items enter the small queue, a tenth of the segments or the share
-//! that [`shadow`] finds to miss less. What was read at least [`crate::layout::slot::PROMOTE_FREQ`] times when its
-//! segment leaves (more often if it is far longer than the mean) moves to the main queue, the rest leaves a ghost, as
-//! does what was read and has expired. The main queue gives an item another round for each read that it counts, or one
-//! for all of them while the small queue is large. An item whose ghost is found begins as if it had been read.
+//! that [`shadow`] finds to miss less. When a segment leaves the small queue, an item that was read at least
+//! [`crate::layout::slot::PROMOTE_FREQ`] times (more often if it is far longer than the mean) moves to the main queue.
+//! The other items are evicted and leave ghosts. An item that was read and has expired leaves one too. The main queue
+//! gives an item another round for each counted read, or one round for all of them while the small queue is large. A
+//! new item whose ghost is found begins as if it had been read.
 //!
-//! Each namespace has queues of its own. One with a quota is evicted from when segments of its quota are short, and
-//! from nothing else; those without are one: what is oldest of all of them goes first ([`crate::heap::namespaces`]).
-//! Where several are short they take guards, a segment each.
+//! Each namespace has queues of its own. A namespace with a quota is evicted from only when segments of its quota are
+//! short. The namespaces without a quota are evicted from together, the oldest segment first
+//! ([`crate::heap::namespaces`]). If several are short, one segment of each is evicted in turn.
 //!
 //! Bounds: the queues and the quarantine list hold each segment at most once, plus entries of segments that left their
-//! queue early, which are swept when they outnumber the segments.
+//! queue early. Those are removed when they outnumber the segments.
 
 mod compaction;
 mod drain;
@@ -73,7 +74,7 @@ use search::Search;
 use shadow::Shadows;
 use verify::Verification;
 
-/// Headers that one slice looks at for segments that are past, flushed or half dead.
+/// The number of headers that one slice checks for segments that are expired, flushed or half dead.
 const SCAN_HEADERS: usize = 256;
 
 /// The kind of work that a slice was spent on.
@@ -89,12 +90,12 @@ pub enum SliceKind {
     Compact,
     /// Growing the index.
     Grow,
-    /// Withholding segments or giving them back, for a memory of another size or for the index.
+    /// Decommitting segments or committing them again, for another memory size or for the index.
     Resize,
-    /// Getting memory ahead of use, or giving back what is left over.
+    /// Obtaining memory from the kernel ahead of use, or returning surplus memory.
     Populate,
-    /// Looking at the slots that a file was left with; comparing what is in its segments with its sums, and after a
-    /// crash with what they count.
+    /// Verifying the index slots of a reopened file. Comparing the items of its segments with their checksums and,
+    /// after a crash, with the segments' counts.
     Scrub,
     /// Rebuilding the index from the segments.
     Rebuild,
@@ -105,7 +106,7 @@ pub enum SliceKind {
 pub struct SliceReport {
     /// Kind of work that it was spent on.
     pub kind: SliceKind,
-    /// More work is waiting: run the next slice soon.
+    /// True if more work is waiting: the caller runs the next slice soon.
     pub more: bool,
 }
 
@@ -121,37 +122,37 @@ pub struct Background {
     /// A caller that waits for memory must not wait for the reader that has pinned them, which may be waiting for that
     /// caller.
     soon_free: [usize; Namespace::MAX],
-    /// Segments that were copied out one after another while free ones were short.
+    /// The number of segments that were compacted in a row while free segments were short.
     copied_in_a_row: usize,
-    /// Namespace that was evicted from last: one with a quota, or the default one for those without.
+    /// The namespace that was evicted from last: one with a quota, or the default one for all without a quota.
     evicted_last: u8,
     drain: Option<Drain>,
-    /// Grave that is being emptied: the rest of a value that lost its head.
+    /// The deferred free in progress: the rest of a value that lost its head.
     pub(crate) freeing: Option<DeferredFree>,
     /// The background's part in the rebuild of the index.
     rebuilding: Hand,
-    /// Segments that were walked when one was given up last.
+    /// The number of segments that had been walked when one was given up last.
     given_up_at: Option<usize>,
-    /// Headers that were looked at since a segment was found that could be copied out.
+    /// The number of headers checked since a segment was found that could be copied out.
     scanned_in_vain: usize,
     growing: Option<Growing>,
     shrinking: Option<Shrinking>,
     scrub: Option<Scrub>,
     verification: Verification,
     scratch: SplitScratch,
-    /// Position at which the scan of the headers goes on.
+    /// The position at which the scan of the headers continues.
     scan: usize,
     deadness: Deadness,
-    /// Headers scanned since something was last found.
+    /// The number of headers scanned since the scan last found a segment.
     scanned: usize,
     search: Search,
-    /// The memory that is in force, in bytes.
+    /// The memory size in force, in bytes.
     memory_bytes: u64,
-    /// A [`Populator`] gets memory.
+    /// True if a [`Populator`] obtains the memory.
     populates_elsewhere: bool,
     observer: Option<Box<dyn EvictionObserver>>,
     shadows: Shadows,
-    /// The small queue's share of the segments, where the shadows are not to choose it.
+    /// The fixed share of the small queue, in percent of the segments. `None`: the shadows choose it.
     held_percent: Option<u8>,
 }
 
@@ -188,7 +189,7 @@ impl Background {
         }
     }
 
-    /// Keeps the small queue at so many percent of the segments, instead of the share that misses least.
+    /// Fixes the small queue at `percent` of the segments, instead of the share with the fewest misses.
     pub fn hold_small_percent(&mut self, percent: u8) {
         self.held_percent = Some(percent);
     }
@@ -210,7 +211,8 @@ impl Background {
         self.observer = Some(observer);
     }
 
-    /// Leaves it to a thread of its own to get memory from the kernel ahead of use, which takes as long as it takes.
+    /// Returns a [`Populator`] that obtains memory from the kernel ahead of use. The caller runs it on a thread of its
+    /// own, because a step lasts as long as the kernel takes.
     pub fn leave_populating(&mut self) -> Populator {
         self.populates_elsewhere = true;
         Populator::new(Arc::clone(&self.store))
@@ -220,11 +222,11 @@ impl Background {
         background_counters(store)
     }
 
-    /// Does one slice of work. `over` says when the slice has used its time; it is asked every few items.
+    /// Does one slice of work. `over` returns true when the slice has used its time. It is called every few items.
     pub fn slice(&mut self, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> SliceReport {
         let store = Arc::clone(&self.store);
-        // Before anything is evicted: if more is stored than can be evicted, this would otherwise never run. The kernel
-        // may take its time, and no thread has to wait for that.
+        // Runs before any eviction: if items are stored faster than they can be evicted, it would otherwise never run.
+        // The kernel may be slow, and no thread has to wait for it.
         let enlarged = !store.is_rebuilding() && store.ahead.add_fresh_unrefused(&store.segments);
         // A flush holds the gate for two additions at most; a poisoned gate guards nothing that could be half done.
         let gate = store.slice_gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -234,7 +236,7 @@ impl Background {
         self.follow_resize(&store);
         self.tell_ahead(&store);
         self.queues.collect_sealed(&store);
-        // Behind that: what a checkpoint has not got does not go where it looks.
+        // After that, so that nothing that the checkpoint does not include is stored in a segment that it includes.
         self.open.seal_begun(&store, now);
         self.reclaim(&store);
         let digs = self.free_some(&store) | Self::reclaim_flash(&store, now) | Self::find_flash(&store);
@@ -268,7 +270,7 @@ impl Background {
         } else if self.run_verification(&store, over) || self.run_scrub(&store, now, over) {
             SliceKind::Scrub
         } else {
-            // The kernel may take its time to take or give memory: no thread has to wait for that.
+            // The kernel may be slow to take or give memory: no thread has to wait for it.
             drop(gate);
             if self.run_resize(&store, over) {
                 SliceKind::Resize
@@ -293,7 +295,8 @@ impl Background {
     /// Returns true if free segments that all share are short: less than the low mark, or less than are to be
     /// decommitted.
     fn free_wanted(&self, store: &Store) -> bool {
-        // A growth is in a hurry and takes what it gets; a smaller memory is not, and pays for each pause.
+        // A growth is urgent and takes segments as they become free. A resize is not urgent, and every pause of it has
+        // a cost.
         let ahead = if self.growing.is_some() { FREE_AHEAD_OF_GROWTH } else { FREE_AHEAD_OF_RESIZE };
         let over = self.segments_over(store).min(ahead);
         let soon: usize = shared(store).map(|namespace| self.soon_free[usize::from(namespace)]).sum();
@@ -301,7 +304,7 @@ impl Background {
     }
 
     /// Returns the namespace whose segments are short and may be evicted: one with a quota, or the default one for
-    /// those without. The one that was evicted from longest ago comes first.
+    /// those without. The namespace that was evicted from longest ago comes first.
     fn short(&self, store: &Store) -> Option<u8> {
         let wants = |namespace: &u8| {
             let wants = match *namespace == Namespace::DEFAULT.0 {
@@ -320,7 +323,7 @@ impl Background {
         of(Queue::Small) + of(Queue::Main) > 0
     }
 
-    /// Picks the next segment to drain, if any.
+    /// Selects the next segment to drain, if there is one.
     fn choose(&mut self, store: &Store, now: UnixMillis) {
         let short = self.short(store);
         if let Some((id, why)) = self.scan_headers(store, now) {
@@ -340,7 +343,7 @@ impl Background {
         }
     }
 
-    /// Looks at a few headers for a segment that is past, flushed or mostly dead.
+    /// Checks a few headers for a segment that is expired, flushed or mostly dead.
     fn scan_headers(&mut self, store: &Store, now: UnixMillis) -> Option<(SegmentId, Why)> {
         let (count, free) = (store.segments.count(), store.segments.free_count());
         let taken = store.segments.high_water();
@@ -358,7 +361,7 @@ impl Background {
                 continue;
             }
             let namespace = header.namespace();
-            // Neighbours are of one namespace more often than not.
+            // Neighbouring segments mostly belong to one namespace.
             let (_, short, tight) = match last {
                 Some(same) if same.0 == namespace => same,
                 _ => {
@@ -383,7 +386,7 @@ impl Background {
             } else {
                 None
             };
-            // A segment that was sealed since the queues were collected is not in one yet; the next slice has it.
+            // A segment that was sealed since the queues were filled is in none yet. The next slice finds it there.
             if let Some(why) = why
                 && self.queues.leave(store, id)
             {
@@ -446,11 +449,12 @@ impl Drop for Background {
     }
 }
 
-/// Copying segments out frees part of each. Where so many did not free enough, one is evicted before the next ones.
+/// The maximum number of segments that are compacted in a row. Compaction frees only a part of each, so if they did not
+/// free enough, one segment is evicted before the next ones.
 const COPIED_IN_A_ROW_MAX: usize = 16;
-/// Segments that a growth of the index waits for are made free so many at a time.
+/// The number of segments that are freed at a time for a growth of the index that waits for them.
 const FREE_AHEAD_OF_GROWTH: usize = 4;
-/// And those that a smaller memory gives back.
+/// The number of segments that are freed at a time for a resize to less memory.
 const FREE_AHEAD_OF_RESIZE: usize = 64;
 
 /// Returns the namespaces that share memory.
@@ -459,7 +463,7 @@ fn shared(store: &Store) -> impl Iterator<Item = u8> + use<> {
     (0..Namespace::MAX as u8).filter(move |namespace| quotas & 1 << namespace == 0)
 }
 
-/// Returns the namespaces that are evicted from together with this one: itself, if it has a quota.
+/// Returns the namespaces that are evicted from together with this one. A namespace with a quota is alone.
 fn of_pool(store: &Store, namespace: u8) -> impl Iterator<Item = u8> + use<> {
     let alone = store.spaces.has_quota(namespace);
     let (own, shared) = (alone.then_some(namespace), (!alone).then(|| shared(store)));

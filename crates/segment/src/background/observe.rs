@@ -1,4 +1,4 @@
-//! Who wants to know what is evicted.
+//! The interface for observers of evicted and expired items.
 
 use crate::core::op::Item;
 use crate::layout::key::Namespace;
@@ -22,7 +22,8 @@ pub trait EvictionObserver: std::fmt::Debug + Send {
     /// store.
     fn evicted(&mut self, evicted: &Evicted<'_>);
 
-    /// Returns true if a listener wants items that have expired. Called for every item whose end the background meets.
+    /// Returns true if a listener wants items that have expired. Called for every expired item that the background
+    /// finds.
     fn wants_expired(&self) -> bool {
         false
     }

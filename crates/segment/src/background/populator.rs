@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::core::store::Store;
 
-/// Returns true if the memory file's space was refused, so that segments or index are smaller than they might be,
-/// since this was asked last.
+/// Returns true if the file system refused space for the memory file since the last call, so that segments or index are
+/// smaller than configured.
 pub(crate) fn takes_short_of_space(store: &Store) -> bool {
     store.ahead.takes_short_of_space()
 }
 
-/// Gets memory ahead of its use, on a thread of its own: see [`crate::Background::leave_populating`].
+/// Obtains memory ahead of its use, on a thread of its own: see [`crate::Background::leave_populating`].
 #[derive(Debug)]
 pub struct Populator {
     store: Arc<Store>,

@@ -14,20 +14,22 @@ use crate::layout::key::Namespace;
 /// that left early (expired, flushed, compacted) leaves an entry that is skipped when it comes up.
 #[derive(Debug)]
 pub(super) struct Queues {
-    /// By namespace. Those of the default one have their room from the start, the others as they need it.
+    /// The queues by namespace. Those of the default namespace allocate their room at start, the others when they need
+    /// it.
     entries: [[VecDeque<(SegmentId, u64)>; 2]; Namespace::MAX],
-    /// Entries of one queue of the default namespace at most.
+    /// The maximum number of entries of one queue of the default namespace.
     entries_max: usize,
     /// Number of each queue's entries whose segments are in it.
     counts: [[usize; 2]; Namespace::MAX],
     /// The sequence under which each segment is queued; 0: it is not.
     queued: Box<[u64]>,
     collected: Vec<SegmentId>,
-    /// Sealed, and still written to.
+    /// Segments that are sealed and still receive values.
     arriving: Vec<SegmentId>,
 }
 
-/// Entries of a queue beyond twice its segments, before those are swept whose segments left it early.
+/// The number of entries beyond twice its segments that a queue may have before the entries of segments that left early
+/// are removed.
 const ENTRIES_SPARE: usize = 64;
 
 impl Queues {
@@ -46,7 +48,7 @@ impl Queues {
         queues
     }
 
-    /// Makes room for so many segments, if it is not there.
+    /// Reserves room for `segments` segments, unless there is enough.
     pub(super) fn make_room(&mut self, segments: usize) {
         self.entries_max = self.entries_max.max(2 * segments);
         for entries in &mut self.entries[usize::from(Namespace::DEFAULT.0)] {
@@ -56,8 +58,8 @@ impl Queues {
         self.arriving.reserve(segments.saturating_sub(self.arriving.len()));
     }
 
-    /// Takes in the segments that the handles and the background sealed since the last call and that no thread writes
-    /// to any more.
+    /// Adds the segments that the handles and the background sealed since the last call and that no thread writes to
+    /// any more.
     pub(super) fn collect_sealed(&mut self, store: &Store) {
         while let Some(id) = store.segments.pop_sealed() {
             self.collected.push(id);
@@ -67,7 +69,7 @@ impl Queues {
         while let Some(id) = self.collected.pop() {
             let header = store.segments.header(id);
             if header.arrivals.load(Acquire) > 0 {
-                // No arrival begins in a sealed segment, so once there is none there will be none.
+                // No in-place receive begins in a sealed segment, so once it has none it never has one again.
                 self.arriving.push(id);
                 continue;
             }
@@ -88,7 +90,7 @@ impl Queues {
         namespaces.into_iter().map(|namespace| self.counts[usize::from(namespace)][queue as usize]).sum()
     }
 
-    /// Takes a segment out of its queue; false if it is not in one.
+    /// Removes a segment from its queue. Returns false if it is in none.
     pub(super) fn leave(&mut self, store: &Store, id: SegmentId) -> bool {
         let header = store.segments.header(id);
         let queued = self.queued[id.0 as usize] == header.sequence();
@@ -128,7 +130,7 @@ impl Queues {
             while entries.front().is_some_and(|(id, sequence)| queued[id.0 as usize] != *sequence) {
                 entries.pop_front();
             }
-            // Sequences are given out when segments are opened: near enough to when they were sealed.
+            // Sequences are assigned when segments are opened, which is close enough to the order of sealing.
             if let Some((id, sequence)) = entries.front()
                 && oldest.is_none_or(|(before, ..)| *sequence < before)
             {

@@ -1,5 +1,5 @@
 //! The background's work while the index is rebuilt ([`crate::durable::rebuild`]): its part in the rebuild, and room
-//! for what is stored meanwhile.
+//! for items that are stored meanwhile.
 
 use base::clock::UnixMillis;
 
@@ -12,13 +12,13 @@ use crate::heap::segments::SegmentId;
 use crate::layout::header::{SegmentHeader, State};
 use crate::layout::ttl::CLASS_NEVER;
 
-/// Items on flash that one slice finds, beside what else it does: some 30 us.
+/// The number of items on flash that one slice finds, beside its other work: about 30 us.
 const FOUND_A_SLICE: usize = 256;
-/// Segments that are walked for each that is given up: some 3 ms on one thread.
+/// The number of segments that are walked for each that is given up: about 3 ms on one thread.
 const WALKED_A_GIVEN: usize = 8;
 
 impl Background {
-    /// Finds some items on flash again; true if there are more at hand.
+    /// Finds some items on flash again. Returns true if more can be found now.
     pub(super) fn find_flash(store: &Store) -> bool {
         if !store.finds || !store.is_finding() {
             return false;
@@ -31,7 +31,7 @@ impl Background {
         step == RebuildStep::More
     }
 
-    /// Runs one slice of it. A thread that waits for the index to grow comes first.
+    /// Runs one slice of the rebuild. A thread that waits for the index to grow comes first.
     pub(super) fn run_rebuild(&mut self, store: &Store, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> SliceKind {
         let lacks_room = self.drain.as_ref().is_some_and(|drain| drain.lacks_room);
         let short = self.short(store).filter(|_| self.drain.is_none() || lacks_room);
@@ -44,7 +44,8 @@ impl Background {
         }
         if let Some(drain) = self.drain.take() {
             self.drain = self.run_drain(store, drain, now, over);
-            // Without room for what is copied the index goes on: then there is what can be given up or evicted.
+            // If there is no room for the copies, the rebuild continues: it finds segments that can be given up or
+            // evicted.
             if !self.drain.as_ref().is_some_and(|drain| drain.lacks_room) {
                 return SliceKind::Compact;
             }
@@ -66,8 +67,8 @@ impl Background {
         SliceKind::Rebuild
     }
 
-    /// Returns true if no segment is mostly dead, and so much was walked since one was given up last that dead ones had
-    /// the time to show: a caller that needs memory waits for that.
+    /// Returns true if no segment is mostly dead, and if enough segments were walked since the last one was given up to
+    /// find dead ones. A caller that needs memory waits for that.
     fn is_time_to_give_up(&mut self, store: &Store) -> bool {
         let walked = store.rebuild.as_ref().map_or(0, Rebuild::walked);
         let is_none_dead = self.scanned_in_vain >= store.segments.high_water();
@@ -78,12 +79,12 @@ impl Background {
         is_time
     }
 
-    /// Returns a segment of which at least half is dead and that may be copied out. Nothing in it ends: what has ended
-    /// may hide something older, and has to stay.
+    /// Returns a segment of which at least half is dead and that may be copied out. No item in it is ended: an ended
+    /// item may hide an older version of its key, and has to stay.
     fn mostly_dead(&mut self, store: &Store) -> Option<SegmentId> {
         let rebuild = store.rebuild.as_ref()?;
         if store.segments.free_count() == 0 {
-            // There is nothing to copy into.
+            // There is no segment to copy into.
             self.scanned_in_vain = store.segments.high_water();
             return None;
         }
@@ -107,7 +108,7 @@ impl Background {
         None
     }
 
-    /// Frees the segment with the least in it, of those that no thread has looked at: no slot names anything in it.
+    /// Frees the segment with the fewest bytes among those that no thread has walked. No slot names an item in it.
     fn give_up_cheapest(&mut self, store: &Store, namespace: u8) {
         let pool = of_pool(store, namespace).fold(0u32, |bits, namespace| bits | 1 << namespace);
         let may = |header: &SegmentHeader| pool & 1 << header.namespace() != 0;

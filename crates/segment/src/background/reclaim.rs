@@ -1,5 +1,5 @@
-//! Regions that the second tier wants back: each of their items that a slot still names loses it, or goes on in another
-//! region if it was read there.
+//! Regions that the second tier reclaims. Each item of such a region that a slot still names loses its slot, or moves
+//! to another region if it was read on flash.
 
 use base::clock::UnixMillis;
 
@@ -13,11 +13,11 @@ use crate::layout::ttl;
 use crate::tier::flash_slots::{dies_on_flash, lives_on_flash, release};
 use crate::tier::{FlashAddress, Reclaimed, Tier, TierItem};
 
-/// Items that one slice looks at: some 30 us.
+/// The number of items that one slice handles: about 30 us.
 const ITEMS_A_SLICE: usize = 64;
 
 impl Background {
-    /// Goes through some items of a region that is to be free; true if there are more.
+    /// Handles some items of a region that is being reclaimed. Returns true if there are more.
     pub(super) fn reclaim_flash(store: &Store, now: UnixMillis) -> bool {
         let Some(tier) = store.tier.as_deref() else { return false };
         let counters = Self::counters(store);
@@ -44,7 +44,7 @@ fn reclaim_one(
     let flushed = item.sequence < store.flushed_before(item.namespace);
     let ended = item.expire_at.is_some_and(|end| end <= now) || flushed;
     let read = |slot: Slot| slot.freq() > 0;
-    // Whether it was read is looked at before its lock is taken: to copy it there takes too long.
+    // Checks whether it was read before its lock is taken, because a copy under the lock takes too long.
     let freq = flash_freq(store, &key, at);
     let stays = may_stay && !ended && freq.is_some_and(|freq| freq > 0);
     let class = ttl::class_of(item.expire_at.map_or(Expire::Never, Expire::At), now);
@@ -77,7 +77,7 @@ fn reclaim_one(
     }
 }
 
-/// Returns how often the key's item at that place was read there, or `None` if no slot names it.
+/// Returns how often the key's item at that address was read on flash, or `None` if no slot names it.
 fn flash_freq(store: &Store, key: &Key<'_>, at: FlashAddress) -> Option<u64> {
     let is_there = |slot: Slot| slot.is_flash() && slot.flash_address() == at;
     store.index.find_tiered(key.hash, |_, slot| is_there(slot).then(|| slot.freq()))

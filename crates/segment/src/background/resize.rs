@@ -1,13 +1,14 @@
-//! As many segments as the memory that is wanted and the index leave.
+//! Resizing: the number of segments follows the requested memory, less the index.
 //!
 //! ```text
 //!   too many:  cut those never taken ──> decommit free ones as the eviction makes them, giving their memory back
 //!   too few:   let fresh ones be taken; those that are decommitted come back one by one, with memory
 //! ```
 //!
-//! Any free segment may be decommitted, so which items go is the eviction policy's choice alone, and none is moved. A
-//! smaller memory has a smaller index too: how many groups it will need is foreseen from the items that a segment holds
-//! now, the segments are brought down to what that leaves, and then the index shrinks, by half at most at a time.
+//! Any free segment may be decommitted. So the eviction policy alone chooses the items to evict, and no item is moved.
+//! A smaller memory has a smaller index too. The number of groups that it will need is estimated from the items that a
+//! segment holds now. The segments are reduced to what that index leaves, and then the index shrinks, by half at most
+//! at a time.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,42 +17,42 @@ use crate::core::store::{Store, totals};
 use crate::heap::config::groups_for;
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
 
-/// A smaller index is to have this part of its slots taken, in percent.
+/// The target load of a smaller index, in percent.
 const LOAD_AIM_PERCENT: usize = 80;
-/// And no more than this when it begins to shrink.
+/// The maximum load of the smaller index at which it begins to shrink, in percent.
 const LOAD_MOST_PERCENT: usize = 85;
 
-/// A shrink of the index: the groups that there are to be in the end.
+/// A shrink of the index, with the number of groups that it leads to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shrinking {
     aim: usize,
 }
 
 impl Shrinking {
-    /// Returns a shrink that was under way when the store was left, and that is to be finished.
+    /// Returns a shrink that was in progress when the store was closed, to be finished.
     pub(super) fn to(groups: usize) -> Self {
         Self { aim: groups }
     }
 }
 
 impl Background {
-    /// Puts in force what a resize asked for.
+    /// Applies a requested resize.
     pub(super) fn follow_resize(&mut self, store: &Store) {
         let wanted = store.memory.wanted_bytes();
-        // What there will be of items is not known while they are being found.
+        // The number of items is unknown while a rebuild finds them.
         if wanted == self.memory_bytes || store.is_rebuilding() {
             return;
         }
         let smaller = wanted < std::mem::replace(&mut self.memory_bytes, wanted);
         store.memory.take(store.geometry.limits(wanted));
-        // Who still waits for room asks again, and for what there can be now.
+        // A thread that still waits for room requests it again, within the new limits.
         store.room_wanted.store(0, Relaxed);
         let most = store.geometry.segments_for(wanted, 0).min(store.geometry.segments_max);
         self.queues.make_room(most);
         self.quarantine.reserve(most.saturating_sub(self.quarantine.len()));
         self.growing.take_if(|growing| !growing.begun);
         let aim = if smaller && store.tier.is_none() { self.foresee_groups(store) } else { usize::MAX };
-        // A step that is under way is finished, whatever is wanted now.
+        // A step in progress is finished, whatever size is requested now.
         let shrinks = store.index.is_shrinking() || aim < store.index.groups().max(store.index.groups_next());
         self.shrinking = shrinks.then_some(Shrinking { aim });
     }
@@ -68,7 +69,7 @@ impl Background {
         ((segments * slots_bytes).div_ceil(GROUP_BYTES as u64) as usize).max(groups_for(self.memory_bytes))
     }
 
-    /// Runs one step of making the index smaller. Returns false if it is not to be smaller, or waits for the segments.
+    /// Runs one step of a shrink of the index. Returns false if no shrink is wanted, or if it waits for the segments.
     fn run_shrink(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
         let Some(Shrinking { aim }) = self.shrinking else { return false };
         if store.index.is_shrinking() {
@@ -101,10 +102,10 @@ impl Background {
         }
     }
 
-    /// Returns the number of segments that there are to be.
+    /// Returns the target number of segments.
     fn segments_wanted(&self, store: &Store) -> usize {
         let groups = match (&self.growing, &self.shrinking) {
-            // Until the index is so small, more than the memory is held.
+            // Until the index has shrunk, the store holds more than the requested memory.
             (_, Some(shrinking)) => shrinking.aim.min(store.index.groups()),
             (Some(growing), None) => growing.to,
             (None, None) => store.index.groups_next(),
@@ -112,12 +113,13 @@ impl Background {
         store.geometry.segments_for(self.memory_bytes, groups).min(store.geometry.segments_max)
     }
 
-    /// Returns the number of segments that are too many.
+    /// Returns the number of segments beyond the target.
     pub(super) fn segments_over(&self, store: &Store) -> usize {
         store.segments.count().saturating_sub(self.segments_wanted(store))
     }
 
-    /// Runs one step towards the wanted number of segments. Returns false if it is reached, or waits for free ones.
+    /// Runs one step towards the target number of segments. Returns false if it is reached, or if the step waits for
+    /// free segments.
     pub(super) fn run_resize(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
         if self.run_shrink(store, over) {
             return true;
@@ -132,20 +134,21 @@ impl Background {
         worked | store.ahead.add_fresh(&store.segments)
     }
 
-    /// Takes segments out of use: those never taken, or else one that is free, whose memory is given back.
+    /// Takes segments out of use: those never taken, or else a free one, whose memory is returned to the kernel.
     fn decommit(&mut self, store: &Store) -> bool {
         let segments = &store.segments;
         if segments.cut_fresh(self.segments_over(store)) > 0 {
             return true;
         }
-        // An index that is full cannot wait; a smaller memory leaves the handles what they need.
+        // A growth of a full index cannot wait. A resize leaves the handles the free segments that they need.
         let keep = if self.growing.is_some() { store.memory.free_reserve() } else { store.memory.free_low() };
         let Some(id) = segments.take_free(keep + store.spaces.reserved()) else { return false };
         segments.decommit(id);
         true
     }
 
-    /// Reports how much memory is wanted: for the present index, or for that after a change whose room is there.
+    /// Reports how much memory is wanted: for the present index, or for the index after a change whose room is
+    /// available.
     pub(super) fn tell_ahead(&self, store: &Store) {
         let has_room = self.segments_over(store) == 0;
         let planned = self.growing.as_ref().filter(|_| has_room).map_or(0, |growing| growing.to);

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! A crash can cut a change between the slot and the counts, once for each thread. The counts of a segment, and so the
-//! reported number of items, are off by that few. If the index was rebuilt, they were counted again with it.
+//! reported number of items, are wrong by at most that number. If the index was rebuilt, they were counted again with
+//! it.
 //!
 //! Bounds: one pass when the store is opened and one every [`EVERY_MS`]; a slice's time at once, and only in slices
 //! with nothing else to do.
@@ -33,9 +34,9 @@ use crate::layout::slot::Slot;
 use crate::values::deferred_free::remove_hidden;
 use crate::values::parts::{is_orphan, mark_parts};
 
-/// Items that are looked at between two looks at the time.
+/// The number of items that are checked between two checks of the time.
 const ITEMS_PER_LOOK: usize = 32;
-/// From the end of one pass to the next.
+/// The time from the end of one pass to the next, in ms.
 const EVERY_MS: u64 = 24 * 3600 * 1000;
 
 /// The position of a scrub.
@@ -54,17 +55,17 @@ enum Pass {
     #[default]
     Items,
     Orphans,
-    /// There is nothing to do before this instant.
+    /// The scrub pauses until this instant.
     Rest(UnixMillis),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Walk {
     at: usize,
-    /// Parts that the head at hand has marked.
+    /// The number of parts that the current head has marked.
     marked: usize,
     found: Counts,
-    /// Counts of the header when the walk began.
+    /// The counts of the header when the walk began.
     counts: Counts,
     sequence: u64,
 }
@@ -77,7 +78,7 @@ struct Counts {
 }
 
 impl Background {
-    /// Runs one slice of a scrub. Returns false if there is none.
+    /// Runs one slice of a scrub. Returns false if none is due.
     pub(super) fn run_scrub(&mut self, store: &Store, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> bool {
         let Some(mut scrub) = self.scrub.take() else { return false };
         let worked = self.scrub_on(store, &mut scrub, now, over);
@@ -118,7 +119,7 @@ impl Background {
         let pass = match (scrub.pass, &store.named) {
             (Pass::Items, Some(named)) if !named.is_marked_whole() => {
                 named.end_marking();
-                // What was moved meanwhile is to be walked too.
+                // Items that were moved meanwhile have to be walked too.
                 self.open.seal_all(store);
                 self.queues.collect_sealed(store);
                 Pass::Orphans
@@ -135,7 +136,7 @@ fn counts_of(store: &Store, id: SegmentId) -> Counts {
 }
 
 impl Scrub {
-    /// Returns the next item of the segment, from where the walk is. `Err`: there is none any more to look at.
+    /// Returns the next item of the segment from the position of the walk. `Err`: no item is left to check.
     fn next<'s>(&mut self, store: &'s Store) -> Result<(&'s SegmentHeader, usize, Layout), ()> {
         let id = SegmentId(self.id);
         let header = store.segments.header(id);
@@ -147,17 +148,18 @@ impl Scrub {
                 ..Walk::default()
             };
         }
-        // One that is drained meanwhile counts for itself.
+        // A segment that is drained meanwhile is counted by the drain.
         let is_same = header.state() == State::Sealed && header.sequence() == self.walk.sequence;
         let address = store.segments.start(id) + self.walk.at;
         match item_in(store, header, address) {
             Some(layout) if is_same => Ok((header, address, layout)),
-            // Its end; or the file was damaged: what it counts stays as it is until it is drained.
+            // The end of the segment, or damage of the file. In that case its counts stay as they are until it is
+            // drained.
             _ => Err(()),
         }
     }
 
-    /// Looks at one item; true if there is none to look at in the segment any more.
+    /// Checks one item. Returns true if no item of the segment is left to check.
     fn step(&mut self, store: &Store) -> bool {
         let Ok((header, address, layout)) = self.next(store) else {
             self.suspect = None;
@@ -189,7 +191,8 @@ impl Scrub {
         true
     }
 
-    /// Lets a head of an earlier process mark what it names, a page at a time. Returns false if there is more of it.
+    /// Marks the pieces or parts that a head of an earlier process names, a page at a time. Returns false if there are
+    /// more.
     fn mark_named(&mut self, store: &Store, address: usize, layout: &Layout) -> bool {
         let header = store.segments.header_of(address);
         let Some(named) = store.named.as_ref().filter(|_| header.sequence() < store.reopened_at) else { return true };
@@ -212,7 +215,7 @@ impl Scrub {
         }
     }
 
-    /// Looks at one item: it goes if it is a piece or a part that nothing named. True as with [`Scrub::step`].
+    /// Checks one item and removes it if it is a piece or a part that no head named. Returns as [`Scrub::step`] does.
     fn sweep(&mut self, store: &Store) -> bool {
         let Ok((header, address, layout)) = self.next(store) else { return true };
         if !layout.has(DEAD) && layout.is(Kind::Piece) {
@@ -234,7 +237,8 @@ impl Scrub {
         let Walk { found, counts: before, .. } = self.walk;
         let now = counts_of(store, id);
         if now != before || found == now {
-            // It is right, or it is being changed: then the next request gets a figure that is right except for a few.
+            // The count is right, or it is being changed. In that case the next request gets a figure that is wrong by
+            // a few at most.
             self.suspect = None;
         } else if self.suspect.is_some_and(|(was, said, _)| (was, said) == (found, now)) {
             let header = store.segments.header(id);
@@ -259,7 +263,8 @@ fn ends_lost(store: &Store, address: usize, layout: &Layout) -> Step {
     }
 }
 
-/// Ends an item that is not what was written. If it was a head, what it named stays, because that is unknown.
+/// Ends an item whose bytes are not those that were written. If it was a head, the pieces or parts that it named stay,
+/// because they are unknown.
 fn end_damaged(store: &Store, address: usize, layout: &Layout) -> Step {
     let key = key_at(store, store.segments.header_of(address).namespace(), address, layout);
     let Some(locked) = store.index.lock(key.hash) else { return Step::Busy };

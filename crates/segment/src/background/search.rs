@@ -1,5 +1,5 @@
-//! The background's side of [`crate::heap::shortage`]: whether a round of the scan found anything for a caller that
-//! finds no room.
+//! The background's side of [`crate::heap::shortage`]: it records whether a round of the scan found memory for a caller
+//! that has no room.
 
 use super::{Background, SCAN_HEADERS, of_pool};
 use crate::core::room::alive_or_free;
@@ -9,16 +9,16 @@ use crate::layout::key::Namespace;
 /// A round of the scan for one pool.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Round {
-    /// Headers that had been passed when it began, of all there ever were; `None`: there is none.
+    /// The total number of headers that had been passed when it began. `None`: no round is in progress.
     began: Option<u64>,
-    /// Bytes of the pool that were alive or free then.
+    /// The bytes of the pool that were alive or free when it began.
     alive_or_free: u64,
 }
 
 /// The rounds of all pools.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    /// Headers that were ever passed.
+    /// The total number of headers that were passed.
     passed: u64,
     rounds: [Round; Namespace::MAX],
 }
@@ -42,8 +42,8 @@ impl Search {
 }
 
 impl Background {
-    /// Ends, after a slice, the rounds that are over, and begins others. `digs`: the pieces of removed values are being
-    /// removed, so that more dies.
+    /// Ends the rounds that are over and begins others. Called after a slice. `digs`: deferred frees, or work on the
+    /// second tier's regions, are in progress, so that more bytes may become free.
     pub(super) fn follow_shortages(&mut self, store: &Store, digs: bool) {
         let pools = std::iter::once(Namespace::DEFAULT.0).chain(store.spaces.with_quota());
         for pool in pools.filter(|pool| store.keeps(Namespace(*pool))) {

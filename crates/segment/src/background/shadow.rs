@@ -7,10 +7,9 @@
 //!          └──> shadow with 75 % ── misses ──┘
 //! ```
 //!
-//! A shadow holds the hashes of sampled keys alone, in the queues that the store has, as many as its part of the
-//! store's items. Sizes and lifetimes are left out: all shadows leave them out alike. A fixed tenth loses to plain LRU
-//! where keys come back after a while and then no more (a sliding window); a large small queue loses where many keys
-//! come once.
+//! A shadow holds only the hashes of sampled keys, in queues like the store's: the sampled part of the store's items.
+//! All shadows ignore sizes and lifetimes. A fixed tenth has more misses than plain LRU if keys are read again after a
+//! while and then never more (a sliding window). A large small queue has more misses if many keys are read only once.
 //!
 //! Bounds: [`ITEMS_MAX`] items and half as many ghosts in each shadow. When the store has more items, fewer keys are
 //! sampled, and the shadows start again from empty.
@@ -20,27 +19,28 @@ use std::collections::{HashMap, VecDeque};
 use crate::heap::samples::{Asked, Samples, THIN_MIN};
 use crate::layout::slot::{GHOST_FREQ, PROMOTE_FREQ};
 
-/// The shares that are tried, in percent.
+/// The candidate shares, in percent.
 const SHARES: [u8; 6] = [2, 5, 10, 25, 50, 75];
-/// The share that a store begins with.
+/// The index of the share that a store begins with.
 const START: usize = 2;
-/// From this share on, in percent, the main queue gives an item one more round for all of its reads, and below it one
-/// for each. A large small queue is best where keys come back soon and then no more: reads of long ago say nothing.
+/// The share in percent from which on the main queue gives an item one more round for all of its reads. Below it, an
+/// item gets one for each read. A large small queue is best if keys are read again soon and then never more: earlier
+/// reads then predict nothing.
 const ONE_ROUND_PERCENT: u8 = 50;
-/// Items of one shadow.
+/// The maximum number of items of one shadow.
 const ITEMS_MAX: usize = 2048;
-/// Shadows of fewer items prove nothing.
+/// The minimum number of items of a shadow: the result of a smaller one is not significant.
 const ITEMS_MIN: usize = 64;
-/// A round has one read for so many items of a shadow.
+/// The divisor of a shadow's items that gives the reads of a round.
 const ROUND_PARTS: usize = 4;
-/// A share has to miss less than this part of the present one's misses, in percent, to take its place.
+/// The percentage of the present share's misses that another share's misses have to stay below to replace it.
 const BETTER_PERCENT: f64 = 99.0;
-/// Weight of a round's misses in the next one.
+/// The weight of a round's misses in the next round.
 const DECAY: f64 = 0.93;
-/// Reads of an item that are counted, as in an index slot.
+/// The maximum number of counted reads of an item, as in an index slot.
 const FREQ_MAX: u8 = 7;
 
-/// Returns what still counts of `freq` reads, above 0, when an item goes round the main queue again.
+/// Returns how many of `freq` reads, above 0, still count when an item goes round the main queue again.
 pub(super) fn freq_of_next_round(freq: u64, small_percent: u8) -> u64 {
     if small_percent < ONE_ROUND_PERCENT { freq - 1 } else { 0 }
 }
@@ -58,7 +58,7 @@ struct Entry {
     freq: u8,
 }
 
-/// One miniature.
+/// One shadow: a miniature of the store.
 #[derive(Debug)]
 struct Shadow {
     percent: u8,
@@ -112,7 +112,7 @@ impl Shadow {
         if asked == Asked::Read {
             self.misses += 1.0;
         }
-        // A ghost that comes back keeps its old place in the row of ghosts, which is skipped when it is reached.
+        // The old place of the ghost in the row of ghosts remains. It is skipped when it is reached.
         self.entries.insert(hash, Entry { place: Place::Small, freq });
         self.small.push_back(hash);
         while self.small.len() + self.main.len() > self.items_max {
@@ -155,7 +155,7 @@ impl Shadow {
     }
 }
 
-/// All miniatures, and what they have come to.
+/// All shadows, and their results.
 #[derive(Debug)]
 pub(crate) struct Shadows {
     shadows: [Shadow; SHARES.len()],
@@ -175,8 +175,8 @@ impl Shadows {
         SHARES[self.chosen]
     }
 
-    /// Takes in what was asked for since the last call. `items`: how many the store holds when its memory is full, or
-    /// `None` as long as that is not known.
+    /// Evaluates the requests that were sampled since the last call. `items` is the number of items that the store
+    /// holds when its memory is full, or `None` as long as that is unknown.
     pub(super) fn run(&mut self, samples: &Samples, items: Option<u64>) {
         let Some(items) = items else { return samples.take(|_, _| {}) };
         self.fit(samples, items as usize);
@@ -222,7 +222,7 @@ impl Shadows {
         self.shadows.iter_mut().for_each(|shadow| shadow.misses *= DECAY);
     }
 
-    /// Memory of all shadows, in bytes: entries with a quarter of the table free, and the rows.
+    /// The memory of all shadows, in bytes: entries with a quarter of the table free, and the rows.
     pub(crate) const BYTES_MAX: u64 =
         (SHARES.len() * ITEMS_MAX * (4 * size_of::<(u64, Entry)>() + 3 * size_of::<u64>())) as u64;
 }

@@ -1,4 +1,4 @@
-//! What a store says about itself.
+//! The statistics of a store.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -16,16 +16,17 @@ use crate::layout::key::Namespace;
 /// A store's figures at one moment. Counts run since the start; sizes are bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StoreStats {
-    /// Items that are there (ended ones too, until they are removed; pieces of large values count).
+    /// Items in memory. Ended items count until they are removed, and pieces of large values count.
     pub items: u64,
     /// Items stored since the start.
     pub items_total: u64,
     /// Bytes of the items that are there, with their headers and padding.
     pub item_bytes: u64,
-    /// The promise: segments, headers and index never use more, or come under it after a resize.
+    /// The memory limit of segments, headers and index together. They exceed it only while a resize to less memory is
+    /// in progress.
     pub memory_bytes: u64,
-    /// Bytes that segments, headers and index hold now: more than `memory_bytes` while a resize downwards is under way,
-    /// less while one upwards is.
+    /// Bytes that segments, headers and index hold now: more than `memory_bytes` during a resize to less memory, and
+    /// less during a resize to more memory.
     pub held_bytes: u64,
     /// Upper bound of a resize, in bytes.
     pub memory_bytes_max: u64,
@@ -92,7 +93,7 @@ pub struct StoreStats {
     pub segments_drained: [u64; 4],
     /// Large values that lost a piece.
     pub large_broken: u64,
-    /// Items of a memory file that were not what was written, and are gone.
+    /// Items of a memory file that were damaged and were removed.
     pub damaged: u64,
     /// Slots of a memory file's index that named no whole item, and were cleared.
     pub slots_cleared: u64,
@@ -104,21 +105,21 @@ pub struct StoreStats {
     pub flash_items: u64,
     /// Evicted items that went to flash.
     pub flash_taken: u64,
-    /// Items on flash that went with their region to make room there.
+    /// Items on flash that were evicted with their region to make room there.
     pub flash_evicted: u64,
-    /// Items on flash that were read there and went on in another region.
+    /// Items on flash that were read there and moved to another region.
     pub flash_again: u64,
     /// Values served from flash.
     pub flash_hits: u64,
     /// Items that came back from flash to memory.
     pub flash_back: u64,
-    /// Reads of flash that failed or found what was not written: misses.
+    /// Reads of flash that failed or found damaged data. They count as misses.
     pub flash_failed: u64,
     /// Large values being sent now.
     pub pins: u64,
     /// Background slices run.
     pub slices: u64,
-    /// Huge pages were asked for.
+    /// True if huge pages were requested.
     pub huge_pages_asked: bool,
 }
 
@@ -127,14 +128,14 @@ pub struct StoreStats {
 pub struct NamespaceStats {
     /// As [`StoreStats::items`].
     pub items: u64,
-    /// Items that are on flash, as far as is known whose they are: see [`Store::keys`].
+    /// Items on flash, as far as their namespace is known: see [`Store::keys`].
     pub flash_items: u64,
     /// As [`StoreStats::item_bytes`].
     pub item_bytes: u64,
     /// Segments that are its own, times their size.
     pub heap_bytes: u64,
-    /// Bytes that its segments may take now: its quota without the index space of its items. For a namespace that
-    /// shares, the memory that no quota has a right to.
+    /// Bytes that its segments may take now: its quota without the index space of its items. For a namespace without a
+    /// quota: the memory that is not reserved by quotas.
     pub heap_bytes_max: u64,
     /// Items evicted to make room.
     pub evicted: u64,
@@ -159,8 +160,7 @@ pub struct Census {
 }
 
 impl Store {
-    /// Walks all segment headers: not for a data thread, which has other things to do than to miss the caches once for
-    /// each MiB of the heap.
+    /// Walks all segment headers. Not for a data thread, because it costs a cache miss for each MiB of the heap.
     pub fn census(&self) -> Census {
         let mut census = Census::default();
         for id in 0..self.segments.high_water() {
@@ -253,8 +253,8 @@ impl Store {
         in_memory + self.flash_keys.keys(space, totals.flash_counted())
     }
 
-    /// Returns the number of keys in the segments that no flush has ended; `None` if there are no others. The counters
-    /// cannot be used meanwhile: they change with each item of the others that is removed.
+    /// Returns the number of keys in the segments that no flush has ended, or `None` if no segment is flushed. The
+    /// counters cannot be used meanwhile, because they change with each flushed item that is removed.
     fn keys_beside_flushed(&self, space: u8) -> Option<u64> {
         let flushed = self.flushed_before(space);
         if self.settled[usize::from(space)].load(Acquire) == flushed {
@@ -297,7 +297,7 @@ impl Store {
         }
     }
 
-    /// Returns the bytes of the segments and the index that huge pages stand behind now, as the kernel says. Slow.
+    /// Returns the bytes of the segments and the index that are backed by huge pages now, as the kernel reports. Slow.
     ///
     /// # Errors
     /// When `/proc` cannot be read.

@@ -1,4 +1,4 @@
-//! The work of the background on values of several items: parts whose segment is emptied, and values to be freed.
+//! The background's work on values of several items: eviction of parts, and deferred frees.
 
 use base::clock::UnixMillis;
 
@@ -25,14 +25,14 @@ impl Background {
         let Some(owner) = owner_of(store, namespace, object) else { return Some(()) };
         let locked = store.index.lock(owner)?;
         let Some(found) = locked.find(|slot| is_head(store, slot, namespace, object, owner)) else {
-            // One that was renamed since the anchor was read has its head under another key.
+            // If the value was renamed since the anchor was read, its head is under another key.
             let same = owner_of(store, namespace, object).is_none_or(|now| now.0 == owner.0);
             return (same && !self.will_free(store, object)).then_some(());
         };
         let (address, layout) = found.what;
         let seen = Seen { word: found.word, slot: found.slot, address, layout };
         let head = Head::of(layout.value(&store.segments.heap, address)).expect("it was looked at");
-        // One that nothing names any more goes alone.
+        // A part that no head names any more is removed alone.
         if part != ANCHOR && each_part(store, namespace, head, &mut |there| there != part) {
             return Some(());
         }
@@ -56,7 +56,7 @@ impl Background {
         self.freeing.as_ref().is_some_and(|deferred| deferred.ends() == Some(object)) || store.deferred.ends(object)
     }
 
-    /// Removes some of what waits in deferred frees; true if there is more.
+    /// Removes some of the pieces and parts in deferred frees. Returns true if there are more.
     pub(crate) fn free_some(&mut self, store: &Store) -> bool {
         let Some(mut deferred) = self.freeing.take().or_else(|| store.deferred.pop()) else { return false };
         if !deferred.free_some(store, Self::counters(store), A_SLICE) {

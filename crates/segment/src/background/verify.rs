@@ -1,6 +1,7 @@
-//! The pass over the index that a memory file was left with: see [`crate::durable::verify`].
+//! The verification pass over the index of a reopened memory file: see [`crate::durable::verify`].
 //!
-//! Bounds: a slice's time at once, in slices with nothing more urgent to do; a stripe is locked only to clear a slot.
+//! Bounds: it runs for at most a slice's time at once, in slices without more urgent work. It locks a stripe only to
+//! clear a slot.
 
 use super::Background;
 use crate::core::lookup::is_unverified;
@@ -10,9 +11,9 @@ use crate::index::GROUP_SLOTS;
 use crate::index::growth::Keys;
 use crate::layout::slot::Slot;
 
-/// Slots that are looked at between two looks at the time.
+/// The number of slots that are checked between two checks of the time.
 const SLOTS_PER_LOOK: usize = 32;
-/// Slots between asking for an item and looking at it.
+/// The number of slots between the prefetch of an item and its check.
 const AHEAD: usize = 16;
 
 /// The position of the pass.
@@ -22,12 +23,12 @@ pub(super) struct Verification {
     at: usize,
     /// The state of the index's growth when the pass began.
     growth: Option<u64>,
-    /// Displacements in the group when its first slot was looked at.
+    /// The number of displacements in the group when its first slot was checked.
     moves: u32,
 }
 
 impl Background {
-    /// Runs one slice of the pass. Returns false if there is none, or the index changes its size.
+    /// Runs one slice of the pass. Returns false if no pass is due, or while the index changes its size.
     pub(super) fn run_verification(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
         if !is_unverified(store) || store.index.is_growing() || store.index.is_shrinking() {
             return false;
@@ -67,7 +68,7 @@ impl Background {
     }
 }
 
-/// Asks for the items of some slots, which are far away.
+/// Prefetches the items of some slots into the CPU cache.
 fn prefetch(store: &Store, group: usize, from: usize, count: usize) {
     for at in (from..from + count).take_while(|at| *at < GROUP_SLOTS) {
         let slot = Slot(store.index.slot_word(group, at).load(std::sync::atomic::Ordering::Relaxed));

@@ -27,7 +27,7 @@ macro_rules! counters {
         #[repr(align(128))]
         pub(crate) struct Counters {
             $($(#[$doc])* pub(crate) $name: Counter,)*
-            /// Part of that which namespaces other than the default one have done.
+            /// The part of these counts that belongs to namespaces other than the default one.
             spaces: [SpaceCounters; Namespace::MAX],
         }
 
@@ -43,7 +43,7 @@ macro_rules! counters {
     };
 }
 
-/// The counters by namespace, except the default one: that has what the others leave of the sums.
+/// The counters by namespace, except the default one: its counts are the sums less those of the others.
 #[derive(Debug, Default)]
 struct SpaceCounters {
     items_added: Counter,
@@ -87,7 +87,7 @@ impl Counters {
         }
     }
 
-    /// Records that so many of the counted items are not there (modulo 2^64).
+    /// Records that `items` of the counted items do not exist (modulo 2^64).
     pub(crate) fn note_lost(&self, namespace: u8, items: u64, bytes: u64) {
         self.items_removed.add(items);
         self.bytes_removed.add(bytes);
@@ -125,7 +125,7 @@ impl Counters {
         }
     }
 
-    /// Records that the second tier has so many items more.
+    /// Records that the second tier has taken `items` more items.
     pub(crate) fn note_flash_taken(&self, namespace: u8, items: u64) {
         self.flash_taken.add(items);
         if let Some(space) = self.space(namespace) {
@@ -151,7 +151,7 @@ impl Counters {
         }
     }
 
-    /// Records that an item was removed whose time had come.
+    /// Records that an expired item was removed.
     pub(crate) fn note_expired(&self, namespace: u8, fetched: bool) {
         self.expired.add(1);
         self.expired_unread.add(u64::from(!fetched));
@@ -219,8 +219,8 @@ impl SpaceTotals {
         }
     }
 
-    /// Returns the number of items that are on flash, as far as is known whose they are: where others' were counted as
-    /// gone, fewer than none.
+    /// Returns the number of items on flash, as far as their namespace is known. It is negative if removed items of
+    /// other namespaces were counted for this one.
     pub(crate) fn flash_counted(&self) -> i64 {
         self.flash_taken.wrapping_sub(self.flash_removed) as i64
     }
@@ -279,7 +279,7 @@ counters! {
     evicted_with_ttl,
     /// Of those, items that lost their index slot to a newer one.
     evicted_by_index,
-    /// Items whose time had come, removed by the background or replaced.
+    /// Expired items that the background removed, or that were replaced.
     expired,
     /// Of those, items that were never read.
     expired_unread,
@@ -301,24 +301,24 @@ counters! {
     segments_freed,
     /// Large values that lost a piece.
     large_broken,
-    /// Items that were not what was written, and are gone.
+    /// Damaged items that were removed.
     damaged,
     /// Slots of the index that named no whole item, and were cleared.
     slots_cleared,
-    /// Pieces and parts that nothing named, and are gone.
+    /// Pieces and parts that no head named, and that were removed.
     orphans,
     /// Evicted items that the second tier took.
     flash_taken,
-    /// Items that no slot names there any more.
+    /// Items of the second tier that no slot names any more.
     flash_removed,
-    /// Of those, items that went with their region, before their time.
+    /// Of those, items that were evicted with their region.
     flash_evicted,
-    /// Items that went on in another region there.
+    /// Items of the second tier that moved to another region.
     flash_again,
-    /// Values served from there.
+    /// Values served from the second tier.
     flash_hits,
-    /// Items that came back to memory.
+    /// Items that moved from the second tier back to memory.
     flash_back,
-    /// Reads there that failed, or found what was not written.
+    /// Reads of the second tier that failed, or found damaged data.
     flash_failed,
 }

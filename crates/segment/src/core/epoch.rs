@@ -65,7 +65,7 @@ impl Epochs {
     pub(crate) fn enter(&self, handle: usize) {
         let word = &self.handles[handle].entered;
         debug_assert!(word.load(Relaxed) == 0, "a turn within a turn");
-        // An epoch that passes between the load and the store only makes the handle look older, which holds reuse back.
+        // If the epoch advances between the load and the store, the handle only looks older, which delays reuse.
         word.store(self.global.0.load(Relaxed), Release);
         fence(SeqCst);
     }

@@ -1,12 +1,12 @@
-//! The facets of a guard: what a thread does within its stay in the store, each kind through a type of its own.
+//! The facets of a guard: each kind of operation on the store is reached through a type of its own.
 //!
 //! ```text
 //!   shared access       items, walks, pieces, parts, tier, locks, sizes
 //!   exclusive access    items_mut, numbers, versions, receiver, large, parts_mut, renames, tier_mut, locks_mut
 //! ```
 //!
-//! A facet is the borrowed guard and nothing else, so it costs nothing. Code that has a shared facet cannot reach an
-//! exclusive one. The floors above implement the facets' methods.
+//! A facet only borrows the guard, so it costs nothing. Code that has a shared facet cannot reach an exclusive one. The
+//! modules above this one implement the facets' methods.
 
 use crate::core::handle::Guard;
 

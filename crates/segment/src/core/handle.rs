@@ -18,8 +18,8 @@ use crate::locks::undo_log::Group;
 use crate::tier::reads::Reads;
 use crate::values::unfinished::Unfinished;
 
-/// One data thread's epoch word, open segments and counters. `Send`, for a thread to take it along; used by one
-/// thread at a time.
+/// One data thread's epoch word, open segments and counters. It is `Send`, so that it can move to its thread. One
+/// thread uses it at a time.
 #[derive(Debug)]
 pub struct ThreadHandle {
     store: Arc<Store>,
@@ -93,11 +93,12 @@ impl ThreadHandle {
         self.own.id
     }
 
-    /// Begins a guard: what it reads stays until the [`Guard`] is dropped. `now` is the guard's time.
+    /// Begins a guard: the items that it reads stay in memory until the [`Guard`] is dropped. `now` is the guard's
+    /// time.
     #[inline]
     pub fn guard(&mut self, now: UnixMillis) -> Guard<'_> {
         self.store.epochs.enter(self.own.id);
-        // Behind the entry, never before: see `crate::locks::key_locks`.
+        // After the entry, never before it: see `crate::locks::key_locks`.
         let contended = self.store.key_locks.any();
         let tiered = self.store.tier.is_some();
         let (store, own) = (&*self.store, &mut self.own);
@@ -125,13 +126,13 @@ impl ThreadHandle {
         }
     }
 
-    /// Reads of flash that could be asked for now.
+    /// Returns the number of reads of flash that can be requested now.
     pub fn reads_free(&self) -> usize {
         if self.store.tier.is_some() { self.own.reads.with(|reads| reads.free()) } else { 0 }
     }
 
-    /// Seals open segments that are old or flushed, so that the background can have them. For a thread that wakes
-    /// without writing; call it about once a second.
+    /// Seals open segments that are old or flushed, so that the background can process them. A thread that wakes
+    /// without writing calls it about once a second.
     pub fn tidy(&mut self, now: UnixMillis) {
         self.own.open.seal_ended(&self.store, now);
         if !self.own.unfinished.is_empty() {
@@ -155,17 +156,17 @@ impl Drop for ThreadHandle {
 /// One guard of a data thread's loop, inside an epoch.
 #[derive(Debug)]
 pub struct Guard<'l> {
-    /// Inside the crate, what is read lives as long as the store; the public methods tie it to the guard.
+    /// Inside the crate, read values have the lifetime of the store. The public methods bind it to the guard.
     pub(crate) store: &'l Store,
     pub(crate) own: &'l mut Own,
     pub(crate) now: UnixMillis,
-    /// Key lock sets are in flight.
+    /// True if key lock sets are in flight.
     pub(crate) contended: bool,
-    /// There is a second tier.
+    /// True if the store has a second tier.
     pub(crate) tiered: bool,
     /// The number of the key lock set that it acts for, or 0.
     pub(crate) acting: u32,
-    /// A part of a value was looked for and not found.
+    /// True if a part of a value was looked up and not found.
     pub(crate) lost: Cell<bool>,
     /// See [`crate::TierReads::take_false_miss`].
     pub(crate) unsettled: Cell<bool>,
@@ -178,7 +179,7 @@ impl<'l> Guard<'l> {
     }
 
     /// Begins a visit of a requester, which repeats a request until it is answered. The request copies at most `bytes`
-    /// in this guard. If it needs more, it is parked and goes on later where it was ([`Guard::is_paused`]).
+    /// in this guard. If it needs more, it is parked and resumes later at the same position ([`Guard::is_paused`]).
     #[inline(always)]
     pub fn serve(&mut self, requester: u64, bytes: u64) {
         self.own.unfinished.begin(requester, bytes);
@@ -189,7 +190,7 @@ impl<'l> Guard<'l> {
         self.own.unfinished.is_paused()
     }
 
-    /// Makes a key ready to be looked up.
+    /// Prepares a key for a lookup.
     #[inline]
     pub fn key<'k>(&self, namespace: Namespace, bytes: &'k [u8]) -> Key<'k> {
         self.store.hasher.key(namespace, bytes)
@@ -207,21 +208,21 @@ impl<'l> Guard<'l> {
         OpError::Parked
     }
 
-    /// Returns true if every change is made to a copy and never in place: for a key lock set, if checkpoints are made.
-    /// After a loss of power the page with one change may be there without those of the others.
+    /// Returns true if every change is made to a copy and never in place. This holds for a key lock set if checkpoints
+    /// are made: after a power loss, the page with one change may be on the disk without the pages with the others.
     #[inline(always)]
     pub(crate) fn copies_all(&self) -> bool {
         self.acting != 0 && self.store.checkpoints.are_made()
     }
 
-    /// Returns true if key lock sets are in flight, so that a key has to be asked for
-    /// ([`crate::LockChecks::is_blocked`]) before it is read.
+    /// Returns true if key lock sets are in flight, so that a key has to be checked ([`crate::LockChecks::is_blocked`])
+    /// before it is read.
     #[inline(always)]
     pub fn is_contended(&self) -> bool {
         self.contended
     }
 
-    /// Returns true if something may keep this guard away from keys: key lock sets, or that they are on flash.
+    /// Returns true if keys may be unavailable to this guard: because of key lock sets, or because they are on flash.
     #[inline(always)]
     pub fn is_guarded(&self) -> bool {
         self.contended | self.tiered
@@ -233,7 +234,7 @@ impl<'l> Guard<'l> {
         self.tiered
     }
 
-    /// Begins a request, which waits for no read yet.
+    /// Begins a request, which does not wait for a read yet.
     #[inline(always)]
     pub fn begin_request(&self) {
         if self.tiered {

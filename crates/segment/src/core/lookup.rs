@@ -1,4 +1,4 @@
-//! The lookup of items, and what is read of one that was found.
+//! The lookup of items, and the reads of a found item's fields.
 
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::sync::atomic::fence;
@@ -26,10 +26,10 @@ pub(crate) struct Seen<'s> {
     pub(crate) layout: Layout,
 }
 
-/// Why an item that still has its slot is not to be read.
+/// The reason why an item that still has its slot must not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Its time has come.
+    /// It has expired.
     Expired,
     /// Its namespace was flushed.
     Flushed,
@@ -83,7 +83,7 @@ pub(crate) fn live<'s>(store: &Store, seen: Option<Seen<'s>>, now: UnixMillis) -
 }
 
 impl Seen<'_> {
-    /// Returns the reason why an item that is there is not to be read, if there is one.
+    /// Returns the reason why the item must not be read, or `None` if it may be read.
     #[inline(always)]
     pub(crate) fn ended(&self, store: &Store, now: UnixMillis) -> Option<Ended> {
         if self.layout.has(EXPIRY) {
@@ -149,8 +149,8 @@ impl Seen<'_> {
         self.item_from(store, token, value, self.expire(store), meta, meta)
     }
 
-    /// Returns the item as `snap` has it, of which every word was proved to belong to one instant. What changes in
-    /// place is taken from the snapshot alone: the words in the heap may be those of a later change.
+    /// Returns the item as `snap` has it. All words of `snap` were proved to belong to one instant. Fields that change
+    /// in place are taken from the snapshot alone, because the words in the heap may be those of a later change.
     #[inline(always)]
     pub(crate) fn item_as<'s>(&self, store: &'s Store, snap: &Snap) -> Item<'s> {
         let value = if self.layout.has(NUM) { Value::Integer(snap.number()) } else { self.value(store) };
@@ -184,7 +184,7 @@ impl Seen<'_> {
         }
     }
 
-    /// Returns the object of which an item is the head: a large value, or one in parts.
+    /// Returns the object whose head the item is: a large value, or a value in parts.
     pub(crate) fn object_at(&self, store: &Store) -> Option<u64> {
         let value = || self.layout.value(&store.segments.heap, self.address);
         match self.layout.kind() {
@@ -211,14 +211,14 @@ pub(crate) fn access(store: &Store, slot: Slot, address: usize, meta: Option<u32
     }
 }
 
-/// Returns true if slots of the index may name what is not there, or what is not what was written.
+/// Returns true if slots of the index may name items that do not exist, or that are damaged.
 #[inline]
 pub(crate) fn is_unverified(store: &Store) -> bool {
     store.unverified.load(SeqCst)
 }
 
-/// Clears the mark of a segment that was opened with it, and is still empty, if the pass has come to its end
-/// meanwhile.
+/// Clears the unverified mark of a segment that was opened with it and is still empty, if the verification pass has
+/// ended meanwhile.
 #[cold]
 pub(crate) fn check_mark(store: &Store, id: SegmentId) {
     fence(SeqCst);
@@ -227,8 +227,8 @@ pub(crate) fn check_mark(store: &Store, id: SegmentId) {
     }
 }
 
-/// As [`matches`], in a segment that may be marked: the item is there, its key is this one and its sum is
-/// right.
+/// Returns the item's address and layout like [`matches`], in a segment that may be marked as unverified. The item must
+/// lie in the segment, have this key, and have the right checksum.
 #[cold]
 #[inline(never)]
 pub(crate) fn matches_unverified(
@@ -248,8 +248,8 @@ pub(crate) fn matches_unverified(
     (same && is_sound(store, address, &layout)).then_some((address, layout))
 }
 
-/// Returns true if an item that lies in a segment may be used: the segment is not marked, or the item's sum is
-/// right.
+/// Returns true if an item that lies in a segment may be used: the segment is not marked as unverified, or the item's
+/// checksum is right.
 #[inline]
 pub(crate) fn is_trusted(store: &Store, header: &SegmentHeader, address: usize, layout: &Layout) -> bool {
     !header.is_unverified() || is_sound(store, address, layout)
@@ -262,7 +262,8 @@ pub(crate) fn item_in(store: &Store, header: &SegmentHeader, address: usize) -> 
     Layout::read_within(&store.segments.heap, address, left)
 }
 
-/// Returns the item that a slot names, if there is one: damage to a memory file can have made anything of a slot.
+/// Returns the item that a slot names. Returns `None` if the slot names none, because damage to a memory file can give
+/// a slot any value.
 pub(crate) fn item_of(store: &Store, slot: Slot) -> Option<(u8, usize, Layout)> {
     let (header, address) = (store.segments.named(slot)?, slot.address());
     let (namespace, layout) = (header.namespace(), item_in(store, header, address)?);
@@ -270,12 +271,12 @@ pub(crate) fn item_of(store: &Store, slot: Slot) -> Option<(u8, usize, Layout)> 
     (is_its && is_trusted(store, header, address, &layout)).then_some((namespace, address, layout))
 }
 
-/// Returns the hash of the key of an item that is there.
+/// Returns the hash of the key of an existing item.
 pub(crate) fn hash_at(store: &Store, namespace: u8, address: usize, layout: &Layout) -> Hash {
     key_at(store, namespace, address, layout).hash
 }
 
-/// Returns the key of an item that is there.
+/// Returns the key of an existing item.
 pub(crate) fn key_at<'s>(store: &'s Store, namespace: u8, address: usize, layout: &Layout) -> Key<'s> {
     let bytes = layout.key(&store.segments.heap, address);
     match layout.kind() {
@@ -284,7 +285,7 @@ pub(crate) fn key_at<'s>(store: &'s Store, namespace: u8, address: usize, layout
     }
 }
 
-/// Returns the item that a slot names, if its key, which is hidden or is not, has this hash.
+/// Returns the item that a slot names, if its key, hidden or not, has this hash.
 pub(crate) fn item_of_hash(
     store: &Store,
     slot: Slot,
@@ -299,7 +300,7 @@ pub(crate) fn item_of_hash(
     (is_its && is_trusted(store, header, address, &layout)).then_some((address, layout))
 }
 
-/// Returns a value behind the byte that says of what type it is.
+/// Returns the value that follows its type byte.
 fn typed(bytes: &[u8]) -> Value<'_> {
     bytes.split_first().map_or(Value::Bytes(bytes), |(kind, bytes)| Value::Typed { kind: *kind, bytes })
 }

@@ -1,4 +1,4 @@
-//! What every operation needs: the per-thread handle, epochs, counters, pins and the vocabulary of operations.
+//! The base of every operation: the per-thread handle, epochs, counters, pins, and the types of requests and results.
 
 pub(crate) mod counters;
 pub(crate) mod epoch;

@@ -1,30 +1,30 @@
 //! Requests to the store and their results: plain values, no protocol and no clock.
 //!
-//! The words are those of the engine; the protocol layers map them to wire text one to one.
+//! The names are those of the engine. The protocol layers map them to wire text one to one.
 
 use base::clock::UnixMillis;
 
 pub use crate::layout::ttl::Expire;
 
-/// The way in which a [`Put`] treats the item that is there.
+/// The way in which a [`Put`] treats an existing item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutMode {
     /// Store in any case.
     Set,
-    /// Store only if nothing is there.
+    /// Store only if the key has no item.
     Add,
-    /// Store only if something is there.
+    /// Store only if the key has an item.
     Replace,
-    /// Append the value to the one that is there; flags and expiry of the old item stay.
+    /// Append the value to the existing one; flags and expiry of the old item stay.
     Append,
-    /// Prepend the value to the one that is there; flags and expiry of the old item stay.
+    /// Prepend the value to the existing one; flags and expiry of the old item stay.
     Prepend,
 }
 
 /// One storage request.
 #[derive(Clone, Copy, Debug)]
 pub struct Put<'v> {
-    /// Treatment of the item that is there.
+    /// Treatment of an existing item.
     pub mode: PutMode,
     /// The value's bytes.
     pub value: &'v [u8],
@@ -38,7 +38,7 @@ pub struct Put<'v> {
     pub invalidate: bool,
     /// The CAS token to give the new item, instead of one that the store makes.
     pub token: Option<u64>,
-    /// With `Append` and `Prepend`: if nothing is there, store the value as a new item with this expiry.
+    /// With `Append` and `Prepend`: if the key has no item, store the value as a new item with this expiry.
     pub vivify: Option<Expire>,
     /// Report the new item's CAS token in [`PutOutcome::Stored`].
     pub want_token: bool,
@@ -75,9 +75,9 @@ pub enum PutOutcome {
     NotStored,
     /// The item's token is another one.
     Exists,
-    /// `compare` was given and nothing is there.
+    /// `compare` was given and the key has no item.
     NotFound,
-    /// The item that is there is typed: no bytes can be appended or prepended to it.
+    /// The existing item is typed: no bytes can be appended or prepended to it.
     WrongType,
 }
 
@@ -114,7 +114,7 @@ pub struct Arith {
     pub delta: u64,
     /// Subtract, and stop at 0; if false, add, and wrap at 2^64.
     pub decrement: bool,
-    /// If nothing is there: store this number with this expiry (`delta` is not applied).
+    /// If the key has no item: store this number with this expiry (`delta` is not applied).
     pub vivify: Option<(u64, Expire)>,
     /// The item's new expiry.
     pub expire: Option<Expire>,
@@ -155,11 +155,11 @@ pub struct Fetch {
     pub vivify: Option<Expire>,
     /// Win the right to refill if the item ends sooner than this many milliseconds from now.
     pub recache_below_ms: Option<u64>,
-    /// The CAS token to give an item that `vivify` makes.
+    /// The CAS token of an item that `vivify` creates.
     pub token: Option<u64>,
     /// Make the item's CAS token exact from now on.
     pub want_token: bool,
-    /// Begin to keep the time of last access and whether the item was fetched.
+    /// Begin to record the time of the last access and whether the item was fetched.
     pub want_access: bool,
     /// Do not count this fetch as an access (frequency, last access, fetched).
     pub no_bump: bool,
@@ -183,9 +183,9 @@ pub struct Fetched<'t> {
     pub item: Item<'t>,
     /// State of the right to fill the item.
     pub lease: Lease,
-    /// The item was made by this very fetch.
+    /// True if this fetch created the item.
     pub vivified: bool,
-    /// Expiry of the item before this fetch; `Never` if this fetch made it.
+    /// Expiry of the item before this fetch; `Never` if this fetch created it.
     pub expire_before: Expire,
 }
 
@@ -212,7 +212,7 @@ pub enum Value<'t> {
 pub struct LargeRef {
     /// The pieces' hidden keys begin with it.
     pub object: u64,
-    /// All pieces together.
+    /// The length of all pieces together, in bytes.
     pub bytes: u64,
 }
 
@@ -229,11 +229,11 @@ pub struct Item<'t> {
     pub expire: Expire,
     /// The CAS token. Exact only if a `gets` or `want_token` took it; else the one that a `gets` would take now.
     pub token: u64,
-    /// It was read before.
+    /// True if the item was read before.
     pub fetched: bool,
     /// Time of the last read or write, to the second; coarser if no request asked for it before.
     pub last_access: UnixMillis,
-    /// The item is stale: readable, but a client should refill it.
+    /// True if the item is stale: readable, but a client should refill it.
     pub stale: bool,
     /// All its bytes in the store, header and padding included.
     pub stored_bytes: u64,

@@ -1,10 +1,11 @@
-//! The open segments of one thread: where its new items go.
+//! The open segments of one thread, which receive its new items.
 //!
-//! One open segment for each (namespace, TTL class, queue) that the thread writes to, up to a stated maximum; beyond
-//! it, and beyond what its quota allows a namespace, neighbouring classes share one. A segment is sealed when the next
-//! item does not fit, when it has been open for an eighth of its class, or when its namespace was flushed since.
+//! There is one open segment for each (namespace, TTL class, queue) that the thread writes to, up to a stated maximum.
+//! Beyond it, and beyond the limit of a namespace's quota, neighbouring classes share a segment. A segment is sealed
+//! when the next item does not fit, when it has been open for an eighth of its class, or when its namespace was flushed
+//! since.
 //!
-//! The table is the sole owner of the write end of its segments: that is what makes a [`Reserved`] exclusive.
+//! The table alone writes to the end of its segments. Therefore a [`Reserved`] is exclusive.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -29,10 +30,10 @@ struct Open {
     class: u8,
     queue: Queue,
     sequence: u64,
-    /// Bytes handed out.
+    /// Bytes reserved so far.
     written: usize,
     opened: UnixMillis,
-    /// Reservation of the table at which it was last written to.
+    /// The number of the table's reservation at which it was last written to.
     used: u64,
 }
 
@@ -100,7 +101,7 @@ impl OpenTable {
         self.open.iter().any(|open| open.id == id && open.written == end)
     }
 
-    /// Hands the latest reservation back: nothing was published in it.
+    /// Returns the latest reservation, in which nothing was published.
     pub(crate) fn give_back(&mut self, store: &Store, reserved: Reserved) {
         let id = store.segments.of(reserved.offset());
         let open = self.open.iter_mut().find(|o| o.id == id).expect("a reservation lies in an open segment");
@@ -117,8 +118,8 @@ impl OpenTable {
         }
     }
 
-    /// Seals the segments of namespaces that were flushed since they were opened, those open for too long, those that a
-    /// checkpoint is to have, and those used least lately of more than there may be.
+    /// Seals the segments of namespaces that were flushed since they were opened, those open for too long, and those
+    /// that a checkpoint has to include. If too many are open, seals the least recently used ones.
     pub(crate) fn seal_ended(&mut self, store: &Store, now: UnixMillis) {
         while self.open.len() > store.memory.open_max()
             && let Some(idle) = self.idle_of(None)
@@ -137,8 +138,8 @@ impl OpenTable {
         self.sealed_before = checkpoint;
     }
 
-    /// Seals what a checkpoint is to have that was begun since this was done last: from here on all that is stored here
-    /// is in segments that are not in it.
+    /// Seals the segments for a checkpoint that was begun since the last call. From here on this thread stores items
+    /// only in segments that the checkpoint does not include.
     #[inline]
     pub(crate) fn seal_begun(&mut self, store: &Store, now: UnixMillis) {
         if self.sealed_before != store.checkpoints.before() {
@@ -146,7 +147,8 @@ impl OpenTable {
         }
     }
 
-    /// Returns the latest checkpoint that has nothing of what is stored here from now on: where its segments end.
+    /// Returns the sequence before which the latest checkpoint's segments lie. That checkpoint includes nothing that is
+    /// stored here from now on.
     pub(crate) fn sealed_before(&self) -> u64 {
         self.sealed_before
     }
@@ -155,7 +157,8 @@ impl OpenTable {
         self.open.iter().position(|o| o.class == want.class && o.namespace == want.namespace && o.queue == want.queue)
     }
 
-    /// Returns true if the contents of such a segment can be copied without sealing a segment that is not full.
+    /// Returns true if the items of a segment with this header can be copied without sealing a segment that is not
+    /// full.
     pub(crate) fn has_place(&self, store: &Store, header: &SegmentHeader) -> bool {
         let of_queue = |o: &&Open| o.namespace == header.namespace() && o.queue == header.queue();
         let own = self.open.iter().filter(|open| open.namespace == header.namespace()).count();
@@ -163,7 +166,7 @@ impl OpenTable {
         room || self.open.iter().filter(of_queue).any(|open| ttl::same_unit(open.class, header.class()))
     }
 
-    /// Returns the segment that was used least lately, of one namespace or of all.
+    /// Returns the least recently used segment, of one namespace or of all.
     fn idle_of(&self, namespace: Option<u8>) -> Option<usize> {
         let of = |at: &usize| namespace.is_none_or(|namespace| self.open[*at].namespace == namespace);
         (0..self.open.len()).filter(of).min_by_key(|at| self.open[*at].used)

@@ -8,10 +8,10 @@
 //!
 //! - A pin is made inside an epoch, on bytes that an index slot named in it. The background tests pins only after two
 //!   epochs have passed since the last slot was cleared, so it sees every pin that there will be.
-//! - What is pinned is frozen: whole values and pieces of large ones, never a number that is counted in place.
-//! - A pin of a few bytes holds a whole segment. Callers bound what is pinned; [`Store::pin_charge`] says what to count
-//!   for a whole value: at least an eighth of a segment. So a bound of one part in n of the memory holds up at most
-//!   eight parts in n of the segments.
+//! - Pinned bytes are frozen: whole values and pieces of large ones, never a number that changes in place.
+//! - A pin of a few bytes holds a whole segment. Callers bound the pinned bytes. [`Store::pin_charge`] returns the
+//!   bytes to count for a whole value: at least an eighth of a segment. So with a bound of one part in n of the memory,
+//!   pins hold at most eight parts in n of the segments.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
@@ -27,7 +27,7 @@ pub struct Pinned {
     released: bool,
 }
 
-/// Address and length of each piece. What is stored whole needs no memory of its own.
+/// Address and length of each piece. A value that is stored whole needs no allocation.
 #[derive(Debug)]
 enum Places {
     One(usize, u32),
@@ -77,16 +77,16 @@ impl Drop for Pinned {
 }
 
 impl Store {
-    /// Returns the bytes that a pin of a whole value of so many bytes counts for.
+    /// Returns the bytes that a pin of a whole value of `value_bytes` counts for.
     #[inline]
     pub fn pin_charge(&self, value_bytes: usize) -> u64 {
         value_bytes.max(self.geometry.value_whole_max) as u64
     }
 
-    /// Pins a value that was read whole in a guard that is not over: a slice that [`crate::Value::Bytes`] holds.
+    /// Pins a value that was read whole in a guard that has not ended: a slice of a [`crate::Value::Bytes`].
     ///
     /// # Panics
-    /// If the bytes are none of the store's.
+    /// If the bytes are not in the store.
     pub fn pin(&self, value: &[u8]) -> Pinned {
         let address = self.segments.heap.offset_of(value);
         self.pins.fetch_add(1, Relaxed);
@@ -102,7 +102,7 @@ impl Store {
         self.segments.heap.bytes(address, bytes as usize)
     }
 
-    /// Lets pinned segments go.
+    /// Releases the pinned segments.
     pub fn unpin(&self, mut pin: Pinned) {
         for piece in 0..pin.pieces() {
             let before = self.segments.header_of(pin.place(piece).0).pins.fetch_sub(1, AcqRel);

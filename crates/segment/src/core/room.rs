@@ -1,7 +1,7 @@
-//! The memory that a namespace may take now: limits, quotas, and the answer where none is free.
+//! The memory that a namespace may take now: limits, quotas, and the error if none is free.
 //!
-//! The state is in [`crate::heap::memory`], [`crate::heap::namespaces`] and [`crate::heap::shortage`], whose texts say
-//! what each figure means.
+//! The state is in [`crate::heap::memory`], [`crate::heap::namespaces`] and [`crate::heap::shortage`], whose comments
+//! define each figure.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,7 +37,7 @@ impl Store {
     /// items to evict.
     ///
     /// # Errors
-    /// If it is less than the store needs to go on, or more than address space was reserved for.
+    /// If it is less than the store needs to continue, or more than address space was reserved for.
     pub fn resize(&self, memory_bytes: u64) -> Result<(), ResizeError> {
         let least_bytes = self.geometry.least_resize_bytes().max(least_for_quotas(self));
         if memory_bytes < least_bytes {
@@ -56,8 +56,8 @@ impl Store {
         self.memory.wanted_bytes()
     }
 
-    /// Returns true if a value of so many bytes fits into what is free for the namespace beyond the segments that are
-    /// always kept free.
+    /// Returns true if a value of `value_bytes` fits into the memory that is free for the namespace, without the
+    /// segments that are always kept free.
     pub fn has_room(&self, namespace: Namespace, value_bytes: u64) -> bool {
         let whole = value_bytes < self.geometry.item_whole_max as u64;
         let wanted = if whole { 0 } else { segments_for(self, value_bytes) };
@@ -71,8 +71,8 @@ pub(crate) fn held_bytes(store: &Store) -> u64 {
 }
 
 impl Store {
-    /// Gives a namespace its terms, in the place of those that it has. What it has too much for a smaller quota, the
-    /// background evicts.
+    /// Replaces the terms of a namespace. If its quota is smaller than before, the background evicts the items beyond
+    /// it.
     ///
     /// # Errors
     /// See [`TermsError`]; nothing is changed then.
@@ -112,7 +112,7 @@ impl Store {
     }
 }
 
-/// Returns the bytes that the quotas, except that of namespace `but`, leave in a memory of so many bytes.
+/// Returns the bytes that the quotas, except that of namespace `but`, leave in a memory of `memory_bytes`.
 fn quotas_most_bytes(store: &Store, memory_bytes: u64, but: Option<Namespace>) -> u64 {
     let most = memory_bytes / 100 * QUOTAS_PERCENT_MAX;
     let most = most.min(memory_bytes.saturating_sub(store.geometry.least_resize_bytes()));
@@ -120,7 +120,7 @@ fn quotas_most_bytes(store: &Store, memory_bytes: u64, but: Option<Namespace>) -
     most.saturating_sub(others.map(|namespace| store.spaces.space(namespace).quota_bytes.load(Relaxed)).sum())
 }
 
-/// Returns the least memory that leaves all quotas what they have, in bytes.
+/// Returns the least memory that leaves all quotas unchanged, in bytes.
 pub(crate) fn least_for_quotas(store: &Store) -> u64 {
     let sum: u64 = store.spaces.with_quota().map(|n| store.spaces.space(n).quota_bytes.load(Relaxed)).sum();
     if sum == 0 {
@@ -129,7 +129,7 @@ pub(crate) fn least_for_quotas(store: &Store) -> u64 {
     (sum.div_ceil(QUOTAS_PERCENT_MAX) * 100 + 100).max(sum + store.geometry.least_resize_bytes())
 }
 
-/// Works out how many segments a quota is now.
+/// Updates the number of segments that a namespace's quota allows now.
 pub(crate) fn follow_quota(store: &Store, namespace: u8) {
     let space = store.spaces.space(namespace);
     let bytes = space.quota_bytes.load(Relaxed);
@@ -138,7 +138,7 @@ pub(crate) fn follow_quota(store: &Store, namespace: u8) {
     } else {
         let index = space_totals(store, namespace).items() * INDEX_BYTES_AN_ITEM;
         let segment = store.geometry.segment_bytes as u64 + HEADER_BYTES;
-        // However many items there are: what is open has to have room.
+        // However many items there are, the open segments need room.
         ((bytes.saturating_sub(index) / segment) as usize).max(store.geometry.quota_segments_min() / 2)
     };
     space.limit.store(limit, Relaxed);
@@ -149,7 +149,7 @@ fn low_of(store: &Store, namespace: u8, limit: usize) -> usize {
     (limit / 50).max(RESERVE + store.geometry.handles_max) + store.spaces.wanted(namespace)
 }
 
-/// Returns true if segments of the namespace are short. `soon`: those of it that are about to be free.
+/// Returns true if segments of the namespace are short. `soon`: the number of its segments that are about to be free.
 pub(crate) fn is_short(store: &Store, namespace: u8, soon: usize) -> bool {
     let Some(limit) = store.spaces.limit(namespace) else { return false };
     limit + soon < store.spaces.used(namespace) + low_of(store, namespace, limit)
@@ -217,8 +217,8 @@ fn handle_leaves(store: &Store, namespace: u8) -> Option<usize> {
     (store.spaces.used(namespace) + RESERVE < limit).then_some(reserve)
 }
 
-/// Returns whether the free segments of a namespace hold a large value that takes so many. If not, asks the
-/// background once to free as many.
+/// Returns true if a namespace has enough free segments for a large value that takes `segments` of them. If not, asks
+/// the background once to free that number.
 pub(crate) fn call_for_segments(store: &Store, namespace: u8, segments: usize) -> bool {
     let Some(limit) = store.spaces.limit(namespace) else {
         let wanted = segments.min(store.segments.count() / 2);
@@ -237,23 +237,23 @@ pub(crate) fn call_for_segments(store: &Store, namespace: u8, segments: usize) -
     room
 }
 
-/// Returns true if a value of so many bytes is more than half of a namespace's quota.
+/// Returns true if a value of `value_bytes` is more than half of a namespace's quota.
 #[cold]
 pub(crate) fn exceeds_quota(store: &Store, namespace: u8, value_bytes: u64) -> bool {
     let limit = store.spaces.limit(namespace);
     limit.is_some_and(|limit| value_bytes * 2 > (limit * store.geometry.segment_bytes) as u64)
 }
 
-/// Returns true if two namespaces have their memory apart.
+/// Returns true if two namespaces do not share memory.
 pub(crate) fn are_apart(store: &Store, a: u8, b: u8) -> bool {
     a != b && (store.spaces.has_quota(a) || store.spaces.has_quota(b))
 }
 
 impl Store {
-    /// Checks that there is room for `bytes` more, where nothing is evicted.
+    /// Checks that there is room for `bytes` more, if nothing of the namespace is evicted.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: there may be some soon; [`OpError::OutOfMemory`]: all of it is alive.
+    /// [`OpError::Parked`]: there may be room soon; [`OpError::OutOfMemory`]: all of the memory is alive.
     #[inline(always)]
     pub fn check_room(&self, namespace: Namespace, bytes: u64) -> Result<(), OpError> {
         if self.keeps(namespace) && !self.has_room(namespace, bytes) {
@@ -263,7 +263,7 @@ impl Store {
     }
 }
 
-/// Returns the answer for a thread that finds no free segment: to wait for one, or that none will come.
+/// Returns the error for a thread that finds no free segment: it has to wait for one, or none will become free.
 #[cold]
 #[inline(never)]
 pub(crate) fn no_segment(store: &Store, namespace: u8) -> OpError {
@@ -278,18 +278,18 @@ pub(crate) fn no_segment(store: &Store, namespace: u8) -> OpError {
     OpError::Parked
 }
 
-/// Returns true if the background found nothing to win for the pool, and hardly anything has died since.
+/// Returns true if the background found no memory to free for the pool, and hardly anything has died since.
 fn is_full(store: &Store, pool: u8) -> bool {
     let barren = store.shortages.known[usize::from(pool)].load(Relaxed);
     ![UNKNOWN, FLUSHED].contains(&barren) && alive_or_free(store, pool) + store.segments.segment_bytes() as u64 > barren
 }
 
-/// Returns the namespace under which is kept what is known of this one's.
+/// Returns the pool of a namespace: itself if it has a quota, otherwise the default namespace.
 pub(crate) fn pool(store: &Store, namespace: u8) -> u8 {
     if store.spaces.has_quota(namespace) { namespace } else { Namespace::DEFAULT.0 }
 }
 
-/// Returns the bytes of a pool that are alive, or free to be taken: as something dies this goes down.
+/// Returns the bytes of a pool that are alive or free. The sum falls when items die.
 pub(crate) fn alive_or_free(store: &Store, number: u8) -> u64 {
     let alive = match store.spaces.any_quota() {
         true => {
@@ -301,8 +301,8 @@ pub(crate) fn alive_or_free(store: &Store, number: u8) -> u64 {
     alive + (free_of(store, number) * store.segments.segment_bytes()) as u64
 }
 
-/// Returns the number of segments that a large value of so many bytes takes.
+/// Returns the number of segments that a large value of `bytes` takes.
 pub(crate) fn segments_for(store: &Store, bytes: u64) -> usize {
-    // One more for the open segment that it begins in, one for what does not fit at the ends of the others.
+    // Adds one for the open segment that it begins in, and one for the unused ends of the others.
     (bytes * 8).div_ceil(store.geometry.segment_bytes as u64 * 7) as usize + 2
 }

@@ -66,19 +66,20 @@ pub struct Store {
     pub(crate) reopened: Option<Reopened>,
     /// State of the index rebuild, for a store whose index is not in its file.
     pub(crate) rebuild: Option<Rebuild>,
-    /// True if every path that takes an item's slot marks the item dead first: DEAD in the file is then what an opening
-    /// goes by, now or after a loss of power.
+    /// True if every path that takes an item's slot marks the item dead first. An opening then relies on DEAD in the
+    /// file, now or after a power loss.
     pub(crate) marks_first: bool,
     pub(crate) checkpoints: Checkpoints,
     /// True if the index was taken from a file and not all of its slots were verified: see [`crate::durable::verify`].
     pub(crate) unverified: AtomicBool,
-    /// Names that heads hold, after a crash: pieces and parts that no head names can then be removed.
+    /// The names of pieces and parts that heads hold, collected after a crash, so that pieces and parts without a head
+    /// can be removed.
     pub(crate) named: Option<Named>,
     /// Sequence below which a segment belongs to an earlier process.
     pub(crate) reopened_at: u64,
     /// Flush sequence of each namespace: items in segments with a smaller sequence are gone. A copy of the kept words.
     pub(crate) flushed: [Word64; Namespace::MAX],
-    /// Flush sequence of each namespace below which no item was found any more: see [`Store::keys`].
+    /// Flush sequence of each namespace below which all items have been removed: see [`Store::keys`].
     pub(crate) settled: [Word64; Namespace::MAX],
     /// Namespaces of the items on flash.
     pub(crate) flash_keys: FlashKeys,
@@ -102,13 +103,13 @@ pub struct Store {
     pub(crate) pins: Word64,
     /// Gauges of the background: see [`crate::StoreStats`].
     pub(crate) background: BackgroundGauges,
-    /// Instant that META words count from: the first start.
+    /// The instant from which META words count: the first start.
     pub(crate) started: UnixMillis,
     pub(crate) huge_pages_asked: bool,
     /// Second tier that evicted items go to.
     pub(crate) tier: Option<Arc<dyn Tier>>,
     /// True if the second tier finds the items again because the index is not in the file. The store then reports to
-    /// the tier what the slots would say.
+    /// the tier the changes that the slots would show.
     pub(crate) finds: bool,
 }
 
@@ -144,8 +145,9 @@ impl Store {
         self.memory.free_low() + self.room_wanted.load(Relaxed)
     }
 
-    /// Stops eviction from now on: what does not fit ends in [`crate::OpError::OutOfMemory`]. Before each store call
-    /// [`Store::check_room`], or the last free segments, which compaction needs, are used up.
+    /// Stops eviction from now on: an item that does not fit is refused with [`crate::OpError::OutOfMemory`]. Callers
+    /// call [`Store::check_room`] before each store. Otherwise they use up the last free segments, which compaction
+    /// needs.
     pub fn keep_all(&self) {
         self.spaces.keep_all();
     }
@@ -168,14 +170,14 @@ impl Store {
         self.flushed[namespace as usize].load(SeqCst)
     }
 
-    /// Returns the CAS token that goes with a place: `segment sequence 46 | offset / 4 18`.
+    /// Returns the CAS token of an address: `segment sequence 46 | offset / 4 18`.
     #[inline(always)]
     pub(crate) fn place_token(&self, address: usize) -> u64 {
         let offset = address & (self.segments.segment_bytes() - 1);
         self.segments.header_of(address).sequence() << TOKEN_OFFSET_BITS | (offset as u64 / 4)
     }
 
-    /// Seconds since the store's start, as META counts them.
+    /// Returns the seconds since the store's start, as META counts them.
     pub(crate) fn meta_now(&self, now: UnixMillis) -> u32 {
         (now.ms_since(self.started) / 1000) as u32 & META_SECS_MASK
     }
@@ -203,7 +205,7 @@ pub(crate) fn space_totals(store: &Store, namespace: u8) -> SpaceTotals {
     space.left_of(&totals(store))
 }
 
-/// Writes the sum of a new item that is otherwise whole.
+/// Writes the checksum of a new item that is otherwise complete.
 #[inline(always)]
 pub(crate) fn write_sum(store: &Store, address: usize, layout: &Layout) {
     if store.segments.heap.has_sums() {
@@ -212,13 +214,13 @@ pub(crate) fn write_sum(store: &Store, address: usize, layout: &Layout) {
     }
 }
 
-/// Returns true if the item at an address is what was written there, as far as it has a sum.
+/// Returns true if the item at an address is undamaged, as far as it has a checksum.
 pub(crate) fn is_sound(store: &Store, address: usize, layout: &Layout) -> bool {
     store.segments.is_sound(store.sum_seed, address, layout)
 }
 
-/// Returns true if so many of the index's slots hold items that it has to grow. That is earlier while the memory is
-/// still filling, when growing takes nothing that is needed elsewhere, and items come fastest.
+/// Returns true if the index has to grow, because too many of its slots hold items. The limit is lower while the memory
+/// is still filling: the index then grows into unused memory, and items arrive fastest.
 pub(crate) fn index_is_loaded(store: &Store, totals: &Totals) -> bool {
     let filling = store.segments.free_count() > store.segments.count() / 10;
     let percent = if filling { LOAD_FILLING_PERCENT } else { LOAD_MAX_PERCENT };
@@ -256,8 +258,8 @@ pub(crate) fn background_counters(store: &Store) -> &Counters {
 }
 
 impl Store {
-    /// Returns true if not all that an earlier process left is found, in memory or on flash: a key that is not there
-    /// may be later.
+    /// Returns true if items of an earlier process, in memory or on flash, are still to be found: a missing key may be
+    /// found later.
     #[inline(always)]
     pub fn is_finding(&self) -> bool {
         self.rebuild.as_ref().is_some_and(|rebuild| !rebuild.has_found_all())

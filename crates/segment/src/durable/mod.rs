@@ -1,4 +1,4 @@
-//! The store in a file: its format, checkpoints, opening after any end of the process, and the rebuild of the index.
+//! The store in a file: its format, checkpoints, reopening after a close or a crash, and the rebuild of the index.
 
 pub(crate) mod checkpoint;
 pub(crate) mod file;

@@ -1,5 +1,5 @@
-//! Items that go from memory to flash or back, where the index does not outlive the process: a kill at any instant
-//! loses none of them, and leaves no key with two copies.
+//! Moves of items from memory to flash or back, if the index does not outlive the process. A kill at any instant loses
+//! no item, and leaves no key with two copies.
 //!
 //! ```text
 //!   begin   both places are noted in the file
@@ -10,9 +10,9 @@
 //!
 //! Invariants:
 //! - Both copies are of one version, so either may be served.
-//! - An opening that finds a note kills the copy on flash if the one in memory lives, before anything is found. So what
-//!   is changed from then on has no second copy that could come back.
-//! - After a loss of power nothing on flash is believed, nor is a note.
+//! - An opening that finds a note marks the copy on flash dead if the copy in memory is live, before any item is found.
+//!   So an item that is changed from then on has no second copy that could reappear.
+//! - After a power loss, neither the flash nor a note is trusted.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -23,17 +23,17 @@ use crate::layout::item::DEAD;
 use crate::layout::persistent::{MOVING, Moving};
 use crate::layout::slot::Slot;
 
-/// The place of the background among the notes.
+/// The position of the background's note.
 pub(crate) const BY_BACKGROUND: usize = MOVING - 1;
 
-/// Returns the note of a handle or of the background, if the tier stores what slots would say.
+/// Returns the note of a handle or of the background, if the tier records the items itself.
 fn moving_of(store: &Store, mover: usize) -> Option<&Moving> {
     let is_handle = mover < store.geometry.handles_max.min(BY_BACKGROUND);
     (store.finds && (is_handle || mover == BY_BACKGROUND)).then(|| &store.kept.moving[mover])
 }
 
-/// Notes the places of both copies of an item that is about to move. Returns false if there is no room for a note,
-/// and the old copy has to die first. The item's lock is held until [`end_move`].
+/// Records the places of both copies of an item that is about to move. Returns false if there is no room for a note:
+/// the old copy then has to die first. The item's lock is held until [`end_move`].
 pub(crate) fn begin_move(store: &Store, mover: usize, address: usize, on_flash: Slot) -> bool {
     let Some(moving) = moving_of(store, mover) else { return false };
     moving.flash.store(on_flash.0, Release);
@@ -41,14 +41,14 @@ pub(crate) fn begin_move(store: &Store, mover: usize, address: usize, on_flash: 
     true
 }
 
-/// Clears the note: one copy lives.
+/// Clears the note, when only one copy is live.
 pub(crate) fn end_move(store: &Store, mover: usize) {
     if let Some(moving) = moving_of(store, mover) {
         moving.memory.store(0, Release);
     }
 }
 
-/// Ends moves that the process before had begun. Nothing is found yet.
+/// Completes the moves that the previous process had begun. Called before any item is found.
 pub(crate) fn end_moves_of_before(store: &Store) {
     let lost = store.held.as_ref().is_some_and(|held| held.lost.is_some());
     for moving in &store.kept.moving {
@@ -63,7 +63,7 @@ pub(crate) fn end_moves_of_before(store: &Store) {
     }
 }
 
-/// Returns true if an item with this tag that is what was written lives at an address.
+/// Returns true if an undamaged live item with this tag is at an address.
 fn lives_in_memory(store: &Store, address: usize, tag: u16) -> bool {
     let Some(header) = store.segments.header_at(address).filter(|header| header.state() == State::Sealed) else {
         return false;

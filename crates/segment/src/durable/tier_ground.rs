@@ -27,11 +27,11 @@ pub struct TierGround {
 }
 
 impl TierGround {
-    /// Returns the ground of a store with an index of one size, which a resize leaves alone: in a file, as it was left
-    /// or new, or in memory of the process.
+    /// Returns the memory of a store whose index has a fixed size, which a resize does not change. It lies in an
+    /// existing or new file, or in memory of the process.
     ///
     /// # Errors
-    /// As for a store without a tier; and for a file that was made beside another tier, or none.
+    /// As for a store without a tier. Also if the file was created with another tier, or with none.
     pub fn lay(
         config: &StoreConfig,
         file: Option<&StoreFile>,
@@ -60,12 +60,12 @@ impl TierGround {
         Ok(Self { config, geometry, ground, held: Some(held), room: Some(room), regions: plan.regions })
     }
 
-    /// Returns the room to create the tier on; it is given out once.
+    /// Returns the room to create the tier on. It can be taken once.
     pub fn take_room(&mut self) -> TierRoom {
         self.room.take().expect("the room is given out once")
     }
 
-    /// Returns true if the machine lost its power: what the tier had is gone.
+    /// Returns true if the machine lost power, so that the tier's contents are lost.
     pub fn is_lost(&self) -> bool {
         self.held.as_ref().is_some_and(|held| held.lost.is_some())
     }
@@ -73,7 +73,7 @@ impl TierGround {
     /// Returns the store, and the handle that does its background work.
     ///
     /// # Errors
-    /// When what an earlier process left does not hold together.
+    /// If the state that an earlier process left is inconsistent.
     pub fn store(self, tier: Arc<dyn Tier>, now: UnixMillis) -> Result<(Arc<Store>, Background), StartError> {
         Store::on(&self.config, self.geometry, self.ground, self.held, Some((tier, self.regions)), now)
     }

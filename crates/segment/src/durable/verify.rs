@@ -1,5 +1,5 @@
-//! Verification of what an earlier process left in a memory file together with its index: wrong bytes are never served,
-//! and no slot is followed that damage made.
+//! Verification of the items and the index that an earlier process left in a memory file. Damaged bytes are never
+//! served, and no damaged slot is followed.
 //!
 //! ```text
 //!   opening      every segment with items is marked unverified in its header
@@ -9,17 +9,18 @@
 //! ```
 //!
 //! Invariants:
-//! - While a slot was not looked at, every segment that holds items is marked, those that are opened meanwhile too: a
-//!   slot that damage made may name any of them.
+//! - As long as a slot is unchecked, every segment that holds items is marked, including those that are opened
+//!   meanwhile: a damaged slot may name any of them.
 //! - The mark is the high bit of the namespace in the header. A lookup compares the namespace in any case, so a hit in
 //!   an unmarked segment does no work for verification.
-//! - A mark is of this process alone. An opening clears it and sets it again; a store that is closed clears it.
-//! - The pass starts again when the index changes its size. It looks again at a group in which slots were displaced
-//!   meanwhile. So no slot escapes it.
-//! - An index that is not in the file is rebuilt from items whose sums are right ([`crate::durable::rebuild`]): nothing
-//!   is marked then.
+//! - A mark is valid for this process only. An opening clears it and sets it again. Closing the store clears it.
+//! - The pass starts again when the index changes its size. It repeats a group in which slots were displaced meanwhile.
+//!   So it checks every slot.
+//! - An index that is not in the file is rebuilt from items with the right checksum ([`crate::durable::rebuild`]):
+//!   nothing is marked then.
 //!
-//! What changes in place has no sum ([`crate::heap::checksums`]): damage to a number or an end alone is not seen.
+//! Fields that change in place have no checksum ([`crate::heap::checksums`]): damage to only a number or an expiry is
+//! not detected.
 
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::sync::atomic::fence;
@@ -35,13 +36,13 @@ use crate::layout::slot::Slot;
 pub(crate) enum Verified {
     /// The slot may stay.
     Whole,
-    /// It named nothing, and is cleared.
+    /// The slot named no item, and is cleared.
     Cleared,
-    /// It names nothing, and its lock was not obtained.
+    /// The slot names no item, and its lock was not obtained.
     Busy,
 }
 
-/// Marks every segment that holds items, after an opening that has taken the index from the file.
+/// Marks every segment that holds items, after an opening that uses the index in the file.
 pub(crate) fn begin_verification(store: &Store) {
     store.unverified.store(true, SeqCst);
     for id in (0..store.segments.high_water() as u32).map(SegmentId) {
@@ -52,19 +53,19 @@ pub(crate) fn begin_verification(store: &Store) {
     }
 }
 
-/// Clears all marks: every slot was looked at, or no thread works on the store any more.
+/// Clears all marks, after every slot was checked or no thread works on the store any more.
 pub(crate) fn end_verification(store: &Store) {
     if !store.unverified.swap(false, SeqCst) {
         return;
     }
-    // A thread that opens a segment now sees that this is over, or its mark is seen here.
+    // A thread that opens a segment now sees the end of the pass, or its mark is seen here.
     fence(SeqCst);
     for id in (0..store.segments.high_water() as u32).map(SegmentId) {
         store.segments.header(id).set_unverified(false);
     }
 }
 
-/// Looks at slot number `at` of a group, and clears it if it names nothing. Only while the index keeps its size.
+/// Checks slot number `at` of a group, and clears it if it names no item. Called only while the index keeps its size.
 pub(crate) fn verify_slot(store: &Store, group: usize, at: usize) -> Verified {
     let word = store.index.slot_word(group, at);
     let slot = Slot(word.load(Acquire));
@@ -82,7 +83,7 @@ pub(crate) fn verify_slot(store: &Store, group: usize, at: usize) -> Verified {
     }
 }
 
-/// Returns true if a slot of a group names an item of that group, which is what was written.
+/// Returns true if a slot of a group names an undamaged item of that group.
 fn names_whole(store: &Store, slot: Slot, group: usize) -> bool {
     item_of(store, slot).is_some_and(|(namespace, address, layout)| {
         store.index.group_for(hash_at(store, namespace, address, &layout)) == group

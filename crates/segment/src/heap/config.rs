@@ -1,4 +1,4 @@
-//! What a store is made of, computed once from the memory that it may use.
+//! The sizes of a store, computed once from the memory that it may use.
 
 use crate::index::{GROUP_BYTES, GROUP_SLOTS, Index};
 use crate::layout::item::KEY_BYTES_MAX;
@@ -7,30 +7,30 @@ use crate::layout::slot::HEAP_BYTES_MAX;
 /// Sizes and settings of a store.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
-    /// Segments, their headers and the index together, in bytes. A promise: the store never uses more, and comes under
-    /// it after [`crate::Store::resize`] lowered it.
+    /// The limit of segments, their headers and the index together, in bytes. The store never uses more. After
+    /// [`crate::Store::resize`] has lowered the limit, it shrinks to it.
     pub memory_bytes: u64,
-    /// The most that [`crate::Store::resize`] may raise it to, in bytes: address space is reserved for so much. Less
-    /// than `memory_bytes` counts as that; so does more than there is address space for.
+    /// The maximum to which [`crate::Store::resize`] may raise the limit, in bytes: address space is reserved for it. A
+    /// value below `memory_bytes`, or beyond the available address space, counts as `memory_bytes`.
     pub memory_bytes_max: u64,
-    /// A power of two; `None` chooses 1 MiB, less for small memories.
+    /// The size of a segment, a power of two. `None` selects 1 MiB, or less for a small memory.
     pub segment_bytes: Option<u32>,
-    /// Key and value of one item, in bytes.
+    /// The maximum size of an item, key and value, in bytes.
     pub item_bytes_max: u64,
     /// Number of threads that will open a handle.
     pub handles_max: usize,
-    /// Makes the places of keys unpredictable.
+    /// The seed that makes the places of keys unpredictable.
     pub hash_seed: u64,
-    /// Ask for huge pages.
+    /// True if huge pages are requested.
     pub huge_pages: bool,
 }
 
-/// Why a store cannot be made.
+/// The reason why a store cannot be created.
 #[derive(Debug)]
 pub enum StartError {
     /// The memory is too small for the segments that handles, classes and the reserve need.
     MemoryTooSmall {
-        /// Memory that was asked for, in bytes.
+        /// The requested memory, in bytes.
         memory_bytes: u64,
         /// Least memory that works, in bytes.
         least_bytes: u64,
@@ -40,16 +40,16 @@ pub enum StartError {
         /// The largest heap, in bytes.
         most_bytes: u64,
     },
-    /// Not a power of two, or outside 1 KiB ..= 1 MiB.
+    /// The segment size is not a power of two, or is outside 1 KiB ..= 1 MiB.
     SegmentBytes(u32),
-    /// An item would not fit into half of the memory, or is longer than a length field can say.
+    /// An item would not fit into half of the memory, or is longer than a length field allows.
     ItemTooLarge {
         /// The largest item maximum for this memory, in bytes.
         most_bytes: u64,
     },
     /// The operating system refused the address space.
     Map(std::io::Error),
-    /// The file that the store was to be in is not taken.
+    /// The store's file cannot be used.
     File {
         /// Path of the file.
         path: std::path::PathBuf,
@@ -85,16 +85,16 @@ impl std::error::Error for StartError {}
 
 const SEGMENT_BYTES_MAX: u32 = 1 << 20;
 const SEGMENT_BYTES_MIN: u32 = 1 << 10;
-/// A small memory is cut into about this many segments, so that open ones waste little of it.
+/// The approximate number of segments that a small memory is divided into, so that open ones waste little of it.
 const SEGMENTS_WANTED: u64 = 1024;
 const SEGMENT_BYTES_SMALL: u64 = 64 << 10;
 const SEGMENTS_MIN: u64 = 16;
-/// The index begins with a slot for every item of this many bytes, and grows from there.
+/// The item size that determines the initial index: it has a slot for every item of this size.
 const START_ITEM_BYTES: u64 = 2048;
-/// One header, in bytes.
+/// The size of a header, in bytes.
 pub(crate) const HEADER_BYTES: u64 = 128;
 
-/// The sizes that follow from a [`StoreConfig`] and stay.
+/// The sizes that follow from a [`StoreConfig`] and never change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
     /// Upper bound of a resize, in bytes.
@@ -106,16 +106,16 @@ pub(crate) struct Geometry {
     pub(crate) groups_start: usize,
     /// Index groups that address space is reserved for.
     pub(crate) groups_max: usize,
-    /// Number of groups that the index has, whatever the memory.
+    /// The fixed number of groups of the index, if it does not depend on the memory.
     pub(crate) groups_fixed: Option<usize>,
     /// Room of a second tier in the file, in bytes.
     pub(crate) tier_bytes: u64,
-    /// The largest item that is stored whole, header included; above it, pieces.
+    /// The largest item that is stored whole, header included, in bytes. Larger ones are stored in pieces.
     pub(crate) item_whole_max: usize,
-    /// Values up to here are stored whole, in bytes.
+    /// The length of the longest value that is stored whole, in bytes.
     pub(crate) value_whole_max: usize,
-    /// A piece's value, in bytes. Pieces are shorter than what is stored whole: what is left at a segment's end is half
-    /// of one on average.
+    /// A piece's value, in bytes. Pieces are shorter than the longest whole value, because on average half a piece is
+    /// left unused at a segment's end.
     pub(crate) piece_bytes: usize,
     pub(crate) item_bytes_max: u64,
     pub(crate) handles_max: usize,
@@ -139,7 +139,7 @@ impl Geometry {
         Self::sized(config, None)
     }
 
-    /// Returns the geometry with an index of so many groups that keeps its size, and so many bytes of a second tier in
+    /// Returns the geometry with an index of `groups` groups that keeps its size, and `tier_bytes` of a second tier in
     /// its file.
     pub(crate) fn with_index(config: &StoreConfig, groups: usize, tier_bytes: u64) -> Result<Self, StartError> {
         Ok(Self { tier_bytes, ..Self::sized(config, Some(groups))? })
@@ -191,13 +191,13 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// Returns the number of segments that fit into so much memory beside an index of so many groups.
+    /// Returns the number of segments that fit into `memory_bytes` beside an index of `groups` groups.
     pub(crate) fn segments_for(&self, memory_bytes: u64, groups: usize) -> usize {
         let fixed = groups as u64 * GROUP_BYTES as u64 + Index::stripes_bytes() as u64;
         (memory_bytes.saturating_sub(fixed) / (self.segment_bytes as u64 + HEADER_BYTES)) as usize
     }
 
-    /// Returns the segments that handles and background have open at once, and some to evict from.
+    /// Returns the number of segments that handles and background have open at once, plus some to evict from.
     fn segments_min(&self) -> usize {
         SEGMENTS_MIN as usize + 2 * OPEN_MIN * (self.handles_max + 1)
     }
@@ -223,19 +223,19 @@ impl Geometry {
         (segments + Index::stripes_bytes() as u64) * 105 / 100 + GROUP_BYTES as u64
     }
 
-    /// Returns the least memory in which the store can go on with an index of so many groups, in bytes.
+    /// Returns the least memory in which the store can run with an index of `groups` groups, in bytes.
     pub(crate) fn least_bytes(&self, groups: usize) -> u64 {
         let for_items = (2 * self.item_bytes_max).div_ceil(self.segment_bytes as u64);
         self.bytes_of(for_items.max(self.segments_min() as u64) as usize, groups)
     }
 
-    /// Returns the least memory that a resize may ask for, in bytes: its index has its first size again.
+    /// Returns the least memory that a resize may request, in bytes. The index then has its initial size.
     pub(crate) fn least_resize_bytes(&self) -> u64 {
         let index_share = START_ITEM_BYTES * GROUP_SLOTS as u64 / GROUP_BYTES as u64;
         (self.least_bytes(2)).div_ceil(index_share - 1) * index_share
     }
 
-    /// Returns the bytes that so many segments and index groups take.
+    /// Returns the bytes of `segments` segments and `groups` index groups.
     pub(crate) fn bytes_of(&self, segments: usize, groups: usize) -> u64 {
         let fixed = groups as u64 * GROUP_BYTES as u64 + Index::stripes_bytes() as u64;
         fixed + segments as u64 * (self.segment_bytes as u64 + HEADER_BYTES)
@@ -261,11 +261,12 @@ pub(crate) fn groups_for(memory_bytes: u64) -> usize {
     (memory_bytes / START_ITEM_BYTES).div_ceil(GROUP_SLOTS as u64).max(1) as usize
 }
 
-/// Open segments in one table at most: every class of a namespace and a few more.
+/// The maximum number of open segments in one table: every class of a namespace and a few more.
 pub(crate) const OPEN_MAX: usize = 64;
-/// And at least: both units of expiry in both queues, so that a table never seals one segment to open another by turns.
+/// The minimum number of open segments in one table: both units of expiry in both queues, so that a table never
+/// alternates between sealing one segment and opening another.
 pub(crate) const OPEN_MIN: usize = 4;
-/// Pieces are at least this long, in bytes, where a segment has eight of them: each costs a slot, and a receive.
+/// The minimum length of a piece, in bytes, if a segment holds eight of them. Each piece costs a slot and a receive.
 const PIECE_BYTES_MIN: usize = 32 << 10;
 /// Header, extended lengths, expiry and hidden key of a piece, rounded up.
 const PIECE_OVERHEAD: usize = 40;

@@ -4,9 +4,10 @@
 //!   resize ──> wanted ──background──> limits in force ──> segments decommitted or given back, one by one
 //! ```
 //!
-//! A resize is only noted here; the background follows it. Upwards, segments become free at once as their memory is
-//! had. Downwards, the eviction policy empties segments in its own order, and each that becomes free is decommitted and
-//! its memory given back, wherever in the heap it lies; the index gives back what it has too many of.
+//! A resize is only recorded here. The background applies it. If the memory grows, segments become free as soon as
+//! their memory is obtained. If it shrinks, the eviction policy empties segments in its own order. Each segment that
+//! becomes free is decommitted, wherever it lies in the heap, and its memory is returned to the kernel. The index
+//! shrinks too.
 //!
 //! Bounds: from what the handles' open segments and the largest item need, to the address space reserved at start.
 
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crate::heap::config::{Geometry, Limits};
 
-/// Why the memory cannot be changed to that.
+/// The reason why the memory cannot be resized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResizeError {
     /// The open segments, the largest item and the quotas of namespaces need more.
@@ -23,7 +24,7 @@ pub enum ResizeError {
         /// Least memory that works, in bytes.
         least_bytes: u64,
     },
-    /// No address space was reserved for so much.
+    /// The requested memory exceeds the reserved address space.
     TooLarge {
         /// Most memory that is possible, in bytes.
         most_bytes: u64,
@@ -45,12 +46,12 @@ impl std::fmt::Display for ResizeError {
 
 impl std::error::Error for ResizeError {}
 
-/// The memory that was requested, and the limits in force.
+/// The requested memory, and the limits in force.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// Memory that was last requested, in bytes.
+    /// The memory that was last requested, in bytes.
     wanted: AtomicU64,
-    // The limits in force; the background alone writes them.
+    // The limits in force. Only the background writes them.
     free_low: AtomicUsize,
     free_reserve: AtomicUsize,
     open_max: AtomicUsize,
@@ -79,7 +80,7 @@ impl Memory {
         self.wanted.load(Acquire)
     }
 
-    /// Puts the limits of another memory in force.
+    /// Puts the limits of another memory size in force.
     pub(crate) fn take(&self, limits: Limits) {
         self.free_low.store(limits.free_low, Relaxed);
         self.free_reserve.store(limits.free_reserve, Relaxed);

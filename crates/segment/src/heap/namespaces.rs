@@ -1,4 +1,4 @@
-//! What each namespace may take of the store, and what it takes.
+//! The memory that each namespace may use, and the memory that it uses.
 //!
 //! ```text
 //!   all segments  |  quota of 3   |  quota of 7  |       shared by those without a quota        | kept free |
@@ -7,17 +7,17 @@
 //!                   own             own
 //! ```
 //!
-//! A namespace with a quota has that much memory whatever the others do, and never more: its segments are counted where
-//! they are taken and where they become free, and a handle that finds none left waits, or is refused, though there are
-//! free ones that belong to others. Each has eviction queues of its own, so what goes for a namespace is its own. Those
-//! without a quota share what is left and their eviction.
+//! A namespace with a quota has that much memory whatever the others do, and never more. Its segments are counted when
+//! they are taken and when they become free. A handle that finds none left waits or is refused, although segments of
+//! other namespaces may be free. Each namespace has its own eviction queues, so only its own items are evicted for it.
+//! Namespaces without a quota share the remaining memory and are evicted from together.
 //!
-//! The index is shared. So that many small items cannot take memory from others by making it grow, a quota is charged
-//! [`crate::core::room::INDEX_BYTES_AN_ITEM`] for each of its items; and an item never loses its place in a crowded
-//! index bucket to one of another quota: the index grows for that, however little it holds.
+//! The index is shared. Many small items of one namespace must not take memory from others by making the index grow. So
+//! a quota is charged [`crate::core::room::INDEX_BYTES_AN_ITEM`] for each of its items. An item never loses its slot in
+//! a crowded index bucket to an item of another quota: the index grows instead, even if it holds few items.
 //!
-//! Bounds: the segments of a namespace exceed its quota by those that the background has open for it, which replace
-//! others that it empties.
+//! Bounds: the segments of a namespace exceed its quota only by those that the background has open for it, which
+//! replace others that it empties.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
@@ -30,31 +30,32 @@ use crate::layout::ttl::Expire;
 /// The settings of a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// Memory of its own, and all that it has, in bytes. `None`: it shares what is left with all other such namespaces.
+    /// Its quota in bytes: the memory that is its own, and its maximum. `None`: it shares the remaining memory with all
+    /// other namespaces without a quota.
     pub memory_bytes: Option<u64>,
     /// True if nothing of it is evicted: an item that does not fit is refused. Without a quota,
     /// [`crate::Store::keep_all`] sets this.
     pub keeps: bool,
-    /// Time to live of an item that is stored without an end, in ms; 0: it never ends.
+    /// The time to live of an item that is stored without one, in ms; 0: it never expires.
     pub ttl_default_ms: u64,
-    /// The longest time to live of its items, in ms; 0: any.
+    /// The longest time to live of its items, in ms; 0: unlimited.
     pub ttl_max_ms: u64,
 }
 
-/// Why a namespace cannot be given that.
+/// The reason why the terms of a namespace are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TermsError {
-    /// Open segments and the largest item need more.
+    /// The open segments and the largest item need more memory.
     TooSmall {
         /// Least quota, in bytes.
         least_bytes: u64,
     },
-    /// So much is not left beside the other quotas and what the default namespace needs.
+    /// The other quotas and the needs of the default namespace leave less memory.
     TooLarge {
         /// Largest quota, in bytes.
         most_bytes: u64,
     },
-    /// The default namespace has what the others leave.
+    /// The default namespace cannot have a quota: it uses the memory that the others leave.
     Default,
     /// A namespace that shares memory with others cannot keep all of its items.
     KeepsWithoutQuota,
@@ -80,26 +81,26 @@ impl std::error::Error for TermsError {}
 /// One namespace's part.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    /// Segments that are its own now, whatever their state.
+    /// The number of segments that are its own now, in any state.
     pub(crate) used: AtomicUsize,
-    /// Its quota in segments as they are now, its share of the index left out; 0: none.
+    /// Its quota in segments now, without its share of the index; 0: it has no quota.
     pub(crate) limit: AtomicUsize,
     pub(crate) quota_bytes: AtomicU64,
-    /// Free segments that a large value waits for, beyond those that are always kept.
+    /// The number of free segments that a large value waits for, beyond those that are always kept free.
     pub(crate) wanted: AtomicUsize,
     pub(crate) ttl_default_ms: AtomicU64,
     pub(crate) ttl_max_ms: AtomicU64,
 }
 
-/// All namespaces' parts.
+/// The parts of all namespaces.
 #[derive(Debug, Default)]
 pub(crate) struct Spaces {
     pub(crate) spaces: [Space; Namespace::MAX],
-    /// A bit for each with a quota.
+    /// A bit for each namespace with a quota.
     pub(crate) quotas: AtomicU32,
-    /// A bit for each whose items are not evicted.
+    /// A bit for each namespace whose items are not evicted.
     pub(crate) keeps: AtomicU32,
-    /// A bit for each with a rule for times to live.
+    /// A bit for each namespace with a rule for times to live.
     pub(crate) ttls: AtomicU32,
 }
 

@@ -1,5 +1,5 @@
-//! Memory that is obtained from the kernel before it is needed, and returned if left over, on a thread that nothing
-//! waits for.
+//! Memory that is obtained from the kernel before it is needed, and returned if it is surplus, on a thread that no
+//! other thread waits for.
 //!
 //! ```text
 //!   background: how far is memory wanted?  ──> Ahead <── how far is it obtained?   Populator, a step at a time
@@ -17,9 +17,9 @@ use crate::heap::segments::Segments;
 use crate::index::{GROUP_BYTES, Index};
 use crate::layout::raw::Mutex;
 
-/// Memory is populated this far ahead of the segments in use, in bytes.
+/// The distance to which memory is populated ahead of the segments in use, in bytes.
 const AHEAD_BYTES: usize = 64 << 20;
-/// And this much of it in one step.
+/// The memory that is populated in one step, in bytes.
 const STEP_BYTES: usize = 2 << 20;
 
 /// The amounts of memory that are wanted and obtained, in bytes from the start of each map. Shared by the background
@@ -34,11 +34,11 @@ struct State {
     heap_done: usize,
     index_done: usize,
     index_wanted: usize,
-    /// Segments that there are to be: as many of those that are decommitted are given back.
+    /// The target number of segments. Decommitted segments are committed again up to it.
     segments_wanted: usize,
-    /// A file's space was refused.
+    /// True if the file system refused space.
     short_of_space: bool,
-    /// And that for so many segments in all.
+    /// The target number of segments for which space was refused; 0: none.
     refused_segments: usize,
 }
 
@@ -54,23 +54,22 @@ fn step_down(at: usize, to: usize) -> usize {
 }
 
 impl Ahead {
-    /// Sets the number of groups that the index needs memory for, and the number of segments that there are to be.
-    /// Memory of the index beyond that is given back. While a step is under way nothing is set: the caller tries again
-    /// later.
+    /// Sets the number of groups that the index needs memory for, and the target number of segments. Memory of the
+    /// index beyond that is returned. While a step is in progress, nothing is set and the caller tries again later.
     pub(crate) fn want(&self, groups: usize, segments: usize) {
         if let Ok(mut state) = self.state.try_lock() {
             (state.index_wanted, state.segments_wanted) = (groups * GROUP_BYTES, segments);
         }
     }
 
-    /// Returns true if the index has memory for so many groups, and none of it is being given back.
+    /// Returns true if the index has memory for `groups` groups, and none of it is being returned.
     pub(crate) fn has_groups(&self, groups: usize) -> bool {
         let bytes = groups * GROUP_BYTES;
         self.state.try_lock().is_ok_and(|state| state.index_done >= bytes && state.index_wanted >= bytes)
     }
 
     /// Allows more fresh segments to be taken, up to the wanted number, except those that are decommitted. Returns
-    /// false if there are none, or if a step is under way, which might be giving their memory back.
+    /// false if there are none, or if a step is in progress, which might be returning their memory.
     pub(crate) fn add_fresh(&self, segments: &Segments) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
         let missing = state.segments_wanted.saturating_sub(segments.count() + segments.decommitted_count());
@@ -99,8 +98,8 @@ impl Ahead {
         self.state.try_lock().is_ok_and(|mut state| std::mem::take(&mut state.short_of_space))
     }
 
-    /// Prepares the memory of a store in a file: what is in use has its space, and what is behind it gives its space
-    /// back.
+    /// Prepares the memory of a store in a file: allocates the space of the part in use, and returns the space behind
+    /// it.
     pub(crate) fn begin_in_file(&self, segments: &Segments, index: &Index, has_index: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (map, heap) = (index.map(), segments.heap.map());
@@ -130,7 +129,7 @@ impl State {
                 self.short_of_space = true;
                 return false;
             }
-            // Where the kernel cannot populate, the first write faults instead.
+            // If the kernel cannot populate, the first write faults instead.
             let _ = map.populate(self.index_done, to - self.index_done);
             self.index_done = to;
         } else if self.index_done > wanted {
@@ -143,7 +142,7 @@ impl State {
         true
     }
 
-    /// Gives a decommitted segment back to use, with memory.
+    /// Commits a decommitted segment again.
     fn step_segments(&self, segments: &Segments) -> bool {
         if segments.count() >= self.segments_wanted {
             return false;
@@ -151,7 +150,7 @@ impl State {
         segments.give_back_decommitted()
     }
 
-    /// Populates the segments that are opened next, and gives back the memory of those that were left out.
+    /// Populates the segments that are opened next, and returns the memory of those that were cut.
     fn step_heap(&mut self, segments: &Segments) -> bool {
         let each = segments.segment_bytes();
         let (next, end) = (segments.high_water() * each, segments.end() * each);

@@ -9,21 +9,21 @@
 //! The sample chooses keys and not requests: it retains every request of a chosen key, and so shows a store in
 //! miniature.
 //!
-//! Bounds: a ring holds [`RING_WORDS`]; requests that come while it is full are not reported. One thread writes a ring
-//! and one empties it.
+//! Bounds: a ring holds [`RING_WORDS`] requests. Requests that arrive while it is full are not reported. One thread
+//! writes a ring and one empties it.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::index::Hash;
 
-/// Sampled requests that a handle may be ahead of the background.
+/// The number of sampled requests that a ring holds until the background reads them.
 const RING_WORDS: usize = 512;
-/// The bits that choose a key begin here: not those that say where it lies in the index.
+/// The lowest of the hash bits that choose a key. They are not the bits that determine its place in the index.
 const CHOICE_SHIFT: u32 = 24;
-/// At least this part of the keys is left out, as a power of two: sampling has to cost nothing.
+/// The minimum of the sampling factor, as a power of two, so that sampling costs nearly nothing.
 pub(crate) const THIN_MIN: u32 = 4;
-/// And at most this: more items than any store holds.
+/// The maximum of the sampling factor, as a power of two: more items than any store holds.
 const THIN_MAX: u32 = 30;
 
 /// The kind of a sampled request.
@@ -40,9 +40,9 @@ pub(crate) enum Asked {
 #[repr(align(128))]
 struct Ring {
     words: Box<[AtomicU64]>,
-    /// Words written; by the handle.
+    /// The number of words written. Only the handle writes it.
     written: AtomicU64,
-    /// Words taken; by the background.
+    /// The number of words read. Only the background writes it.
     taken: AtomicU64,
 }
 
@@ -79,7 +79,7 @@ impl Samples {
         }
     }
 
-    /// Gives every request recorded since the last call to `each`.
+    /// Calls `each` for every request that was recorded since the last call.
     pub(crate) fn take(&self, mut each: impl FnMut(u64, Asked)) {
         for ring in &self.rings {
             let (written, mut taken) = (ring.written.load(Acquire), ring.taken.load(Relaxed));
@@ -92,7 +92,7 @@ impl Samples {
         }
     }
 
-    /// Returns memory of the rings, in bytes.
+    /// Returns the memory of the rings, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.rings.len() * (RING_WORDS * size_of::<AtomicU64>() + size_of::<Ring>())) as u64
     }

@@ -12,7 +12,7 @@
 //! Beyond the process, only the headers' states, the end and the next sequence are retained. The lists are rebuilt from
 //! those ([`Segments::relist`]).
 //!
-//! Bounds: a segment is in at most one list, so all together are no longer than the segments are many.
+//! Bounds: a segment is in at most one list, so all lists together are no longer than the number of segments.
 
 mod free;
 
@@ -52,7 +52,7 @@ impl Links for Array<SegmentHeader> {
 }
 
 impl Segments {
-    /// `count` segments, with address space for as many as the geometry says.
+    /// Creates `count` segments, with address space for the maximum of the geometry.
     #[cfg(test)]
     pub(crate) fn reserve(geometry: &Geometry, count: usize, huge_pages: bool) -> std::io::Result<Self> {
         assert!(count <= geometry.segments_max && geometry.segments_max < u32::MAX as usize);
@@ -61,14 +61,15 @@ impl Segments {
         Ok(Self::on(geometry, heap, Array::reserve(geometry.segments_max, false)?, kept))
     }
 
-    /// Returns the segments whose bytes and headers these are, none of which was ever taken; as many as are kept.
+    /// Returns the segments with these bytes and headers, none of which was ever taken. Their number is in the kept
+    /// words.
     pub(crate) fn on(geometry: &Geometry, heap: Heap, headers: Array<SegmentHeader>, kept: KeptPage) -> Self {
         let end = kept.end.load(Relaxed) as u32;
         assert!(end as usize <= headers.len() && headers.len() < u32::MAX as usize);
         Self {
             heap,
             headers,
-            // The lowest comes off first, so that memory is first touched from the bottom up.
+            // The lowest segment is taken first, so that memory is touched from the bottom up.
             free: FreeSegments::new(Fresh { next: 0, end }),
             sealed: Stack::default(),
             decommitted: Stack::default(),
@@ -78,8 +79,8 @@ impl Segments {
         }
     }
 
-    /// Rebuilds the lists from the headers' states, all of which are Free, Sealed or Decommitted; no other thread is
-    /// there yet. The segments behind the last one that was taken count as never taken.
+    /// Rebuilds the lists from the headers' states, all of which are Free, Sealed or Decommitted; no other thread uses
+    /// them yet. The segments behind the last one that was taken count as never taken.
     pub(crate) fn relist(&self) {
         let end = self.fresh().end;
         let used = |id: &u32| !self.header(SegmentId(*id)).is_pristine();
@@ -95,7 +96,7 @@ impl Segments {
                 state => unreachable!("{state:?} was made Sealed or Free"),
             }
         }
-        // The oldest first: that is the order that they would have been sealed in.
+        // The oldest first, in the order of sealing.
         sealed.sort_unstable_by_key(|id| self.header(*id).sequence());
         sealed.into_iter().for_each(|id| self.sealed.push(&self.headers, id.0));
     }
@@ -146,8 +147,8 @@ impl Segments {
         self.headers.get(address >> self.shift).filter(|_| address.is_multiple_of(4))
     }
 
-    /// Returns the header of the segment that a slot names, in the life that it names. `None`: that is over, or the
-    /// slot is what damage to a memory file made of it.
+    /// Returns the header of the segment that a slot names, in the life that it names. `None`: that life is over, or
+    /// the slot is damaged.
     #[inline(always)]
     pub(crate) fn named(&self, slot: Slot) -> Option<&SegmentHeader> {
         let header = self.headers.get(slot.address() >> self.shift)?;
@@ -183,25 +184,25 @@ impl Segments {
         self.fresh().next as usize
     }
 
-    /// Leaves out at most `count` segments that were never taken; how many there were. The background alone calls it
-    /// and the ones below.
+    /// Removes at most `count` segments that were never taken. Returns how many were removed. Only the background calls
+    /// this and the following functions.
     pub(crate) fn cut_fresh(&self, count: usize) -> usize {
         let (cut, end) = self.free.cut_fresh(count);
         self.kept.end.store(end.into(), Release);
         cut as usize
     }
 
-    /// Lets at most `count` more segments be taken that never were; there is address space for them, and memory.
+    /// Adds up to `count` segments that were never taken. They have address space and memory.
     pub(crate) fn add_fresh(&self, count: usize) {
         self.kept.end.fetch_add(count as u64, Release);
         self.free.add_fresh(count);
     }
 
-    /// Takes a segment that was taken from the free list out of use, and gives its memory back: first the one, then the
-    /// other, so that no segment in use is without memory.
+    /// Takes a segment from the free list out of use, and then returns its memory. The order ensures that no segment in
+    /// use is without memory.
     pub(crate) fn decommit(&self, id: SegmentId) {
         self.header(id).go(State::Decommitted);
-        // Refused only for locked memory, which then stays counted twice within the stated constant.
+        // This is refused only for locked memory, which is then counted twice, within the stated constant.
         let _ = self.heap.map().release(self.start(id), self.segment_bytes());
         self.push_decommitted(id);
     }
@@ -211,7 +212,7 @@ impl Segments {
         self.decommitted_count.fetch_add(1, Relaxed);
     }
 
-    /// Puts a decommitted segment on the free list, with memory; false if there is none, or no memory for it.
+    /// Puts a decommitted segment on the free list, with memory. Returns false if there is none, or no memory for it.
     pub(crate) fn give_back_decommitted(&self) -> bool {
         let Some(id) = self.decommitted.pop(&self.headers).map(SegmentId) else { return false };
         let map = self.heap.map();
@@ -219,7 +220,7 @@ impl Segments {
             self.decommitted.push(&self.headers, id.0);
             return false;
         }
-        // Where the kernel cannot populate, the first write faults instead.
+        // If the kernel cannot populate, the first write faults instead.
         let _ = map.populate(self.start(id), self.segment_bytes());
         self.decommitted_count.fetch_sub(1, Relaxed);
         self.header(id).go(State::Free);
@@ -237,7 +238,7 @@ impl Segments {
         self.free.give(&self.headers, id.0);
     }
 
-    /// Ends a segment's open time: from here on the background owns its fate.
+    /// Seals a segment: from here on the background decides when it is drained.
     pub(crate) fn seal(&self, id: SegmentId) {
         let header = self.header(id);
         header.go(State::Sealed);
@@ -249,7 +250,7 @@ impl Segments {
         self.sealed.pop(&self.headers).map(SegmentId)
     }
 
-    /// Returns the instant at which an item at `address` with that expiry word ends.
+    /// Returns the instant at which an item at `address` with this expiry word expires.
     #[inline(always)]
     pub(crate) fn expire_at(&self, address: usize, relative: u32) -> UnixMillis {
         let header = self.header_of(address);

@@ -1,9 +1,9 @@
 //! Shortage of room where nothing may be evicted: decides whether a caller that finds no room waits for it or is
 //! refused.
 //!
-//! What is replaced or deleted is dead space until the background has copied out the live items around it. A caller
-//! that writes faster than that finds no free segment while most of the memory holds nothing, and has to wait. A caller
-//! that finds none because everything is alive has to be refused at once. The background's scan makes the difference:
+//! A replaced or deleted item is dead space until the background has copied out the live items around it. A caller that
+//! writes faster than that finds no free segment while most of the memory holds nothing, and has to wait. A caller that
+//! finds none because everything is alive has to be refused at once. The background's scan distinguishes the two:
 //!
 //! ```text
 //!   a round: each header passed once,     something was found, or in quarantine, not known ── the caller waits
@@ -19,7 +19,7 @@
 //! segments that are hardly dead are worth copying out. A walk that finds no room for its copies counts as headers
 //! passed: otherwise it and the waiting caller could wait for each other.
 //!
-//! Kept for each namespace with a quota and, under the default one, for all others together.
+//! The state is held for each namespace with a quota and, under the default namespace, for all others together.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -29,7 +29,8 @@ use crate::layout::key::Namespace;
 /// The state of the pools.
 #[derive(Debug, Default)]
 pub(crate) struct Shortages {
-    /// The bytes alive and free when the last round began, if that found nothing; or one of the two below.
+    /// The bytes that were alive or free when the last round began, if it found nothing, or one of the two constants
+    /// below.
     pub(crate) known: [AtomicU64; Namespace::MAX],
     /// Pools for which a caller that found no room waits for a round: a bit for each.
     pub(crate) asked: AtomicU32,
@@ -37,14 +38,14 @@ pub(crate) struct Shortages {
 
 const _: () = assert!(Namespace::MAX <= 32, "a bit for each");
 
-/// Not known.
+/// It is unknown whether there is memory to free.
 pub(crate) const UNKNOWN: u64 = 0;
-/// Nor is it when the round is over that is under way.
+/// It is unknown, and the round in progress cannot decide it either, because of a flush.
 pub(crate) const FLUSHED: u64 = u64::MAX;
 
 impl Shortages {
-    /// Records the result of a background round for a pool. It found nothing while so many bytes were alive or free, or
-    /// it found something (`None`).
+    /// Records the result of a background round for a pool. It found nothing while `barren` bytes were alive or free,
+    /// or it found something (`None`).
     pub(crate) fn report(&self, pool: u8, barren: Option<u64>) {
         let known = &self.known[usize::from(pool)];
         let before = known.load(Relaxed);

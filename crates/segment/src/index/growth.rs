@@ -11,9 +11,9 @@
 //!   new  [ . | . | . | . | 4 | 5 | 6 | 7 ]      groups below: look at the old place only
 //! ```
 //!
-//! One word says it all: `changing 1 | shrinking 1 | old groups 30 | cursor 32`. With no change under way the cursor
-//! stands at the number of groups. A reader that missed compares the word with the one it began with. Shrinking is the
-//! way back: see [`super::shrink`].
+//! One word says it all: `changing 1 | shrinking 1 | old groups 30 | cursor 32`. If no change is in progress, the
+//! cursor is at the number of groups. A reader that missed compares the word with the one it began with. Shrinking is
+//! the reverse: see [`super::shrink`].
 //!
 //! A split holds the stripe locks of the old group and of the new ones, taken in order of their numbers, so no writer
 //! is in any of them; keys are hashed before, without a lock.
@@ -71,7 +71,7 @@ pub(super) fn group_of(group_hash: u32, groups: usize) -> usize {
     ((u64::from(group_hash) * groups as u64) >> 32) as usize
 }
 
-/// Returns a group hash and its group, if the group is within the possible ones.
+/// Returns a group hash and its group, if the group is in the range `within`.
 pub(super) fn place_of(hash: Option<u32>, groups: usize, within: RangeInclusive<usize>) -> Option<(u32, usize)> {
     hash.map(|hash| (hash, group_of(hash, groups))).filter(|(_, group)| within.contains(group))
 }
@@ -82,14 +82,14 @@ impl Default for Slot {
     }
 }
 
-/// The questions that a change of the index asks about the items' keys.
+/// The facts about items' keys that a change of the index needs.
 pub(crate) trait Keys {
-    /// Returns the group hash of the key of the item that a slot names; `None`: it names none, since the file was
-    /// damaged.
+    /// Returns the group hash of the key of the item that a slot names; `None`: the slot names no item, because the
+    /// file was damaged.
     fn group_hash(&self, slot: Slot) -> Option<u32>;
-    /// Asks for the bytes that [`Keys::group_hash`] will read.
+    /// Prefetches the bytes that [`Keys::group_hash`] will read.
     fn prefetch(&self, slot: Slot);
-    /// Notes that the item that a slot names is about to lose it to another, for want of room.
+    /// Records that an item is about to lose its slot to another one, for lack of room.
     fn loses_slot(&self, slot: Slot);
 }
 

@@ -45,9 +45,9 @@ pub(crate) const GROUP_BUCKETS: usize = 64;
 pub(crate) const GROUP_SLOTS: usize = GROUP_BUCKETS * BUCKET_SLOTS;
 /// Bytes of a group.
 pub(crate) const GROUP_BYTES: usize = GROUP_SLOTS * 8;
-/// Number of locks that share the groups between them.
+/// The number of locks that the groups share.
 pub(crate) const STRIPES: usize = 4096;
-/// Number of counts of births that each lock has.
+/// The number of birth counters of each lock.
 const BIRTHS_A_STRIPE: usize = 16;
 /// Number of times that a worker tries a lock before it parks the operation.
 const LOCK_SPINS: usize = 64;
@@ -62,7 +62,7 @@ pub(crate) struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 impl Hash {
-    /// Returns one of the hashes that have this group hash.
+    /// Returns one of the hashes with this group hash.
     fn with_group_hash(group_hash: u32) -> Self {
         Self(u64::from(group_hash) << 32)
     }
@@ -97,18 +97,18 @@ pub(crate) struct Index {
     stripes: Array<Stripe>,
     /// Number of times that a new key was stored, for each part of the tags of each stripe; written under its lock.
     births: Box<[Word32]>,
-    /// See [`growth::Growth`]. A copy of what is kept, as is the next one.
+    /// See [`growth::Growth`]. A copy of the kept word, as is the next field.
     growth: Word64,
-    /// The number of groups that a growth leads to. Written only while none is under way.
+    /// The number of groups that a growth leads to. Written only while no growth is in progress.
     groups_next: Word32,
     kept: KeptPage,
 }
 
-/// Slots of a range at most: those of two groups, while one is split or merged.
+/// The maximum number of slots of a range: those of two groups, while one is split or merged.
 pub(crate) const RANGE_SLOTS_MAX: usize = 2 * GROUP_SLOTS;
 
-/// A walk takes so many steps for the keys of a group, so that one step has few of them: by the upper bits of their
-/// tags.
+/// The number of steps that a walk takes for the keys of a group, so that one step has few keys. The upper bits of
+/// their tags select the step.
 pub(crate) const RANGE_PARTS: u128 = 16;
 
 /// The keys of a group, or of a part of one while it is split or merged: see [`Index::range`].
@@ -122,7 +122,7 @@ pub(crate) struct Range {
     pub(crate) count: usize,
 }
 
-/// Returns the last group hash of the group that `from` is in, of an index that has so many.
+/// Returns the last group hash of the group of `from`, in an index of `groups` groups.
 fn group_end(from: u32, groups: usize) -> u32 {
     let groups = groups as u128;
     // Group `i` begins at the first hash of which `hash * groups >> 32` is `i`.
@@ -131,7 +131,7 @@ fn group_end(from: u32, groups: usize) -> u32 {
     u32::try_from(begins - 1).unwrap_or(u32::MAX)
 }
 
-/// A slot that was found, and what the caller's `matches` made of it.
+/// A slot that was found, and the result of the caller's `matches` for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found<'i, T> {
     pub(crate) word: &'i Word64,
@@ -139,7 +139,7 @@ pub(crate) struct Found<'i, T> {
     pub(crate) what: T,
 }
 
-/// The groups to look for a key in: its group, and while that group is being split the one that the key may have moved
+/// The groups to search for a key: its group and, while that group is being split, the one that the key may have moved
 /// to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
@@ -156,12 +156,12 @@ impl Index {
         Ok(Self::on(Self::private_buckets(groups_max, huge_pages)?, Array::reserve(STRIPES, false)?, kept))
     }
 
-    /// Returns address space for so many groups.
+    /// Returns address space for `groups_max` groups.
     pub(crate) fn private_buckets(groups_max: usize, huge_pages: bool) -> io::Result<Array<Bucket>> {
         Array::reserve(groups_max * GROUP_BUCKETS, huge_pages)
     }
 
-    /// Returns the kept growth word of an index of so many groups that does not grow.
+    /// Returns the kept growth word of an index of `groups` groups that does not grow.
     pub(crate) fn growth_of(groups: usize) -> u64 {
         growth::Growth::still(groups).0
     }
@@ -190,15 +190,15 @@ impl Index {
         (groups.start * GROUP_BUCKETS..groups.end * GROUP_BUCKETS).flat_map(|bucket| &buckets.at(bucket).slots)
     }
 
-    /// Resets the kept words to those of an index that has no slot yet, and room for all that the previous one had.
+    /// Resets the kept words to those of an empty index of the previous size.
     pub(crate) fn begin_empty(kept: &KeptPage) {
         let groups = Self::groups_kept(kept);
         kept.growth.store(Self::growth_of(groups), Release);
         kept.groups_next.store(groups as u64, Release);
     }
 
-    /// Returns true if these can be the kept words of an index that has room for so many groups and, if it changes,
-    /// changes to `next`.
+    /// Returns true if these can be the kept words of an index that has room for `groups_max` groups and, if its size
+    /// is changing, changes to `next`.
     pub(crate) fn is_growth(growth: u64, next: usize, groups_max: usize) -> bool {
         let growth = growth::Growth(growth);
         let (groups, cursor) = (growth.groups(), growth.cursor());
@@ -210,11 +210,11 @@ impl Index {
         (1..=groups_max).contains(&groups) && (1..=groups_max).contains(&next) && is_change
     }
 
-    /// Returns the index whose groups these are.
+    /// Returns the index with these groups.
     pub(crate) fn on(buckets: Array<Bucket>, stripes: Array<Stripe>, kept: KeptPage) -> Self {
         assert!(stripes.len() == STRIPES && buckets.len() < growth::GROUPS_MAX * GROUP_BUCKETS);
         let growth = growth::Growth(kept.growth.load(Acquire));
-        // A change of size that was about to begin has not.
+        // A change of size that was about to begin has not begun.
         let next = if growth.is_changing() { kept.groups_next.load(Acquire) as usize } else { growth.groups() };
         Self {
             buckets,
@@ -245,14 +245,14 @@ impl Index {
         self.stripes.at(group % STRIPES)
     }
 
-    /// Asks for the line of the key's first index bucket.
+    /// Prefetches the cache line of the key's first index bucket.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: Hash) {
         let place = self.place(growth::Growth(self.growth.load(Relaxed)), hash);
         self.buckets.prefetch(place.group * GROUP_BUCKETS + hash.bucket());
     }
 
-    /// Asks for the lines of both of the key's index buckets, and of its lock.
+    /// Prefetches the cache lines of both of the key's index buckets, and of its lock.
     pub(crate) fn prefetch_change(&self, hash: Hash) {
         let group = self.write_group(hash);
         for bucket in [hash.bucket(), other_bucket(hash.bucket(), hash.tag())] {
@@ -287,7 +287,7 @@ impl Index {
         }
     }
 
-    /// Finds the slot whose tag is the hash's and of which `matches` makes something. Takes no lock.
+    /// Finds the slot with the hash's tag for which `matches` returns `Some`. Takes no lock.
     #[inline]
     pub(crate) fn find<T>(&self, hash: Hash, matches: impl Fn(Slot) -> Option<T>) -> Option<Found<'_, T>> {
         let place = self.place(growth::Growth(self.growth.load(Acquire)), hash);
@@ -312,8 +312,8 @@ impl Index {
         }
     }
 
-    /// Looks for a slot until the result is certain: a miss counts only if no slot was displaced and no group was split
-    /// meanwhile.
+    /// Searches for a slot until the result is certain: a miss counts only if no slot was displaced and no group was
+    /// split meanwhile.
     #[inline]
     fn find_again<T>(&self, hash: Hash, matches: &impl Fn(Slot) -> Option<T>) -> Option<Found<'_, T>> {
         loop {
@@ -330,7 +330,8 @@ impl Index {
         }
     }
 
-    /// Returns how often a slot was displaced in any group of the place: sums, since no count ever falls.
+    /// Returns how often a slot was displaced in the groups of the place: the sum of their counts, none of which ever
+    /// falls.
     fn moves(&self, place: Place) -> u32 {
         let of = |group: usize| self.stripe(group).moves.load(Acquire);
         of(place.group).wrapping_add(place.then.map_or(0, of))
@@ -345,8 +346,8 @@ impl Index {
         self.growth.load(Acquire)
     }
 
-    /// Returns a number that changes once the key, which is not there, was stored, and at times for other reasons. Call
-    /// this before the key is looked up.
+    /// Returns a number that changes when the key, which has no item, is stored. It may also change for other reasons.
+    /// Call this before the key is looked up.
     pub(crate) fn births(&self, hash: Hash) -> (u64, u32) {
         let growth = self.growth.load(Acquire);
         let group = self.place(growth::Growth(growth), hash).group;
@@ -357,7 +358,8 @@ impl Index {
     #[inline]
     pub(crate) fn lock(&self, hash: Hash) -> Option<Locked<'_>> {
         for _ in 0..LOCK_SPINS {
-            // The group of the lock has to be the key's group while the lock is held: look again with it.
+            // The group of the lock has to be the key's group while the lock is held, so it is checked again under the
+            // lock.
             let group = self.write_group(hash);
             let Some(guard) = self.try_lock_group(group) else {
                 std::hint::spin_loop();
@@ -377,12 +379,12 @@ impl Index {
             return None;
         }
         stripe.lock.compare_exchange(idle, idle.wrapping_add(1), Acquire).ok()?;
-        // Who sees anything that is changed from here on sees that the lock was taken.
+        // A thread that sees a change from here on also sees that the lock was taken.
         fence(Release);
         Some(StripeGuard { stripe })
     }
 
-    /// Returns the state of growth, opaque: another when a key's group may be.
+    /// Returns the state of growth, opaque. It differs when a key's group may differ.
     #[inline]
     pub(crate) fn growth(&self) -> u64 {
         self.growth.load(Acquire)
@@ -403,8 +405,8 @@ impl Index {
         })
     }
 
-    /// Returns the slots of all keys whose group hash is from `from` up to [`Range::last`], and others among them. A
-    /// walk that goes on behind `last` meets every hash once, also while the index grows or shrinks.
+    /// Returns the slots of all keys whose group hash is from `from` up to [`Range::last`], and possibly others. A walk
+    /// that continues behind `last` visits every hash once, also while the index grows or shrinks.
     pub(crate) fn range(&self, from: u32, slots: &mut [Slot; RANGE_SLOTS_MAX]) -> Range {
         loop {
             let word = self.growth.load(Acquire);
@@ -413,7 +415,7 @@ impl Index {
             let moves = self.moves(place);
             let groups = [growth.groups(), self.groups_next()];
             let last = groups.into_iter().map(|groups| group_end(from, groups)).min().unwrap_or(u32::MAX);
-            // Where a key is moved from comes first: it is not cleared before the key stands where it is moved to.
+            // The group that keys move from comes first: a slot there is not cleared before the key has its new slot.
             let mut count = 0;
             for group in [Some(place.group), place.then].into_iter().flatten() {
                 for (_, slot) in self.group_words(group) {
@@ -440,7 +442,7 @@ impl Index {
     }
 }
 
-/// Holds one stripe; let go on drop.
+/// A held stripe lock, released on drop.
 #[derive(Debug)]
 struct StripeGuard<'i> {
     stripe: &'i Stripe,
@@ -452,7 +454,7 @@ impl Drop for StripeGuard<'_> {
     }
 }
 
-/// The right to change the slots of one key's group. Nothing that can wait may happen while it is held.
+/// The right to change the slots of one key's group. The holder must not wait.
 #[derive(Debug)]
 pub(crate) struct Locked<'i> {
     index: &'i Index,
@@ -462,19 +464,20 @@ pub(crate) struct Locked<'i> {
 }
 
 impl<'i> Locked<'i> {
-    /// Finds the key's slot: exact, since nothing moves under the lock.
+    /// Finds the key's slot. The result is exact, because no slot moves under the lock.
     #[inline]
     pub(crate) fn find<T>(&self, matches: impl Fn(Slot) -> Option<T>) -> Option<Found<'i, T>> {
         self.index.scan(self.group, self.hash, &matches)
     }
 
-    /// Notes that the key has an item now and had none that lived: after the slot was stored.
+    /// Records that the key has a live item now and had none before. Called after the slot was stored.
     pub(crate) fn note_birth(&self) {
         let births = self.index.births_of(self.group, self.hash);
         births.store(births.load(Relaxed).wrapping_add(1), Release);
     }
 
-    /// Makes `to` what `word` holds, keeping the frequency that readers may have bumped meanwhile if `keep_freq`.
+    /// Replaces the slot in `word` by `to`. If `keep_freq`, keeps the frequency, which readers may have raised
+    /// meanwhile.
     #[inline]
     pub(crate) fn replace(&self, word: &Word64, from: Slot, to: Slot, keep_freq: bool) {
         let mut seen = from;
@@ -489,7 +492,7 @@ impl<'i> Locked<'i> {
     }
 }
 
-/// Counts one read in the slot, up to [`crate::layout::slot::FREQ_MAX`]. A lost race loses one count, nothing else.
+/// Counts one read in the slot, up to [`crate::layout::slot::FREQ_MAX`]. A lost race only loses one count.
 #[inline(always)]
 pub(crate) fn bump(word: &Word64, slot: Slot) {
     if slot.freq() < crate::layout::slot::FREQ_MAX {

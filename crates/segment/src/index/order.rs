@@ -1,4 +1,4 @@
-//! The order in which a walk meets the items of an index that keeps its size, of which some are on flash.
+//! The order in which a walk visits the items of an index that keeps its size, if some items are on flash.
 //!
 //! ```text
 //!   hash   | group hash 32            | more 14 | bucket 6 |  tag 12   |
@@ -6,24 +6,24 @@
 //!   place  |  group  |  part 4: tag's upper bits  |  tag's lower 8, then 12 bits above the bucket: scaled  |
 //! ```
 //!
-//! A slot on flash knows its item's group, its tag and which two index buckets it may stand in, but not its key. So a
-//! part of a walk, which has to be known without the key, is a group and four bits of the tag: some 27 slots of a group
-//! that is full, whose items are read. By the group hash alone, as where all is in memory, each of the sixteen parts of
-//! a group would have to read all of the group's items on flash; and a whole group in one step would be some 430 reads.
+//! A slot on flash knows its item's group, its tag and which two index buckets it may stand in, but not its key. A part
+//! of a walk has to be known without the key. So it is a group and four bits of the tag: about 27 slots of a full
+//! group, whose items are read. Ordered by the group hash alone, as in a store without flash, each of the sixteen parts
+//! of a group would have to read all of the group's items on flash. A whole group in one step would be about 430 reads.
 //!
-//! Invariants: the place is a function of the key's hash, which nothing changes while the index keeps its size; places
-//! of one part follow one another without those of another between them.
+//! Invariants: the place is a function of the key's hash, which does not change while the index keeps its size. The
+//! places of one part are contiguous.
 
 use super::growth::group_of;
 use super::{GROUP_BUCKETS, Hash, Index, RANGE_PARTS, other_bucket};
 use crate::layout::slot::Slot;
 
-/// Bits of a hash that order the keys of a part.
+/// The number of hash bits that order the keys of a part.
 const FINE_BITS: u32 = 20;
-/// The lower bits of a tag, which are the upper ones of those.
+/// The number of lower bits of a tag, which are the upper ones of those.
 const TAG_LOWER_BITS: u32 = 8;
 
-/// The order of an index of so many groups.
+/// The order of an index of `groups` groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     groups: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Order {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     order: Order,
-    /// Place at which it begins.
+    /// The place at which it begins.
     pub(crate) first: u32,
     /// Its last place.
     pub(crate) last: u32,
@@ -54,7 +54,7 @@ impl Order {
         (u128::from(part) << 32).div_ceil(self.parts()) as u64
     }
 
-    /// Returns the part from a place on.
+    /// Returns the rest of a part, from a place on.
     pub(crate) fn part(self, first: u32) -> Part {
         let number = ((u128::from(first) * self.parts()) >> 32) as u64;
         Part { order: self, first, last: (self.begin(number + 1) - 1) as u32, number, number_last: number }
@@ -64,7 +64,7 @@ impl Order {
         group as u64 * RANGE_PARTS as u64 + u64::from(tag >> TAG_LOWER_BITS)
     }
 
-    /// Returns the place of bits that order the keys of a part.
+    /// Returns the place that belongs to the ordering bits of a part.
     fn place_in(self, part: u64, fine: u64) -> u32 {
         let (begin, end) = (self.begin(part), self.begin(part + 1));
         (begin + (((end - begin) * fine) >> FINE_BITS)) as u32
@@ -79,27 +79,27 @@ impl Order {
         self.place_in(self.part_of(group, hash.tag()), fine)
     }
 
-    /// Returns what a slot with this tag in that index bucket of a group holds of its key's hash. It is one of the
-    /// hashes that the slot may stand for, and the same for all of them.
+    /// Returns the part of the key's hash that a slot with this tag in this index bucket of a group holds. It is one of
+    /// the hashes that the slot may stand for, and the same for all of them.
     pub(crate) fn hash_of_slot(self, group: usize, bucket: usize, tag: u16) -> Hash {
         let group_hash = ((group as u64) << 32).div_ceil(self.groups as u64);
         let bucket = bucket.min(other_bucket(bucket, tag));
         Hash((group_hash << 32) | ((bucket as u64) << 12) | u64::from(tag))
     }
 
-    /// Returns what a key's slot holds of the key's hash.
+    /// Returns the part of a key's hash that the key's slot holds.
     pub(crate) fn slot_hash(self, hash: Hash) -> Hash {
         self.hash_of_slot(group_of(hash.group_hash(), self.groups), hash.bucket(), hash.tag())
     }
 }
 
 impl Part {
-    /// Returns true if it begins and ends where no other part has keys.
+    /// Returns true if the place is in this part.
     pub(crate) fn has(&self, place: u32) -> bool {
         (self.first..=self.last).contains(&place)
     }
 
-    /// Returns true if the slot, in one of its group's index buckets, may be of a key of the part.
+    /// Returns true if the slot, in one of its group's index buckets, may belong to a key of the part.
     pub(crate) fn may_have(&self, slot: Slot) -> bool {
         let number = self.order.part_of(self.group(), slot.tag());
         let lower = u64::from(slot.tag()) & ((1 << TAG_LOWER_BITS) - 1);
@@ -111,26 +111,26 @@ impl Part {
         (self.number / RANGE_PARTS as u64) as usize
     }
 
-    /// Goes on to the part with that number, of the same group.
+    /// Extends this to the part with that number, of the same group.
     fn up_to(self, number_last: u64) -> Self {
         debug_assert!(number_last / RANGE_PARTS as u64 == self.group() as u64, "another group");
         Self { number_last, last: (self.order.begin(number_last + 1) - 1) as u32, ..self }
     }
 
-    /// Returns what slot number `at` of the part's group holds of its key's hash.
+    /// Returns the part of the key's hash that slot number `at` of the part's group holds.
     pub(crate) fn hash_of(&self, at: usize, slot: Slot) -> Hash {
         self.order.hash_of_slot(self.group(), at / super::BUCKET_SLOTS % GROUP_BUCKETS, slot.tag())
     }
 }
 
 impl Index {
-    /// Returns the order of a walk; the index keeps its size.
+    /// Returns the order of a walk. The index must keep its size.
     pub(crate) fn order(&self) -> Order {
         debug_assert!(self.groups() == self.groups_next(), "an index beside a second tier keeps its size");
         Order { groups: self.groups() }
     }
 
-    /// Returns the parts from a place on that have so many items together, or one that has more.
+    /// Returns the parts from a place on that have at most `items` items together, or one part that has more.
     pub(crate) fn parts_from(&self, first: u32, items: usize) -> Part {
         let part = self.order().part(first);
         let mut counts = [0; RANGE_PARTS as usize];

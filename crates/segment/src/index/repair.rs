@@ -1,5 +1,5 @@
-//! Repairs of the index after a process was killed in the midst of a change, for [`crate::durable::reopen`]: no other
-//! thread uses the index.
+//! Repairs of the index after a process was killed during a change, for [`crate::durable::reopen`]. No other thread
+//! uses the index.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -20,12 +20,13 @@ impl Index {
         lock.store(lock.load(Relaxed).wrapping_add(1), Release);
     }
 
-    /// Returns the groups that a stripe locks, while the index changes its size also those that will be.
+    /// Returns the groups that a stripe locks, including the future groups while the index changes its size.
     pub(crate) fn groups_of_stripe(&self, stripe: usize) -> impl Iterator<Item = usize> + use<> {
         (stripe..self.groups().max(self.groups_next())).step_by(STRIPES)
     }
 
-    /// Returns how often a slot of a group was displaced, with those of the groups that share its stripe.
+    /// Returns how often a slot of a group was displaced, including the displacements in the groups that share its
+    /// stripe.
     pub(crate) fn moves_of(&self, group: usize) -> u32 {
         self.stripe(group).moves.load(Acquire)
     }
@@ -35,7 +36,7 @@ impl Index {
         group_of(hash.group_hash(), self.groups())
     }
 
-    /// Clears a slot of a group, unless it names something else by now; `None`: the lock was not obtained.
+    /// Clears a slot of a group, unless it names another item by now. `None`: the lock was not obtained.
     pub(crate) fn clear_if_same(&self, group: usize, word: &Word64, slot: Slot) -> Option<()> {
         let _guard = self.try_lock_group(group)?;
         let mut seen = Slot(word.load(Acquire));
@@ -67,9 +68,9 @@ impl Index {
         self.doubles(group, |_| {}) / 2
     }
 
-    /// Clears slots of items on flash beside an item in memory with the same tag, and gives each to `each`. That item
-    /// was being stored when the process ended, as `is_new` says. It stands in the place of one such slot, and the
-    /// others may not be cleared yet. Beside any other item of that tag they are other keys'.
+    /// Clears slots of items on flash beside an item in memory with the same tag, and calls `each` for each of them.
+    /// That item was being stored when the process ended, as `is_new` says. It stands in the place of one such slot,
+    /// and the others may not be cleared yet. Beside any other item with that tag, such slots belong to other keys.
     pub(crate) fn clear_stored_over(&self, group: usize, is_new: impl Fn(Slot) -> bool, mut each: impl FnMut(Slot)) {
         for i in 0..GROUP_SLOTS {
             let slot = Slot(self.slot_word(group, i).load(Acquire));
@@ -103,8 +104,8 @@ impl Index {
         found
     }
 
-    /// Clears those slots in their old place that were moved already, of the group at the cursor of a change of size.
-    /// Returns how many.
+    /// Clears the old copies of slots that were moved already, in the group at the cursor of a change of size. Returns
+    /// how many.
     pub(crate) fn clear_moved(&self, keys: &impl Keys) -> u64 {
         let growth = Growth(self.growth.load(Acquire));
         let (groups, to, mut cleared) = (growth.groups(), self.groups_next(), 0);

@@ -11,11 +11,11 @@ use crate::layout::slot::Slot;
 pub(crate) struct Room<'i> {
     /// The slot to store to.
     pub(crate) word: &'i Word64,
-    /// Its present content: empty, a ghost, or the item that has to go, which may be one on flash.
+    /// Its present content: empty, a ghost, or the item that is replaced, which may be on flash.
     pub(crate) holds: Slot,
-    /// The key was here not long ago: its ghost was found (and is the slot).
+    /// True if the key's ghost was found. The slot is that of the ghost.
     pub(crate) ghost: bool,
-    /// Another item was displaced to make room.
+    /// True if another item was displaced to make room.
     pub(crate) displaced: bool,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Spot<'i> {
     pub(super) group_hash: u32,
 }
 
-/// The contents of an index bucket's slots: a bit a slot.
+/// The contents of an index bucket's slots, one bit each.
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
     empty: u8,
@@ -76,7 +76,7 @@ impl<'i> Spot<'i> {
     /// Returns an empty slot, a ghost's, one freed by displacement, or the coldest item's.
     pub(super) fn room(&self) -> Room<'i> {
         let looks = self.candidates().map(|bucket| self.look(bucket));
-        // The one that has more room: so that both fill alike.
+        // The bucket with more room, so that both fill evenly.
         let emptier = usize::from(looks[1].empty.count_ones() > looks[0].empty.count_ones());
         let of = |which: usize, slots: u8, ghost: bool| {
             let word = &self.index.bucket(self.group, self.candidates()[which]).slots[slots.trailing_zeros() as usize];
@@ -130,7 +130,7 @@ impl<'i> Spot<'i> {
         None
     }
 
-    /// Moves the item in `word` of `bucket` out of it with exactly `moves` moves, if that can be.
+    /// Moves the item in `word` of `bucket` out of it with exactly `moves` moves, if possible.
     fn make_way(&self, word: &Word64, bucket: usize, moves: usize) -> bool {
         let slot = Slot(word.load(Acquire));
         debug_assert!(slot.is_taken(), "only full index buckets are displaced from");
@@ -139,14 +139,14 @@ impl<'i> Spot<'i> {
         let to = if moves == 1 {
             there.iter().find(|to| !Slot(to.load(Acquire)).is_taken())
         } else {
-            // With its own index bucket among the places to move on to, nothing would be gained.
+            // A move into its own index bucket would gain nothing.
             there.iter().find(|to| {
                 let on = other_bucket(target, Slot(to.load(Acquire)).tag());
                 on != bucket && self.make_way(to, target, 1)
             })
         };
         let Some(to) = to else { return false };
-        // Copy first, count the move, clear second: a reader that missed sees the count changed and looks again.
+        // Copy first, count the move, clear second: a reader that missed sees the changed count and looks again.
         to.store(slot.0, Release);
         self.stripe.moves.fetch_add(1, AcqRel);
         word.store(Slot::EMPTY.0, Release);

@@ -1,4 +1,4 @@
-//! Making the index smaller in place, a group at a time, while it is read and written: growth backwards.
+//! Shrinking of the index in place, a group at a time, while it is read and written: the reverse of growth.
 //!
 //! The number of groups goes from G to G' (at least half of G). A key of old group `i` belongs to new group
 //! `group hash * G' >> 32`, which is never above `i`. So the groups are merged from the first one up: what a new
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A merge holds the stripe locks of the new group and of the old ones that its keys come from, so no writer is in any
-//! of them. When it is complete, the groups from G' on are empty and are never looked at, and their memory can go.
+//! of them. When it is complete, the groups from G' on are empty and are never read, and their memory can be released.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -22,7 +22,7 @@ use super::{BUCKET_SLOTS, GROUP_SLOTS, Index};
 use crate::layout::slot::Slot;
 
 impl Index {
-    /// Returns true if the index is being made smaller.
+    /// Returns true if the index is shrinking.
     pub(crate) fn is_shrinking(&self) -> bool {
         Growth(self.growth.load(Acquire)).is_shrinking()
     }
@@ -36,8 +36,8 @@ impl Index {
         self.set_growth(Growth::shrinking(groups, 0));
     }
 
-    /// Merges what belongs to the next new group. Returns true when the shrink is complete, and `None` if a lock could
-    /// not be taken and nothing was done: try again.
+    /// Merges the keys of the next new group. Returns true when the shrink is complete, and `None` if a lock could not
+    /// be taken and nothing was done: try again.
     pub(crate) fn merge_next(&self, scratch: &mut SplitScratch, keys: &impl Keys) -> Option<bool> {
         let growth = Growth(self.growth.load(Acquire));
         debug_assert!(growth.is_shrinking());
@@ -62,7 +62,7 @@ impl Index {
                     false if before.same_item(slot) => *group_hash,
                     false => keys.group_hash(slot),
                 };
-                // A key never moves up, and never below the cursor: what would is what damage made of a slot.
+                // A key never moves up, and never below the cursor: a slot that would is damaged.
                 let Some((group_hash, group)) = place_of(group_hash, to, new..=old) else {
                     word.store(Slot::EMPTY.0, Release);
                     continue;

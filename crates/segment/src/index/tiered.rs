@@ -1,4 +1,4 @@
-//! Slots that name items on flash, of which the index knows the tag and the place but not the key.
+//! Slots that name items on flash. The index knows their tags and places but not their keys.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
@@ -16,8 +16,8 @@ impl Index {
         both.into_iter().flat_map(move |bucket| &self.bucket(group, bucket).slots)
     }
 
-    /// Looks at every slot with the hash's tag that names an item, in memory or on flash, until `visit` makes something
-    /// of one: each word is looked at once, so that an item that goes from one tier to the other is seen in one.
+    /// Visits every slot with the hash's tag that names an item, in memory or on flash, until `visit` returns `Some`.
+    /// Each word is visited once, so that an item that moves from one tier to the other is seen in one of them.
     pub(crate) fn find_tiered<'i, T>(
         &'i self,
         hash: Hash,
@@ -59,8 +59,8 @@ impl<'i> Locked<'i> {
         self.on_flash().find(|(_, slot)| slot.flash_address() == at)
     }
 
-    /// Clears a slot behind one that was stored: a reader that has passed the one and finds the other empty looks
-    /// again.
+    /// Clears a slot after another one was stored. A reader that has passed the stored slot and finds this one empty
+    /// looks again.
     pub(crate) fn clear_behind(&self, word: &Word64) {
         self.guard.stripe.moves.fetch_add(1, AcqRel);
         word.store(Slot::EMPTY.0, Release);

@@ -8,8 +8,8 @@
 //!   Items::read           compares, begins with that slot, and gives the value
 //! ```
 //!
-//! A look ahead is a read that was begun early. The slot is loaded again when it is read. If it no longer holds the
-//! key's item, or never did, the key is looked up again.
+//! A lookahead is a read that was begun early. The slot is loaded again at the read. If it no longer holds the key's
+//! item, or never did, the key is looked up again.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -38,12 +38,12 @@ pub struct Hit<'t> {
     pub value: Value<'t>,
     /// Flags that the client stored with the value.
     pub client_flags: u32,
-    /// The item is stale, or a client has won the right to refill it: see [`crate::ItemsMut::fetch`].
+    /// True if the item is stale, or a client has won the right to refill it: see [`crate::ItemsMut::fetch`].
     pub is_leased: bool,
 }
 
 impl Seen<'_> {
-    /// Returns the value of an item, without what only some callers want of it.
+    /// Returns the value of an item, without the fields that only some callers need.
     #[inline(always)]
     fn hit<'s>(&self, store: &'s Store) -> Hit<'s> {
         let client_flags = self.layout.client_flags(&store.segments.heap, self.address);
@@ -51,7 +51,7 @@ impl Seen<'_> {
         Hit { value: self.value(store), client_flags, is_leased }
     }
 
-    /// Counts an access: in the slot, and in META where there is one.
+    /// Counts an access in the slot, and in META if the item has one.
     #[inline(always)]
     pub(crate) fn note_access(&self, store: &Store, now: UnixMillis) {
         bump(self.word, self.slot);
@@ -78,9 +78,9 @@ impl Seen<'_> {
     }
 }
 
-/// Returns the value in the slot `word`, if a live item with this key and nothing but its value is there: what a look
-/// ahead leads to nearly always, with what [`crate::core::lookup::find`], [`Seen::ended`] and [`Seen::note_access`]
-/// would do for it.
+/// Returns the value of the item in the slot `word`, if the item is live, has this key and has no fields besides its
+/// value. Nearly every lookahead leads to such an item. The function does the work of [`crate::core::lookup::find`],
+/// [`Seen::ended`] and [`Seen::note_access`] for it.
 #[inline(always)]
 fn bare_at<'s>(store: &'s Store, key: &Key<'_>, word: &Word64) -> Option<&'s [u8]> {
     let slot = Slot(word.load(Acquire));
@@ -123,8 +123,8 @@ impl<'g, 'l> Items<'g, 'l> {
         Some(seen.item(self.guard.store))
     }
 
-    /// Looks where the key's item is and asks for its lines. The key's index bucket should have been asked for by
-    /// [`Items::prefetch`].
+    /// Finds the likely place of the key's item and prefetches its cache lines. Call [`Items::prefetch`] for the key
+    /// before.
     #[inline]
     pub fn prefetch_item(self, key: KeyHash) -> Ahead<'l> {
         let (store, mut word) = (self.guard.store, None);
@@ -136,7 +136,7 @@ impl<'g, 'l> Items<'g, 'l> {
         Ahead(word)
     }
 
-    /// Returns the key's value, looked for first where `ahead` says. Counts as an access.
+    /// Returns the key's value, which is looked up first at the place in `ahead`. Counts as an access.
     #[inline(always)]
     pub fn read(self, key: &Key<'_>, ahead: Ahead<'_>) -> Option<Hit<'g>> {
         self.guard.sample(key, Asked::Read);
@@ -155,14 +155,15 @@ impl<'g, 'l> Items<'g, 'l> {
         Some(seen.item(self.guard.store))
     }
 
-    /// Prefetches a key that is about to be changed: both of its index buckets, and what is written beside them.
+    /// Prefetches a key that is about to be changed: both of its index buckets, and the words that are written beside
+    /// them.
     #[inline]
     pub fn prefetch_change(self, key: &Key<'_>) {
         self.guard.store.index.prefetch_change(key.hash);
     }
 
-    /// Brings the key's first index bucket into the cache: call it for a batch of keys, then [`Items::prefetch_item`]
-    /// for each, then [`Items::read`].
+    /// Prefetches the key's first index bucket: call it for a batch of keys, then [`Items::prefetch_item`] for each,
+    /// then [`Items::read`].
     #[inline]
     pub fn prefetch(self, key: &Key<'_>) {
         self.guard.store.index.prefetch(key.hash);
@@ -177,7 +178,7 @@ fn note_ended_read(guard: &Guard<'_>, ended: Ended) {
     }
 }
 
-/// Notes a miss in memory whose item may be on flash.
+/// Records a miss in memory for a key whose item may be on flash.
 #[cold]
 #[inline(never)]
 fn missing<'g>(guard: &'g Guard<'_>, key: &Key<'_>) -> Option<Item<'g>> {

@@ -1,4 +1,5 @@
-//! Values that are received straight into the store: space first, bytes as they arrive, the slot when all are there.
+//! In-place receives of values: space is reserved first, bytes are stored as they arrive, and the slot is stored when
+//! all have arrived.
 //!
 //! ```text
 //!   begin     reserve space, write header with DEAD, fields, key       segment: arrivals + 1
@@ -9,11 +10,12 @@
 //! ```
 //!
 //! - No other thread can name the item before it is committed: the bytes are its owner's alone.
-//! - A segment with arrivals may be sealed, but the background neither drains nor frees it, so that what is committed
-//!   always lies in a segment that readers and the background treat as any other. None begins in a sealed segment.
-//! - A flush that comes meanwhile is before the commit: then the value is stored once more, by a copy, in a segment of
-//!   its own time.
-//! - Callers bound how many there are and how long they take: the store would wait for them for ever.
+//! - A segment with arrivals may be sealed, but the background neither drains nor frees it, so that a committed item
+//!   always lies in a segment that readers and the background treat like any other. No in-place receive begins in a
+//!   sealed segment.
+//! - A flush that happens meanwhile precedes the commit. The value is then stored again, as a copy in a segment that
+//!   was opened after the flush.
+//! - Callers bound the number and the duration of in-place receives: the store would wait for them for ever.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -29,7 +31,7 @@ use crate::layout::item::{FILLER, FILLER_BYTES, Kind};
 use crate::layout::key::Key;
 use crate::values::writer::LargeWriter;
 
-/// Bytes that may be received behind a value without being kept: a line end, say.
+/// The maximum number of bytes that may be received behind a value without being stored, such as a line end.
 pub const TAIL_BYTES_MAX: usize = FILLER_BYTES;
 
 /// An item whose value is being received. Give it to [`Receiver::commit`], [`Receiver::commit_piece`] or
@@ -45,12 +47,12 @@ pub struct Arriving {
 }
 
 impl Arriving {
-    /// Returns the bytes that are still to be received, the tail's with them.
+    /// Returns the number of bytes that are still to be received, including the tail.
     pub fn left(&self) -> usize {
         self.bytes - self.received
     }
 
-    /// Returns the bytes that were received.
+    /// Returns the number of bytes that were received.
     pub fn received(&self) -> usize {
         self.received
     }
@@ -75,7 +77,7 @@ impl Drop for Arriving {
     }
 }
 
-/// Returns the room for the next bytes: as many as are left.
+/// Returns the room for all remaining bytes.
 pub(crate) fn room_of<'a>(store: &'a Store, arriving: &'a mut Arriving) -> &'a mut [u8] {
     let (at, left) = (arriving.received, arriving.left());
     let unpublished = arriving.unpublished.as_mut().expect("it is neither committed nor abandoned");
@@ -94,9 +96,8 @@ fn arrival_ends(header: &SegmentHeader) {
     assert!(before > 0, "an arrival ends once");
 }
 
-/// Guards the space that the tail took beyond the item into a filler, and only then the item into one of its own
-/// length. So a walk follows without a gap at every instant. No other thread can name the item yet. May be
-/// repeated.
+/// Turns the space that the tail took beyond the item into a filler, and only then gives the item its own length. So at
+/// every instant a walk finds the next item without a gap. No other thread can name the item yet. May be repeated.
 fn fill_slack(store: &Store, unpublished: &Unpublished) {
     if unpublished.reserved.len() > unpublished.layout.size {
         let heap = &store.segments.heap;
@@ -105,7 +106,7 @@ fn fill_slack(store: &Store, unpublished: &Unpublished) {
     }
 }
 
-/// Counts what the tail took.
+/// Counts the space that the tail took.
 fn note_slack(header: &SegmentHeader, slack: usize) {
     if slack > 0 {
         header.note_waste(slack);
@@ -113,8 +114,8 @@ fn note_slack(header: &SegmentHeader, slack: usize) {
 }
 
 impl Receiver<'_, '_> {
-    /// Reserves space for a value of `value_bytes`, which is to be received with `tail_bytes` behind it and then stored
-    /// by `put` under `key`: an unconditional `Set`, whose `value` is not looked at.
+    /// Reserves space for a value of `value_bytes`, to be received with `tail_bytes` behind it and then stored by `put`
+    /// under `key`. `put` is an unconditional `Set` whose `value` is ignored.
     ///
     /// # Errors
     /// [`OpError::TooLarge`], also for a value that is not stored whole; [`OpError::Parked`] if no segment is free.
@@ -136,8 +137,8 @@ impl Receiver<'_, '_> {
         begin_arrival(self.guard, key, &plan, value_bytes + tail_bytes)
     }
 
-    /// Reserves space for the next piece of a large value: [`crate::Sizes::piece_bytes_max`] bytes, or what is left,
-    /// with `tail_bytes` behind it.
+    /// Reserves space for the next piece of a large value: [`crate::Sizes::piece_bytes_max`] bytes, or the rest of the
+    /// value, with `tail_bytes` behind it.
     ///
     /// # Errors
     /// [`OpError::Parked`] if no segment is free.
@@ -192,7 +193,7 @@ impl Receiver<'_, '_> {
         Ok(())
     }
 
-    /// Gives up an arrival, however much of it was received.
+    /// Gives up an in-place receive, however much of it was received.
     pub fn abort(self, mut arriving: Arriving) {
         let Some(unpublished) = arriving.unpublished.take() else { return };
         let header = self.guard.store.segments.header_of(unpublished.address());
@@ -221,7 +222,7 @@ fn was_flushed(guard: &Guard<'_>, arriving: &Arriving) -> bool {
     header.sequence() < guard.store.flushed_before(header.namespace())
 }
 
-/// Returns the value without its tail. It stays until the arrival is given up.
+/// Returns the value without its tail. It stays until the in-place receive is given up.
 fn value_of<'l>(guard: &Guard<'l>, arriving: &Arriving) -> &'l [u8] {
     let unpublished = arriving.unpublished();
     unpublished.layout.value(&guard.store.segments.heap, unpublished.address())

@@ -1,4 +1,4 @@
-//! New items: bytes first, without a lock; then the slot, under it.
+//! New items: the bytes are written first, without a lock, and then the slot is stored under the lock.
 //!
 //! ```text
 //!   write     reserve space, write header with DEAD; the segment reaches over it; fields, key, value
@@ -38,23 +38,23 @@ use crate::tier::flash_slots::{dies_on_flash, publish_over_flash, release};
 pub(crate) enum Content<'v> {
     Bytes(&'v [u8], &'v [u8]),
     Number(u64),
-    /// So many bytes that are still to be written, and room for `tail` bytes behind them that are not kept.
+    /// Room for `bytes` bytes that are still to be written, and for `tail` bytes behind them that are not stored.
     Room {
         bytes: usize,
         tail: usize,
     },
 }
 
-/// All of a new item but its key.
+/// All of a new item except its key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan<'v> {
     pub(crate) kind: Kind,
     pub(crate) content: Content<'v>,
     pub(crate) client_flags: u32,
     pub(crate) expire: Expire,
-    /// A token of its own; without one, the item's place is its token.
+    /// Its own token. Without one, the item's address is its token.
     pub(crate) token: Option<u64>,
-    /// A client knows the token, so it has to be kept exact.
+    /// True if a client knows the token, so that it has to stay exact.
     pub(crate) taken: bool,
     pub(crate) meta: Option<u32>,
     pub(crate) queue: Queue,
@@ -67,12 +67,12 @@ pub(crate) struct Unpublished {
     pub(crate) reserved: Reserved,
 }
 
-/// A value that has lost its head: its pieces or parts are to be removed once the lock is let go.
+/// A value that has lost its head: its pieces or parts have to be removed after the lock is released.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Orphan {
     /// A large value.
     Pieces { namespace: u8, large: LargeRef },
-    /// A value in parts, whose head is still to be read where it was: within the guard, or the slice.
+    /// A value in parts, whose head is still readable at its address, within the guard or the slice.
     Parts { namespace: u8, address: usize, bytes: usize },
 }
 
@@ -83,13 +83,13 @@ impl Unpublished {
 }
 
 impl<'v> Plan<'v> {
-    /// Returns a new item with neither flags nor an end, and a token that no client knows.
+    /// Returns a new item without flags or expiry, with a token that no client knows.
     pub(crate) fn bare(kind: Kind, content: Content<'v>) -> Self {
         let (expire, queue) = (Expire::Never, Queue::Small);
         Self { kind, content, client_flags: 0, expire, token: None, taken: false, meta: None, queue }
     }
 
-    /// Returns a new item as a put asks for it, whatever is there.
+    /// Returns the new item that a put requests, regardless of an existing item.
     pub(crate) fn of(put: &Put<'_>, kind: Kind, content: Content<'v>) -> Self {
         let Put { client_flags, expire, token, want_token: taken, .. } = *put;
         Self { kind, content, client_flags, expire, token, taken, meta: None, queue: Queue::Small }
@@ -186,8 +186,8 @@ pub(crate) fn unpublished(
 
 /// Makes the unpublished item the key's item. `old` is what [`crate::core::lookup::find_locked`] found under this lock.
 ///
-/// Gives the large value that lost its head, whose pieces the caller removes after the lock; or the unpublished
-/// item back, with nothing changed, if both index buckets are full and the index is about to grow.
+/// Returns the large value that lost its head. The caller removes its pieces after it has released the lock. If both
+/// index buckets are full and the index is about to grow, changes nothing and returns the unpublished item instead.
 pub(crate) fn publish(
     store: &Store,
     locked: &Locked<'_>,
@@ -243,7 +243,7 @@ pub(crate) fn publish(
     })
 }
 
-/// Counts an unpublished item as an item, and gives the slot that names it.
+/// Counts an unpublished item as an item. Returns the slot that names it.
 #[inline(always)]
 pub(crate) fn count_unpublished(store: &Store, counters: &Counters, key: &Key<'_>, unpublished: &Unpublished) -> Slot {
     let address = unpublished.address();
@@ -256,7 +256,7 @@ pub(crate) fn count_unpublished(store: &Store, counters: &Counters, key: &Key<'_
     Slot::item(key.hash.tag(), 0, header.slot_generation(), address)
 }
 
-/// Returns true if an item may not take the place of the one that it would have to in an overfull index bucket.
+/// Returns true if a new item must not replace the item in `holds` in an overfull index bucket.
 #[cold]
 fn is_to_wait(store: &Store, namespace: u8, holds: Slot) -> bool {
     let of = store.segments.named(holds).map(SegmentHeader::namespace);
@@ -265,11 +265,11 @@ fn is_to_wait(store: &Store, namespace: u8, holds: Slot) -> bool {
         store.call_background();
         return true;
     }
-    // The one that would go may hide an older one that is not found yet.
+    // The replaced item may hide an older one that is not found yet.
     store.keeps(Namespace(namespace)) || store.is_rebuilding() || index_can_grow(store)
 }
 
-/// Returns whether an item that has no place in the index will get none.
+/// Returns true if an item without a slot in the index will not get one.
 #[cold]
 pub(crate) fn no_place(store: &Store, namespace: u8) -> bool {
     let crowded = store.index_crowded.load(Relaxed);
@@ -307,7 +307,7 @@ pub(crate) fn kill(store: &Store, counters: &Counters, address: usize, layout: &
     orphan_at(store, address, layout)
 }
 
-/// Returns what the item at an address is the head of.
+/// Returns the object whose head is the item at an address.
 pub(crate) fn orphan_at(store: &Store, address: usize, layout: &Layout) -> Option<Orphan> {
     let (heap, namespace) = (&store.segments.heap, store.segments.header_of(address).namespace());
     match layout.kind() {
@@ -341,7 +341,8 @@ pub(crate) fn evict_slot(store: &Store, counters: &Counters, slot: Slot) -> Opti
     kill(store, counters, address, &layout)
 }
 
-/// Counts why an item that is being replaced or removed had ended already, if it had. Returns whether it had.
+/// Counts an item that is being replaced or removed as expired or flushed, if it had ended already. Returns true if it
+/// had.
 pub(crate) fn note_ended(store: &Store, counters: &Counters, seen: Option<&Seen<'_>>, now: UnixMillis) -> bool {
     let Some(seen) = seen else { return false };
     let ended = seen.ended(store, now);
@@ -368,7 +369,7 @@ pub(crate) fn mark_dead(store: &Store, address: usize) {
     let _ = store.segments.heap.word32(address).fetch_or(DEAD, AcqRel);
 }
 
-/// Marks an item dead before its slot goes, where DEAD in the file is what an opening goes by.
+/// Marks an item dead before its slot is taken, if an opening relies on DEAD in the file.
 #[inline(always)]
 pub(crate) fn dies_first(store: &Store, address: usize) {
     if store.marks_first {

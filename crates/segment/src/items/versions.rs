@@ -17,7 +17,7 @@ use crate::layout::key::Key;
 pub enum Version {
     /// An item: its CAS token, which is exact from then on, and its end.
     Item(u64, Expire),
-    /// None: how far the index had grown, and how many keys had come.
+    /// No item: the state of the index's growth, and the number of keys stored.
     Absent(u64, u32),
 }
 
@@ -59,8 +59,8 @@ impl<'g, 'l> Versions<'g, 'l> {
     /// Marks the live item as one whose token a client knows, and returns it as it was when it was marked.
     ///
     /// Mark and snapshot are of one item: from the mark on, an operation that changes the item's value gives it another
-    /// token or puts a copy in its place. A second look-up could find such a copy, which is not marked, and whose next
-    /// change in place would leave the token that was read of it valid.
+    /// token or puts a copy in its place. A second lookup could find such a copy, which is not marked. Its next change
+    /// in place would leave the token that was read valid.
     pub(crate) fn take(self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
         self.guard.commits().retry(|guard| {
             let Some((seen, snap)) = guard.items().snap_at_once(key)? else { return Ok(Some(None)) };
@@ -77,14 +77,14 @@ impl<'g, 'l> Versions<'g, 'l> {
     }
 }
 
-/// Returns true if a number is copied instead of being marked in place. If checkpoints are made, it is copied, and
-/// the copy never changes in place. The number before may have changed since the last checkpoint, and be back as it
-/// was then after a loss of power. Its token must not be one that a client has for what it became.
+/// Returns true if a number is copied instead of being marked in place. If checkpoints are made, it is copied, and the
+/// copy never changes in place. The original may have changed since the last checkpoint, and may have its old value
+/// again after a power loss. No client may have a token of it.
 pub(crate) fn takes_by_copy(guard: &Guard<'_>, seen: &Seen<'_>) -> bool {
     seen.layout.has(NUM) && !seen.layout.has(CAS_TAKEN) && guard.store.checkpoints.are_made()
 }
 
-/// `None`: the item changed meanwhile, and nothing was done.
+/// Marks a number by copying it. `None`: the item changed meanwhile, and nothing was done.
 #[cold]
 fn take_copy<'l>(
     guard: &mut Guard<'l>,
@@ -93,11 +93,12 @@ fn take_copy<'l>(
     snap: Snap,
 ) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
     let rewrite = Rewrite { token: TokenRule::New, taken: true, ..Rewrite::SAME };
-    // The copy differs from what was looked at in its token alone.
+    // The copy differs from the item only in its token.
     Ok(guard.commits().rewrite(key, &seen, snap, rewrite)?.map(|copy| (seen, snap.with_token(copy.token))))
 }
 
-/// Marks whatever live item is there, so that a busy counter never starts over. `None`: there is none to mark.
+/// Marks the present live item, whichever it is, so that an operation on a busy counter never starts over. `None`:
+/// there is none to mark.
 fn take_in_place<'l>(guard: &mut Guard<'l>, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
     let store = guard.store;
     let locked = guard.locks().lock(key)?;

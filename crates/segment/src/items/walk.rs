@@ -14,9 +14,9 @@
 //! ```
 //!
 //! - **An item that stays is reported.** An item moves from memory to flash, back, or from one region to another by a
-//!   change of its slot. A look over the part notices if an item is displaced. So each look has every item of the part
-//!   once. An item that is looked up later by its key is found the same way. A part is looked over again only if a
-//!   region was freed between a look and a read, so no walk of this store stands still.
+//!   change of its slot. A look over the part detects displaced items. So each look visits every item of the part once.
+//!   An item that is looked up later by its key is found the same way. A part is looked over again only if a region was
+//!   freed between a look and a read, so no walk of this store gets stuck.
 //! - **A step is bounded.** It is a part of the index ([`crate::index::Order`]) of some 27 slots, or several parts of
 //!   one group that have no more than [`STEP_ITEMS`] together. Each round of the step reports what has arrived. Walks
 //!   take no more than half of a handle's reads.
@@ -39,7 +39,8 @@ use crate::tier::staging::Walked;
 use crate::tier::tiered::value_of;
 use crate::tier::{FlashAddress, Found, Parts, ReadBy, SlotMatch, TierRead};
 
-/// Items of a step, where its first part has no more: as many reads as a walk has under way.
+/// The maximum number of items of a step, unless its first part has more: the number of reads that a walk has in
+/// flight.
 const STEP_ITEMS: usize = 32;
 
 /// The bits of a tag below those that order a walk in memory.
@@ -47,7 +48,7 @@ pub(crate) const WALK_TAG_SHIFT: u32 = 12 - RANGE_PARTS.trailing_zeros();
 /// The end of the cursors of a walk in memory.
 pub(crate) const WALK_END: u64 = (RANGE_PARTS as u64) << 32;
 
-/// A caller's walk step that is under way, with the reads that it still waits for. The default is none.
+/// A caller's walk step in progress, with the reads that it still waits for. The default is no step.
 #[derive(Debug, Default)]
 pub struct Stride {
     /// Namespace and cursor at which the step began.
@@ -78,13 +79,13 @@ impl Stride {
 }
 
 impl Walks<'_, '_> {
-    /// Visits a few live items of a namespace, those that come next from `cursor` on (0 begins), and gives the next
-    /// cursor; `None` at the end. An item that stays from the first call to the last is visited at least once, wherever
-    /// it goes and whatever the index does meanwhile; it may be visited twice.
+    /// Visits the next few live items of a namespace from `cursor` on (0 begins). Returns the next cursor, or `None` at
+    /// the end. An item that exists from the first call to the last is visited at least once, wherever it moves and
+    /// however the index changes meanwhile. It may be visited twice.
     ///
     /// # Errors
     /// [`OpError::Parked`] while items on flash are being read: call again in a later iteration, with the same cursor
-    /// and stride. What was visited is not visited again for that.
+    /// and stride. Items that were visited are not visited again for that.
     pub fn walk(
         self,
         namespace: Namespace,
@@ -137,7 +138,7 @@ impl Walks<'_, '_> {
         }
     }
 
-    /// Returns the place of the key among a walk's cursors.
+    /// Returns the position of the key in the order of a walk's cursors.
     pub fn walk_place(self, key: &Key<'_>) -> u64 {
         if self.guard.tiered {
             return self.guard.store.index.order().place(key.hash).into();
@@ -215,7 +216,7 @@ fn walk_some(
     Ok(part.last.checked_add(1).map(u64::from))
 }
 
-/// Visits what a part has in memory, and notes what it has on flash.
+/// Visits the items of a part in memory, and records those on flash.
 fn look_over(
     guard: &Guard<'_>,
     wanted: Option<Namespace>,
@@ -240,7 +241,7 @@ fn look_over(
     }
 }
 
-/// Visits an item that was read, at its present place, or notes where it may be.
+/// Visits an item that was read, at its present place, or records where it may be.
 fn tell_read(
     guard: &Guard<'_>,
     part: &Part,
@@ -275,8 +276,8 @@ fn tell_read(
     }
 }
 
-/// Returns true if the item that a slot names cannot be read, or is not what was written. False if the slot names
-/// something else by now.
+/// Returns true if the item that a slot names cannot be read or is damaged. Returns false if the slot names another
+/// item by now.
 #[cold]
 fn is_miss(guard: &Guard<'_>, wanted: Option<Namespace>, place: OnFlash) -> bool {
     let store = guard.store;
@@ -285,16 +286,16 @@ fn is_miss(guard: &Guard<'_>, wanted: Option<Namespace>, place: OnFlash) -> bool
         return false;
     }
     guard.counters().flash_failed.add(1);
-    // Whose it was is not known.
+    // Its namespace is unknown.
     let of = wanted.unwrap_or(Namespace::DEFAULT);
     clear_flash(store, guard.counters(), of.0, place.hash, place.at);
     true
 }
 
 impl Walks<'_, '_> {
-    /// Visits a few live items in memory of a namespace, those that come next from `cursor` on (0 begins), and gives
-    /// the next cursor; `None` at the end. An item that stays from the first call to the last is visited at least
-    /// once, whatever the index does meanwhile; it may be visited twice in one call, never in two.
+    /// Visits the next few live items of a namespace in memory from `cursor` on (0 begins). Returns the next cursor, or
+    /// `None` at the end. An item that exists from the first call to the last is visited at least once, however the
+    /// index changes meanwhile. It may be visited twice in one call, never in two.
     pub fn scan(self, namespace: Namespace, cursor: u64, visit: &mut dyn FnMut(&Item<'_>)) -> Option<u64> {
         self.scan_some(|of| of == namespace.0, cursor, &mut |_, item| visit(item))
     }

@@ -19,11 +19,11 @@ impl FlashAddress {
     pub const BITS: u32 = 48;
     /// Size of a block, the unit of addresses, in bytes.
     pub const BLOCK_BYTES: usize = 512;
-    /// Blocks of a region at most.
+    /// The maximum number of blocks of a region.
     pub const REGION_BLOCKS_MAX: usize = 1 << 15;
-    /// Regions at most.
+    /// The maximum number of regions.
     pub const REGIONS_MAX: usize = 1 << 20;
-    /// An item of so many blocks or more: its header says how many.
+    /// The block count of an item of this many blocks or more. The item's header has the exact number.
     pub const BLOCKS_MANY: u8 = 63;
 
     /// Returns the address of an item.

@@ -45,9 +45,9 @@ pub(crate) enum State {
     Sealed = 2,
     /// The background walks it and clears its slots.
     Draining = 3,
-    /// No slot names it; readers of two epochs and pins may still.
+    /// No slot names it, but readers of two epochs and pins may still use it.
     Quarantine = 4,
-    /// Its memory was given back; not on the free list.
+    /// Its memory was returned to the kernel; not on the free list.
     Decommitted = 5,
 }
 
@@ -69,12 +69,12 @@ pub(crate) fn can(from: State, to: State) -> bool {
     )
 }
 
-/// Which eviction queue a segment is in.
+/// The eviction queue of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queue {
-    /// New items: first in, first out, and the few that were read again move on.
+    /// New items: first in, first out. The few that were read again move to the main queue.
     Small = 0,
-    /// Items that proved themselves.
+    /// Items that were read again.
     Main = 1,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct SegmentHeader {
     /// The latest expiry of its items, absolute; `u64::MAX` if one never ends.
     latest_ms: Word64,
     cold_pad: [Word64; 3],
-    /// Bytes handed out, from the segment's start.
+    /// Bytes reserved, from the segment's start.
     pub(crate) written: Word32,
     /// Items published in it, ever since it was opened; written by its owner alone.
     pub(crate) items: Word32,
@@ -103,8 +103,8 @@ pub(crate) struct SegmentHeader {
     dead_bytes: Word32,
     /// Readers that hold bytes of it beyond their epoch.
     pub(crate) pins: Word32,
-    /// Items that are still being received into it: until they are done it is not drained. Raised by its owner alone,
-    /// and only while it is open.
+    /// The number of in-place receives into it. It is not drained until they are done. Raised by its owner alone, and
+    /// only while the segment is open.
     pub(crate) arrivals: Word32,
     /// Of the items published in it, how many are hidden: pieces and parts; written by its owner alone.
     pub(crate) hidden: Word32,
@@ -118,7 +118,7 @@ const UNVERIFIED: u32 = 1 << 15;
 /// The bits of a namespace beside that mark.
 const NAMESPACE_MASK: u8 = 0x7f;
 
-/// Returns the kind of a segment in one word: whose items it takes, and whether lookups verify them from the first on.
+/// Encodes the kind of a segment in one word: the items that it takes, and whether lookups verify them from the start.
 pub(crate) fn kind_of(class: u8, namespace: u8, queue: Queue, is_unverified: bool) -> u32 {
     let mark = if is_unverified { UNVERIFIED } else { 0 };
     u32::from(class) | u32::from(namespace) << 8 | (queue as u32) << 16 | mark
@@ -132,7 +132,7 @@ impl SegmentHeader {
         STATES[self.state.load(Acquire) as usize]
     }
 
-    /// Moves along an edge of the picture; panics on one that is not there.
+    /// Changes the state along an edge of the picture. Panics if there is no such edge.
     pub(crate) fn go(&self, to: State) {
         let from = self.state();
         assert!(can(from, to), "a segment cannot go from {from:?} to {to:?}");
@@ -159,7 +159,7 @@ impl SegmentHeader {
         [&self.written, &self.items, &self.dead_items, &self.dead_bytes, &self.hidden, &self.dead_hidden]
     }
 
-    /// Returns true if its state is one of those that there are, its namespace too.
+    /// Returns true if its state and its namespace are valid.
     pub(crate) fn has_state(&self) -> bool {
         (self.state.load(Acquire) as usize) < STATES.len()
             && usize::from(self.namespace()) < crate::Namespace::MAX
@@ -174,7 +174,7 @@ impl SegmentHeader {
             && matches!(self.state(), State::Sealed | State::Draining)
     }
 
-    /// Checks that it is what a process can have left.
+    /// Checks that the header has a state that a process can leave.
     pub(crate) fn check(&self, segment_bytes: usize, sequence_next: u64) -> Result<(), &'static str> {
         let (written, kind) = (self.written.load(Relaxed) as usize, self.kind.load(Relaxed));
         let faults = [
@@ -194,14 +194,14 @@ impl SegmentHeader {
         if matches!(self.state(), State::Free | State::Decommitted) && written > 0 {
             return Err("it is free and was written to");
         }
-        // No items, but counts: they are counted again from the items.
+        // Only the counts are invalid, not the items: they are recounted from the items.
         if holds && (self.live_items() as usize * 4 > segment_bytes || self.dead_bytes() as usize > segment_bytes) {
             self.walk_again();
         }
         Ok(())
     }
 
-    /// Returns true if a process that is gone was writing to it, or received into it.
+    /// Returns true if an ended process was writing to it, or receiving into it.
     pub(crate) fn was_written_to(&self) -> bool {
         self.state() == State::Open || (self.state() == State::Sealed && self.arrivals.load(Relaxed) > 0)
     }
@@ -214,8 +214,7 @@ impl SegmentHeader {
         }
     }
 
-    /// Removes the traces of a process that is gone: there are no readers and receivers any more, and its walk starts
-    /// again.
+    /// Removes the traces of an ended process: there are no readers and receivers any more, and a walk starts again.
     pub(crate) fn reopen(&self) {
         self.pins.store(0, Relaxed);
         self.arrivals.store(0, Relaxed);
@@ -232,7 +231,7 @@ impl SegmentHeader {
         }
     }
 
-    /// Discards its contents, whatever they are: another life begins.
+    /// Discards its contents in any state, and begins another life.
     pub(crate) fn empty(&self) {
         for word in self.counts().into_iter().chain([&self.pins, &self.arrivals, &self.kind, &self.link]) {
             word.store(0, Relaxed);
@@ -244,8 +243,8 @@ impl SegmentHeader {
         self.state.store(State::Free as u32, Release);
     }
 
-    /// Ends the open time of a segment whose writer is gone: it has so many items that live, so many of them
-    /// hidden, and so many bytes of it are none.
+    /// Seals a segment whose writer is gone. It has `live_items` live items, of which `hidden` are hidden, and
+    /// `dead_bytes` bytes that belong to no live item.
     pub(crate) fn reopen_sealed(&self, live_items: u32, hidden: u32, dead_bytes: u32) {
         self.items.store(live_items, Relaxed);
         self.dead_items.store(0, Relaxed);
@@ -255,13 +254,13 @@ impl SegmentHeader {
         self.state.store(State::Sealed as u32, Release);
     }
 
-    /// Ends the open time of a segment whose items are still to be found: none is known to live. Each one that lives is
-    /// added by [`SegmentHeader::note_found`].
+    /// Seals a segment whose items are still to be found, so that none counts as live yet. Each live item is added by
+    /// [`SegmentHeader::note_found`].
     pub(crate) fn reopen_unknown(&self, segment_bytes: usize) {
         self.reopen_sealed(0, 0, segment_bytes as u32);
     }
 
-    /// Records that so many items were found in it, of so many bytes.
+    /// Records that `items` items were found in it, of `bytes` bytes. `hidden` of them are hidden.
     pub(crate) fn note_found(&self, items: u32, hidden: u32, bytes: u32) {
         self.items.fetch_add(items, Release);
         self.hidden.fetch_add(hidden, Release);
@@ -336,7 +335,7 @@ impl SegmentHeader {
         self.written.store(written as u32, Release);
     }
 
-    /// Notes that an item ending at `at_ms` (`u64::MAX`: never) lives here.
+    /// Records that an item that expires at `at_ms` (`u64::MAX`: never) is live here.
     pub(crate) fn note_expiry(&self, at_ms: u64) {
         if self.latest_ms.load(Relaxed) < at_ms {
             self.latest_ms.fetch_max(at_ms, Relaxed);
@@ -354,12 +353,12 @@ impl SegmentHeader {
         self.dead_items.fetch_add(1, Relaxed);
     }
 
-    /// Counts bytes that never were an item: a filler, or a reservation that was given up.
+    /// Counts bytes that were never an item: a filler, or an abandoned reservation.
     pub(crate) fn note_waste(&self, bytes: usize) {
         self.dead_bytes.fetch_add(bytes as u32, Relaxed);
     }
 
-    /// Counts so many more items and bytes as dead than were counted (modulo 2^32).
+    /// Adds to the counts of dead items and dead bytes (modulo 2^32).
     pub(crate) fn correct(&self, dead_items: u32, dead_bytes: u32) {
         self.dead_items.fetch_add(dead_items, Relaxed);
         self.dead_bytes.fetch_add(dead_bytes, Relaxed);
@@ -374,7 +373,7 @@ impl SegmentHeader {
         self.dead_hidden.fetch_add(1, Relaxed);
     }
 
-    /// Returns the number of items that are there under keys of clients.
+    /// Returns the number of live items under clients' keys.
     pub(crate) fn live_keys(&self) -> u32 {
         let hidden = self.hidden.load(Acquire).saturating_sub(self.dead_hidden.load(Acquire));
         self.live_items().saturating_sub(hidden)

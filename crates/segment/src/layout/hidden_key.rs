@@ -20,12 +20,12 @@ pub(crate) fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
 }
 
-/// Returns the part that a hidden key names, and the object that it is of.
+/// Returns the part that a hidden key names, and its object.
 pub(crate) fn part_of(key: &Key<'_>) -> Option<(u64, u64)> {
     (key.piece && key.bytes.len() == NAME_BYTES).then(|| (word(key.bytes), word(&key.bytes[8..])))
 }
 
-/// Returns the object that a hidden key is of, and of a part its number.
+/// Returns the object of a hidden key and, for a part, its number.
 pub(crate) fn hidden_numbers(key: &Key<'_>) -> Option<(u64, Option<u64>)> {
     match part_of(key) {
         Some((part, object)) => Some((object, Some(part))),

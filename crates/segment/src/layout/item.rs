@@ -51,7 +51,7 @@ pub(crate) enum Kind {
     Head = 1,
     /// A piece of a large value, under a hidden key.
     Piece = 2,
-    /// Key and value, of which the first byte says of what type it is; the store makes nothing of either.
+    /// Key and value, whose first byte is the type. Both are opaque to the store.
     Typed = 3,
 }
 
@@ -77,11 +77,11 @@ pub(crate) fn needs_align8(header: u32) -> bool {
     header & (NUM | CAS_FIELD) != 0
 }
 
-/// The bits that give an item more than a header, a key and a value, or make it something else than a plain one.
+/// The bits of an item that is not plain, or that has fields besides header, key and value.
 const SHAPE: u32 = KIND_MASK | META | EXT_LEN | NUM | EXPIRY | CLIENT_FLAGS | CAS_FIELD;
 
-/// Returns key and value of the item at `address` if it has nothing else: what most items are, read with less ado than
-/// a [`Layout`].
+/// Returns key and value of the item at `address` if it has no other fields, as most items. This costs less than
+/// reading a [`Layout`].
 #[inline(always)]
 pub(crate) fn bare(heap: &Heap, address: usize) -> Option<(&[u8], &[u8])> {
     let header = heap.word32(address).load(Ordering::Acquire);
@@ -121,7 +121,7 @@ impl Layout {
         Self::of(kind as u32 | bits | EXT_LEN, key_len, value_len)
     }
 
-    /// Returns the layout that stands in the item's place while slack behind it belongs to it: longer by as much.
+    /// Returns the layout of the item while the slack behind it belongs to it: longer by `slack` bytes.
     #[inline(always)]
     pub(crate) fn with_slack(&self, slack: usize) -> Self {
         if slack == 0 { *self } else { self.longer(slack) }
@@ -174,8 +174,8 @@ impl Layout {
         address + self.size - SUM_BYTES
     }
 
-    /// Returns key and value, and all else of the item that never changes once it is published, as a number. The value
-    /// is left out where it is one that changes in place.
+    /// Returns key and value, and the other fields that never change after publication, as a number. The value is left
+    /// out if it changes in place.
     pub(crate) fn frozen<'h>(&self, heap: &'h Heap, address: usize) -> (&'h [u8], u64) {
         let value_len = if self.has(NUM) { 0 } else { self.value_len };
         let bytes = heap.bytes(address + self.key as usize, self.key_len + value_len);
@@ -225,7 +225,7 @@ impl Layout {
         self.header & KIND_MASK == kind as u32
     }
 
-    /// Returns true if it may name other items: a head, or a typed value.
+    /// Returns true if it may name other items, as a head or a typed value does.
     #[inline(always)]
     pub(crate) fn may_be_head(&self) -> bool {
         self.header & KIND_MASK & 1 != 0

@@ -18,12 +18,12 @@ impl Hash {
     }
 }
 
-/// Which keyspace a key belongs to: hashed with the key, and kept in the segment's header.
+/// The keyspace of a key: hashed with the key, and stored in the segment's header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Namespace(pub u8);
 
 impl Namespace {
-    /// The one that listeners use when nothing else is said.
+    /// The namespace of listeners that name no other.
     pub const DEFAULT: Self = Self(0);
     /// Number of namespaces that a store has room for.
     pub const MAX: usize = 16;
@@ -35,11 +35,11 @@ pub struct Key<'k> {
     pub(crate) bytes: &'k [u8],
     pub(crate) hash: Hash,
     pub(crate) namespace: u8,
-    /// A hidden key: the piece of a large value.
+    /// True for a hidden key: a piece of a large value.
     pub(crate) piece: bool,
 }
 
-/// The hash of a key in its namespace, without the key: what [`crate::Items::prefetch_item`] needs of it.
+/// The hash of a key in its namespace, without the key. [`crate::Items::prefetch_item`] needs no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash {
     pub(crate) hash: Hash,
@@ -47,7 +47,7 @@ pub struct KeyHash {
 }
 
 impl KeyHash {
-    /// Returns the key that this is the hash of, whose bytes are at hand again.
+    /// Returns the key with this hash. `bytes` must be the bytes that were hashed.
     #[inline]
     pub fn key(self, bytes: &[u8]) -> Key<'_> {
         Key { bytes, hash: self.hash, namespace: self.namespace, piece: false }
@@ -55,7 +55,7 @@ impl KeyHash {
 }
 
 impl Key<'_> {
-    /// Returns the hash alone, for when the bytes cannot be kept at hand. The keys of clients only.
+    /// Returns the hash alone, for a caller that cannot retain the bytes. Only for keys of clients.
     #[inline]
     pub fn key_hash(&self) -> KeyHash {
         debug_assert!(!self.piece, "a hidden key");

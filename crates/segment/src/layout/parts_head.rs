@@ -2,10 +2,10 @@
 
 use crate::layout::hidden_key::word;
 
-/// The bit of a type that says that its values are in parts.
+/// The bit of a type whose values are in parts.
 pub const KIND_IN_PARTS: u8 = 0x80;
 
-/// An entry of a head or a page: which part, and ten bytes that are the caller's.
+/// The size of an entry of a head or a page: the number of the part, and ten bytes of the caller's.
 pub const ENTRY_BYTES: usize = 18;
 /// Type, object, levels and count of entries.
 const FIXED_BYTES: usize = 14;

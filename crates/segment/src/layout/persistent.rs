@@ -1,10 +1,10 @@
-//! The words that a store keeps beyond its process, in one page.
+//! The words of a store that outlive its process, in one page.
 //!
 //! Invariants:
-//! - Nothing here is an address of a process: numbers, sequences, instants.
-//! - What a get or a set reads of it (growth, flush sequences) the process has a copy of, which is written second: who
-//!   sees the copy acts on what is kept already.
-//! - All zero is the page of a store that never was; [`Kept::begin`] makes it that of an empty one.
+//! - The page contains numbers, sequences and instants, never an address of a process.
+//! - The process has copies of the words that a get or a set reads (growth, flush sequences). A copy is written second,
+//!   so a thread that sees it acts on a word that is persisted already.
+//! - An all-zero page belongs to no store yet. [`Kept::begin`] turns it into that of an empty store.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -29,29 +29,29 @@ pub(crate) struct Kept {
     pub(crate) end: Word64,
     /// The latest time by the store's clock that a slice of the background saw, ms since 1970.
     pub(crate) clock_ms: Word64,
-    /// Which half of the notes counts: the number of the last one written. See [`crate::durable::file::notes`].
+    /// The half of the notes in force, and the length of the notes in it. See [`crate::durable::file::notes`].
     pub(crate) notes: Word64,
     /// For each namespace, the flush sequence: items in segments with a smaller one are gone.
     pub(crate) flushed: [Word64; Namespace::MAX],
-    /// For each namespace, when a flush that was asked for is due, ms since 1970; 0: none.
+    /// For each namespace, the instant at which a requested flush is due, in ms since 1970; 0: none.
     pub(crate) flush_at_ms: [Word64; Namespace::MAX],
-    /// And the flush sequence that there was when it was asked for.
+    /// For each namespace, its flush sequence when that flush was requested.
     pub(crate) flush_behind: [Word64; Namespace::MAX],
     /// Next sequence at the start of the index rebuild from the segments; 0: the index is whole. See
     /// [`crate::durable::rebuild`].
     pub(crate) rebuilding: Word64,
     /// Segments with a smaller sequence are in no checkpoint: a sync that failed may have lost changes of them.
     pub(crate) unsynced_before: Word64,
-    /// By how many ms the wall clock was ahead of the store's, as a number with a sign.
+    /// The number of ms by which the wall clock was ahead of the store's, signed.
     pub(crate) wall_ahead_ms: Word64,
     /// 1: changes in place store a token that no client has before the value, so that no opening has to renew tokens.
     pub(crate) exact_tokens: Word64,
-    /// Items that go from memory to flash or back, one for each handle and the last one for the background: where the
-    /// index is not in the file. See [`crate::durable::moving`].
+    /// Items that move from memory to flash or back, if the index is not in the file: one for each handle, and the last
+    /// one for the background. See [`crate::durable::moving`].
     pub(crate) moving: [Moving; MOVING],
 }
 
-/// An item that goes from one tier to the other: both copies may be alive.
+/// An item that moves from one tier to the other: both copies may be live.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Moving {
@@ -61,19 +61,20 @@ pub(crate) struct Moving {
     pub(crate) flash: Word64,
 }
 
-/// Handles that have a place there, and the background. Others have the old copy die before the new one lives.
+/// The number of handles that have a place there, including the background. For other handles, the old copy dies before
+/// the new one is live.
 pub(crate) const MOVING: usize = 140;
 
-/// The words that a checkpoint has.
+/// The number of words that a checkpoint contains.
 pub(crate) const CHECKPOINT_WORDS: usize = 7 + 3 * Namespace::MAX;
-/// After a loss of power numbers that are given once go on so far behind the last that is known: more than are given
-/// in any time between two syncs.
+/// The distance by which sequences and object numbers are raised after a power loss: more than can be assigned between
+/// two syncs.
 const AHEAD: u64 = 1 << 32;
 
 const _: () = assert!(size_of::<Kept>() == 4096);
 
 impl Kept {
-    /// Sets the words of an empty store with an index of so many groups and so many segments.
+    /// Sets the words of an empty store with an index of `groups` groups and with `segments` segments.
     fn begin(&self, growth: u64, groups: usize, segments: usize) {
         self.sequence.store(1, Relaxed);
         self.objects.store(1, Relaxed);
@@ -86,7 +87,7 @@ impl Kept {
         [&self.sequence, &self.objects, &self.growth, &self.groups_next, &self.end, &self.clock_ms, &self.notes]
     }
 
-    /// Returns the words that a checkpoint holds of it.
+    /// Returns the words that a checkpoint contains.
     pub(crate) fn words(&self) -> [u64; CHECKPOINT_WORDS] {
         let all = self.single().into_iter().chain(&self.flushed).chain(&self.flush_at_ms).chain(&self.flush_behind);
         let mut words = [0; CHECKPOINT_WORDS];
@@ -94,8 +95,9 @@ impl Kept {
         words
     }
 
-    /// Makes it what a checkpoint says, after a loss of power that left it as it was then or at any time since. Numbers
-    /// that are given once go on behind all that can have been given. What was flushed since may stay flushed.
+    /// Restores the words of a checkpoint, after a power loss that left the page in its state at the checkpoint or at
+    /// any later time. Sequences and object numbers continue above all that can have been assigned. A flush since the
+    /// checkpoint may remain in force.
     pub(crate) fn restore(&self, words: &[u64; CHECKPOINT_WORDS]) {
         let later = |word: &Word64, saved: u64| word.load(Acquire).max(saved);
         let ([single @ .., _], spaces) = (self.single(), &words[7..]);
@@ -123,7 +125,7 @@ impl Kept {
 pub(crate) struct KeptPage(Arc<Array<Kept>>);
 
 impl KeptPage {
-    /// Returns the page that is there.
+    /// Returns an existing page.
     pub(crate) fn of(page: Array<Kept>) -> Self {
         Self(Arc::new(page))
     }

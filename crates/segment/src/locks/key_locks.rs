@@ -17,15 +17,16 @@
 //! ```
 //!
 //! Invariants:
-//! - While nothing is in flight a guard pays one load at its beginning, and its operations a test of what it found.
+//! - While no key lock set is in flight, a guard costs one load at its beginning, and each operation tests the loaded
+//!   value.
 //! - A guard either sees the announcement, and then every word that was locked before it began, or the owner sees
 //!   the guard and waits for its end: both sides store, pass a `SeqCst` fence, and then load (see
 //!   [`crate::core::epoch`]).
 //! - Words are locked in ascending order and held while the key lock set waits for the next one, so there is no circle
 //!   of waits. A key lock set that holds all its words waits only for guards, and guards wait for nothing.
-//! - A word keeps clients away from a key, not the background, which moves, expires and evicts items as ever. So an
-//!   acting key lock set may lack memory for a while and still gets it. An eviction under a key lock set is a miss like
-//!   any other.
+//! - A word excludes clients from a key, but not the background, which moves, expires and evicts items as usual. So an
+//!   acting key lock set may have to wait for memory, but eventually gets it. An eviction under a key lock set is a
+//!   miss like any other.
 //! - The hidden keys of pieces are not locked: they are reached only through their head.
 //! - In a memory file, the changes for one key lock set outlive a crash all together or not at all:
 //!   [`crate::locks::undo`].
@@ -46,15 +47,15 @@ use crate::locks::undo_log::Group;
 use crate::locks::words::{WORDS, word_of};
 use crate::tier::flash_slots::tier;
 
-/// A guard of another handle that was under way.
+/// A guard of another handle that was in progress.
 #[derive(Clone, Copy, Debug)]
 struct Met {
     handle: usize,
     guards: u64,
 }
 
-/// Several keys, to be read and changed as one: see the module `key_locks`. Made by [`key_locks`];
-/// [`let_go`] gives back what it has, and has to be called for one that was begun.
+/// Several keys, to be read and changed as one: see the module `key_locks`. [`key_locks`] creates it. [`let_go`]
+/// releases its locks, and has to be called for a set that was begun.
 #[derive(Debug)]
 pub struct KeyLocks {
     /// 0 before it is announced.
@@ -62,10 +63,11 @@ pub struct KeyLocks {
     wanted: [u64; WORDS / 64],
     /// Word below which the key lock set holds all wanted words.
     had_below: usize,
-    /// The guards that were under way when the last word was had and have not been seen to end; `None` before that.
+    /// The guards that were in progress when the last word was acquired and have not been seen to end; `None` before
+    /// that.
     met: Option<usize>,
     guards: Box<[Met]>,
-    /// Changes that were made for it.
+    /// The changes that were made for it.
     changes: Group,
     #[cfg(all(test, shuttle))]
     skips_waiting: bool,
@@ -79,13 +81,13 @@ impl KeyLocks {
         self.wanted[word / 64] |= 1 << (word % 64);
     }
 
-    /// Adds every key there can be.
+    /// Adds all possible keys.
     pub fn add_all(&mut self) {
         assert!(self.number == 0, "a claim is made before it is begun");
         self.wanted.fill(u64::MAX);
     }
 
-    /// Returns true if it was begun, and not let go.
+    /// Returns true if it was begun and not released.
     pub fn is_begun(&self) -> bool {
         self.number != 0
     }
@@ -109,7 +111,7 @@ impl KeyLocks {
     }
 }
 
-/// Returns a key lock set of nothing yet.
+/// Returns an empty key lock set.
 pub(crate) fn key_locks(store: &Store) -> KeyLocks {
     KeyLocks {
         number: 0,
@@ -123,8 +125,8 @@ pub(crate) fn key_locks(store: &Store) -> KeyLocks {
     }
 }
 
-/// Releases what a key lock set holds, whether it holds all its words or not; its changes stand. Afterwards it is a
-/// key lock set of nothing, to be begun again.
+/// Releases the words that a key lock set holds, even if it does not hold all of its words. Its changes stand.
+/// Afterwards the set is empty and can be used again.
 pub(crate) fn let_go(store: &Store, key_locks: &mut KeyLocks) {
     if key_locks.number != 0 {
         close_group(store, &mut key_locks.changes);
@@ -141,21 +143,21 @@ pub(crate) fn let_go(store: &Store, key_locks: &mut KeyLocks) {
     (key_locks.number, key_locks.wanted, key_locks.had_below, key_locks.met) = (0, [0; WORDS / 64], 0, None);
 }
 
-/// Key lock sets in flight.
+/// Returns the number of key lock sets in flight.
 pub(crate) fn key_locks_in_flight(store: &Store) -> u64 {
     store.key_locks.in_flight.load(Relaxed)
 }
 
 impl<'l> LockChecks<'_, 'l> {
-    /// Returns whether another's key lock set keeps this guard away from the key, or the key is on flash; a read is
-    /// then requested. A caller that wants to read the key parks. Changes check this themselves.
+    /// Returns true if a key lock set of another handle excludes this guard from the key, or if the key is on flash. In
+    /// that case a read is requested. A caller that wants to read the key parks. Changes check this themselves.
     #[inline(always)]
     pub fn is_blocked(self, key: &Key<'_>) -> bool {
         self.guard.is_guarded() && (self.is_locked_by_other(key) || self.guard.tier().awaits_flash(key))
     }
 
-    /// Returns whether another's key lock set keeps this guard away from the key, for a plain read, which looks on
-    /// flash itself.
+    /// Returns true if a key lock set of another handle excludes this guard from the key. For a plain read, which
+    /// checks flash itself.
     #[inline(always)]
     pub fn is_locked_by_other(self, key: &Key<'_>) -> bool {
         self.guard.contended && is_locked(self.guard, key)
@@ -167,12 +169,13 @@ impl<'l> LockChecks<'_, 'l> {
         if self.is_blocked(key) { Err(self.guard.parked()) } else { Ok(()) }
     }
 
-    /// Returns the live item of a key that an operation may come to an end with: where there is none, it is nowhere.
+    /// Returns the live item of a key, with which an operation may complete. `None` means that the key has no item in
+    /// memory or on flash.
     #[inline(always)]
     pub(crate) fn find_admitted(self, key: &Key<'_>) -> Result<Option<Seen<'l>>, OpError> {
         self.admit(key)?;
         let found = self.guard.items().find_live(key);
-        // It may have gone to flash since that was looked at.
+        // It may have moved to flash since the check.
         if self.guard.tiered && found.is_none() && !self.guard.tier().is_nowhere(key) {
             return Err(self.guard.parked());
         }
@@ -204,10 +207,11 @@ impl<'l> LockChecks<'_, 'l> {
 }
 
 impl LockHolds<'_, '_> {
-    /// Goes on with a key lock set until it holds all its words. [`LockHolds::attach`] then acts for it.
+    /// Continues to acquire the words of a key lock set until it holds all of them. [`LockHolds::attach`] then acts for
+    /// it.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: again in a later iteration. What was had until then is kept.
+    /// [`OpError::Parked`]: call again in a later iteration. The words acquired so far are retained.
     pub fn acquire(self, key_locks: &mut KeyLocks) -> Result<(), OpError> {
         let store = self.guard.store;
         if key_locks.number == 0 {
@@ -215,7 +219,7 @@ impl LockHolds<'_, '_> {
                 return Err(self.guard.parked());
             }
             key_locks.number = store.key_locks.number();
-            // What else this guard does comes behind the announcement, too.
+            // The later operations of this guard follow the announcement, too.
             self.guard.contended = true;
         }
         while let Some(word) = key_locks.next_word(key_locks.had_below) {
@@ -227,8 +231,8 @@ impl LockHolds<'_, '_> {
         wait_for_guards(self.guard, key_locks)
     }
 
-    /// Lets the guard act for the key lock set until [`LockHolds::detach`]: the key lock set's keys are not kept away
-    /// from it. The key lock set has to hold all its words.
+    /// Lets the guard act for the key lock set until [`LockHolds::detach`]: the key lock set's keys are not blocked for
+    /// it. The key lock set has to hold all its words.
     pub fn attach(self, key_locks: &mut KeyLocks) {
         assert!(
             key_locks.number != 0 && key_locks.met == Some(0) || cfg!(all(test, shuttle)),
@@ -259,8 +263,7 @@ fn is_locked(guard: &Guard<'_>, key: &Key<'_>) -> bool {
 
 #[cold]
 fn lock_guarded<'l>(guard: &Guard<'l>, key: &Key<'_>, over: bool) -> Result<Locked<'l>, OpError> {
-    // A change of several keys retains what was there before; on flash it is indistinguishable from other keys'
-    // items.
+    // A change of several keys retains the earlier items. On flash they are indistinguishable from other keys' items.
     let over = over && !(guard.acting != 0 && guard.store.undo.is_some());
     if over && guard.locks().is_locked_by_other(key) {
         return Err(guard.parked());
@@ -269,7 +272,7 @@ fn lock_guarded<'l>(guard: &Guard<'l>, key: &Key<'_>, over: bool) -> Result<Lock
         guard.locks().admit(key)?;
     }
     let locked = guard.store.index.lock(key.hash).ok_or_else(|| guard.parked())?;
-    // It may have gone to flash since it was looked for.
+    // It may have moved to flash since the lookup.
     if !over && guard.tiered && guard.tier().may_be_on_flash(&locked, key) {
         return Err(guard.parked());
     }
@@ -292,9 +295,9 @@ fn wait_for_guards(guard: &Guard<'_>, key_locks: &mut KeyLocks) -> Result<(), Op
         Some(met) => met,
         None => {
             let mut met = 0;
-            // A guard that is not met sees the announcement and every word.
+            // A guard that is not found here sees the announcement and every word.
             epochs.before_guards();
-            // What this handle did in its own guard it has done.
+            // The operations of this handle in its own guard are complete.
             for handle in (0..epochs.handles()).filter(|handle| *handle != guard.own.id) {
                 if let Some(guards) = epochs.guard_of(handle) {
                     key_locks.guards[met] = Met { handle, guards };

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! Invariants: every change of an item is made under its stripe lock, which counts when it is taken and when it is let
-//! go; a growth of the index, by which a key's stripe becomes another, is a change too. Locks are taken for other keys
-//! and by the background as well, so what does not hold may be as it was: the reader goes another way then, or again.
+//! go; a growth of the index, by which a key's stripe becomes another, is a change too. Locks are also taken for other
+//! keys and by the background. So a snapshot that does not hold need not mean a change: the reader then uses another
+//! way, or tries again.
 
 use std::sync::atomic::{Ordering::Acquire, fence};
 
@@ -37,8 +38,7 @@ impl LockChecks<'_, '_> {
         Some(Snapshot { growth, changes })
     }
 
-    /// Returns whether none of the keys was changed since: what was read of them in between was true of all at one
-    /// instant.
+    /// Returns true if none of the keys was changed since, so that all values read in between are those of one instant.
     #[inline]
     pub fn holds(self, keys: &[KeyHash], snapshot: Snapshot) -> bool {
         fence(Acquire);

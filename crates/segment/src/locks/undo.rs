@@ -12,18 +12,18 @@
 //! Invariants:
 //! - A record is whole, and counts, before the first change of its key; there is one for each key.
 //! - While a group is open, the bytes that its slots named stay. Their segments are pinned, and pieces and parts that
-//!   have lost their head go when it is closed. So nothing has to be copied to be retained.
+//!   have lost their head are removed when it is closed. So nothing has to be copied to be retained.
 //! - A group that was open when a checkpoint was begun may have a part of its items in segments that the checkpoint
 //!   has: it says so before it is closed ([`crate::durable::checkpoint::Checkpoints::note_spanning`]).
 //! - One store closes a group, however many chunks it has. Group numbers are never reused, so what is left in a chunk
 //!   is never taken for a later group's.
-//! - A store that is not in a file keeps no records, and does everything at once.
+//! - A store that is not in a file has no records, and removes everything at once.
 //! - If the index is rebuilt while the store serves, what was done for an open group is found late. Its chunks are
 //!   held, with the sequence of segments before which it is undone, until all of it is found.
 //!
 //! Bounds: [`crate::locks::undo_log`] for all groups, and [`PINNED_PART`] of the segments. A group without a chunk
 //! waits for one before its first change; one that finds none for a later change, or has too much of the memory pinned,
-//! is closed, and goes on as another ([`Guard::cut`]).
+//! is closed, and continues as another group ([`Guard::cut`]).
 
 use std::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
@@ -42,12 +42,12 @@ use crate::layout::key::Key;
 use crate::locks::undo_log::{Group, Record, UndoLog};
 use crate::values::free_queue::DeferredFree;
 
-/// The part of the segments that open groups keep pinned at most, all together.
+/// The divisor of the segments that gives the maximum number that all open groups together pin.
 const PINNED_PART: usize = 8;
 /// From this part of those on, what is to be kept is copied to where the group's other items are, so that a group pins
 /// as much memory as it changes and not a segment for each key.
 const PINNED_APART: usize = 2;
-/// Keys that an ended group keeps room for in its sets.
+/// The number of keys for which an ended group retains room in its sets.
 const KEPT_ROOM: usize = 1024;
 
 /// Returns the state under a key before a change.
@@ -64,7 +64,7 @@ fn record_of(store: &Store, key: &Key<'_>, there: Option<&Seen<'_>>) -> Record {
     record
 }
 
-/// Closes a group: from here on what was done for it stands.
+/// Closes a group: from here on its changes stand.
 pub(crate) fn close_group(store: &Store, group: &mut Group) {
     let Some(log) = store.undo.as_ref().filter(|_| group.is_open()) else { return };
     if group.behind != store.checkpoints.before() {
@@ -89,13 +89,13 @@ pub(crate) fn close_group(store: &Store, group: &mut Group) {
     (group.number, group.records, group.apart, group.copied) = (0, 0, None, 0);
 }
 
-/// Groups of changes that were closed before their last one, for want of room for what was there before.
+/// Returns the number of groups of changes that were closed early, for lack of room to record the earlier states.
 pub(crate) fn groups_cut(store: &Store) -> u64 {
     store.undo.as_ref().map_or(0, |log| log.cut.load(Relaxed))
 }
 
 impl LockChecks<'_, '_> {
-    /// Keeps what is under the key, whose lock this is, before the guard's key lock set changes it.
+    /// Records the state of the key, whose lock this is, before the guard's key lock set changes it.
     ///
     /// # Errors
     /// [`OpError::Parked`]: there is no room for the first record of a group; other groups will end.
@@ -103,7 +103,7 @@ impl LockChecks<'_, '_> {
         let Some(log) = &self.guard.store.undo else { return Ok(()) };
         let mut group = self.guard.own.group.borrow_mut();
         let there = find_locked(self.guard.store, locked, key);
-        // New pieces and parts are named by nothing but what is new.
+        // New pieces and parts are named only by new heads.
         if group.keys.contains(&key.hash.0) || (key.piece && there.is_none()) {
             return Ok(());
         }
@@ -141,8 +141,7 @@ impl LockChecks<'_, '_> {
 }
 
 impl LockHolds<'_, '_> {
-    /// Keeps the rest of a value to be removed when the guard's group is closed. Returns it if it is to be removed at
-    /// once.
+    /// Retains the rest of a value until the guard's group is closed. Returns it if it has to be removed at once.
     pub(crate) fn keep_deferred(self, deferred: DeferredFree) -> Option<DeferredFree> {
         let Some(log) = &self.guard.store.undo else { return Some(deferred) };
         let group = self.guard.own.group.get_mut();
@@ -175,7 +174,7 @@ impl LockHolds<'_, '_> {
         let same = live(store, there, self.guard.now).filter(|there| Snap::of(store, there).same(&snap));
         if let (Some(locked), Some(there)) = (&locked, same) {
             let moved = publish(store, locked, self.guard.counters(), &key, unpublished, Some(&there), None);
-            // What it is the head of, the copy is the head of.
+            // The copy is the head of the same object.
             assert!(moved.is_ok(), "an item that has a slot needs no room for another");
             self.guard.counters().relocated.add(1);
         } else {
@@ -185,7 +184,7 @@ impl LockHolds<'_, '_> {
     }
 }
 
-/// Lets what was done so far stand, because there is no room to retain what was before.
+/// Closes the group early: its changes so far stand, because there is no room to record more earlier states.
 #[cold]
 fn cut(guard: &Guard<'_>, log: &UndoLog, group: &mut Group) {
     log.cut.fetch_add(1, Relaxed);

@@ -10,27 +10,27 @@ use crate::layout::raw::{Array, Mutex, MutexGuard, Word64};
 use crate::layout::slot::Slot;
 use crate::values::free_queue::DeferredFree;
 
-/// Chunks of records, over all groups.
+/// The number of chunks of records, over all groups.
 const CHUNKS: usize = 256;
 const CHUNK_WORDS: usize = 512;
-/// Bytes that the chunks take of the file.
+/// The bytes of the file that the chunks take.
 pub(crate) const LOG_BYTES: usize = CHUNKS * CHUNK_WORDS * 8;
-/// Words before a chunk's records.
+/// The number of words before a chunk's records.
 const FRONT: usize = 8;
 const RECORD_WORDS: usize = 8;
-/// Records of a chunk.
+/// The number of records of a chunk.
 const RECORDS: usize = (CHUNK_WORDS - FRONT) / RECORD_WORDS;
-/// Records of all chunks.
+/// The number of records of all chunks.
 pub(crate) const RECORDS_MAX: usize = CHUNKS * RECORDS;
 
 /// The state under a key before a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) hash: u64,
-    /// Empty: there was nothing.
+    /// The slot of the item; empty if there was none.
     pub(crate) slot: u64,
     pub(crate) namespace: u8,
-    /// It is a hidden key.
+    /// True for a hidden key.
     pub(crate) piece: bool,
     pub(crate) number: u64,
     pub(crate) cas: u64,
@@ -63,13 +63,13 @@ impl Record {
     }
 }
 
-/// The records of all groups, and which chunks are free.
+/// The records of all groups, and the list of free chunks.
 #[derive(Debug)]
 pub(crate) struct UndoLog {
     pub(super) words: Array<Word64>,
     /// Groups get their numbers here.
     pub(super) kept: KeptPage,
-    /// The last one is given out next.
+    /// The free chunks. The last one is assigned next.
     pub(super) free: Mutex<Vec<u32>>,
     /// Segments that open groups have pinned.
     pub(super) pinned: AtomicUsize,
@@ -131,9 +131,9 @@ impl UndoLog {
         })
     }
 
-    /// Gives the records of all groups that are open, with the sequence before which they were undone already or 0, and
-    /// says how many groups there are that were not undone. While others have the log, some may be of groups that were
-    /// closed meanwhile, or mixed of those and others.
+    /// Calls `each` for the records of all open groups, with the sequence before which they were undone already, or 0.
+    /// Returns the number of groups that were not undone. While other threads use the log, some records may belong to
+    /// groups that were closed meanwhile, or be mixed of several groups.
     pub(crate) fn each_open(&self, each: &mut dyn FnMut(&Record, u64)) -> u64 {
         let mut groups = 0;
         for chunk in self.open_chunks() {
@@ -144,7 +144,7 @@ impl UndoLog {
         groups
     }
 
-    /// Returns the records of a chunk that has so many.
+    /// Returns the `count` records of a chunk.
     pub(super) fn records(&self, chunk: u32, count: u64) -> impl Iterator<Item = Record> + '_ {
         (0..(count as usize).min(RECORDS)).map(move |at| {
             let word = |word| self.word(chunk, FRONT + at * RECORD_WORDS + word).load(Acquire);
@@ -192,7 +192,7 @@ impl UndoLog {
         *self.held() = open;
     }
 
-    /// Closes the held chunks: what was done for them is found, and undone.
+    /// Closes the held chunks, after all of their changes are found and undone.
     pub(crate) fn close_held(&self) {
         let held = std::mem::take(&mut *self.held());
         held.iter().for_each(|chunk| self.word(*chunk, 0).store(0, Release));
@@ -217,20 +217,21 @@ impl UndoLog {
 /// Changes that stand or fall together. Open from the first record on.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
-    /// 0: it is not open.
+    /// The group's number; 0: it is not open.
     pub(super) number: u64,
-    /// The first one is what it is closed by.
+    /// The group's chunks. A store to the first one closes the group.
     pub(super) chunks: Vec<u32>,
     /// Records of the last chunk.
     pub(super) records: usize,
-    /// The latest checkpoint that has nothing of it, when it was opened: where its segments end.
+    /// The sequence before which the latest checkpoint's segments lie, when the group was opened. That checkpoint
+    /// includes nothing of the group.
     pub(super) behind: u64,
     /// The hashes of its keys.
     pub(super) keys: HashSet<u64>,
     pub(super) pinned: HashSet<u32>,
-    /// Item that is to be copied before it is changed: a hash, a namespace, whether it is a hidden key's.
+    /// The item to be copied before it is changed: its key's hash, its namespace, and true if its key is hidden.
     pub(super) apart: Option<(u64, u8, bool)>,
-    /// The hash of what was copied last, or could not be.
+    /// The hash of the key whose item was copied last, or could not be copied.
     pub(super) copied: u64,
     /// Objects that are removed when it is closed.
     pub(super) deferred: Vec<DeferredFree>,

@@ -29,7 +29,7 @@ pub(crate) struct LockTable {
 pub(super) struct Rest {
     /// The last number that a key lock set got.
     pub(super) numbers: Word32,
-    /// For each word the number of the key lock set that has it, or 0.
+    /// For each word, the number of the key lock set that holds it, or 0.
     pub(super) words: Box<[Word32]>,
 }
 
@@ -39,7 +39,7 @@ impl LockTable {
         Self { in_flight: Word64::new(0), rest: Box::new(Rest { numbers: Word32::new(0), words }) }
     }
 
-    /// Returns whether any key lock sets are in flight. Every guard checks this first.
+    /// Returns true if any key lock sets are in flight. Every guard checks this first.
     #[inline(always)]
     pub(crate) fn any(&self) -> bool {
         self.in_flight.load(SeqCst) != 0
@@ -56,7 +56,8 @@ impl LockTable {
         false
     }
 
-    /// Returns a number that no key lock set in flight has: they come round after 2^32, and there are never so many.
+    /// Returns a number that no key lock set in flight has. The numbers repeat after 2^32, which is more than can be in
+    /// flight.
     pub(super) fn number(&self) -> u32 {
         loop {
             let number = self.rest.numbers.fetch_add(1, Relaxed).wrapping_add(1);

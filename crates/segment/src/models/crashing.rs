@@ -21,7 +21,7 @@ fn in_both_modes(part: usize, model: impl Fn(IndexPlace) + Send + Sync + Copy + 
     }
 }
 
-/// Schedules are one of so many.
+/// The divisor of the number of schedules.
 const SOME: usize = 4;
 /// Divisor of the schedules for a model that walks over whole groups of the index.
 const FEW: usize = 15;

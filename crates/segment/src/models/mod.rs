@@ -43,7 +43,7 @@ fn explore_some(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_pct(model, SCHEDULES / 2, 3);
 }
 
-/// Explores a model with one schedule of so many: one that takes longer still.
+/// Explores a model that takes even longer with one `part`-th of the schedules.
 fn explore_one_of(part: usize, model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_random(model.clone(), SCHEDULES / part);
     shuttle::check_pct(model, SCHEDULES / part, 3);

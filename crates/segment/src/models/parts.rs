@@ -1,4 +1,4 @@
-//! Values in parts beside a flush, and rights to fill beside who fills.
+//! Values in parts concurrent with a flush, and rights to fill concurrent with fills.
 
 use shuttle::thread;
 
@@ -8,7 +8,7 @@ use crate::{Change, Expire, KIND_IN_PARTS, Namespace, Value};
 
 const KIND: u8 = KIND_IN_PARTS | 1;
 
-/// A flush may come before the write, behind it, or between its parts and its head: what is there then is whole.
+/// A flush may happen before the write, after it, or between its parts and its head. A value that remains is complete.
 #[test]
 fn a_first_write_beside_a_flush_leaves_no_head_without_its_parts() {
     explore(|| {

@@ -1,9 +1,9 @@
 //! A crash at every store: while an operation runs, an image of the file is taken before each change of a shared word
 //! and each copy of bytes, and every image is opened.
 //!
-//! An image is what the kernel keeps of a process that is killed there. What was acknowledged before the operation has
-//! to be in each, and of the operation all or nothing; and the store of each image has to work: every key can be
-//! deleted and is gone then, every segment can be drained, and nothing is left.
+//! An image is the memory that the kernel retains of a process that is killed at that point. Each image has to contain
+//! all changes that were acknowledged before the operation, and all or nothing of the operation. The store of each
+//! image has to work: every key can be deleted, every segment can be drained, and nothing is left.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ struct Images {
     file: Arc<MapFile>,
     taken: Vec<Arc<MapFile>>,
     points: usize,
-    /// One image for so many points.
+    /// The number of points for each image.
     every: usize,
 }
 
@@ -262,7 +262,7 @@ impl Rig {
     }
 }
 
-/// Images of the file while `change` runs, one for so many points, and one when it is done.
+/// Takes images of the file while `change` runs, one for every `every` points, and one when it is done.
 pub(super) fn images_of(rig: &mut Rig, every: usize, change: impl FnOnce(&mut Rig)) -> Vec<Arc<MapFile>> {
     begin_images(&rig.file, every);
     change(rig);

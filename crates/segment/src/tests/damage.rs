@@ -43,7 +43,7 @@ fn damage(file: &Arc<MapFile>, prng: &mut Prng, part: &std::ops::Range<u64>) {
     }
 }
 
-/// A store with something of every kind, cut in the midst of a transaction.
+/// Returns the image of a store with items of every kind, taken during a transaction.
 fn image() -> (Arc<MapFile>, Vec<Vec<u8>>, Contents) {
     let mut rig = Rig::new();
     fill(&mut rig, 60);

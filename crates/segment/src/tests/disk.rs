@@ -1,5 +1,5 @@
-//! A disk that loses its power: each page of a file is what it was at the last sync, or at some time since, by chance
-//! and apart from its neighbours.
+//! A disk that loses power: each page of a file has its contents from the last sync or from some later time, at random
+//! and independently of its neighbours.
 //!
 //! ```text
 //!   sync ....... look ....... look ....... now          a page of an image: that of any of these four

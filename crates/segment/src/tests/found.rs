@@ -1,5 +1,6 @@
-//! A store whose index is gone with the process, beside a second tier that is not: what was there is found again, and
-//! nothing that was overwritten or deleted, wherever the process was cut, and cut again while it was finding.
+//! A store whose index is lost with the process, with a second tier that is not: its items are found again, but none
+//! that was overwritten or deleted. This holds wherever the process was killed, and if it is killed again during the
+//! search.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,9 +68,9 @@ fn filled(tier: &Arc<MapTier>, keys: &[Vec<u8>]) -> Rig {
 const ENDS: &[u8] = b"ends";
 const END: UnixMillis = UnixMillis(NOW.0 + 60_000);
 
-/// Opens images of a `change` of a store that was [`filled`], at every store. Each key is as it was before or after,
-/// but for `changed`, which may be gone where it was cut. Whatever becomes of what is there then, nothing older comes
-/// back.
+/// Opens images of a `change` of a store that was [`filled`], at every store. Each key has its state before or after
+/// the change, except `changed` keys, which may be missing if the change was interrupted. Later operations never bring
+/// back an older item.
 fn crash(
     rig: &mut Rig,
     tier: &Arc<MapTier>,

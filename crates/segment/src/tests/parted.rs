@@ -47,7 +47,7 @@ fn add(guard: &Guard<'_>, parts: &mut Parts, bytes: &[u8]) -> u64 {
     number
 }
 
-/// Stores a value of so many leaves of 20 bytes, as a new object.
+/// Stores a value of `leaves` leaves of 20 bytes, as a new object.
 pub(super) fn put(guard: &mut Guard<'_>, key: &Key<'_>, leaves: usize, fill: u8) -> Result<(), OpError> {
     guard.parts_mut().change(key, &mut |guard, _, to, parts| {
         let numbers: Vec<u64> = (0..leaves).map(|_| add(guard, parts, &[fill; 20])).collect();

@@ -1,8 +1,8 @@
-//! Losses of power. A store works, makes checkpoints and is opened again on a [`Disk`]. Images of what that disk can
-//! hold are opened and compared with what was there at their checkpoint and since.
+//! Power losses. A store works, makes checkpoints and is opened again on a [`Disk`]. Possible images of that disk are
+//! opened and compared with the items at their checkpoint and since.
 //!
-//! Images are taken between operations and, at a sync, of what is there just before it has an effect. The store goes on
-//! in some of them, to lose its power again.
+//! Images are taken between operations and, at a sync, just before it takes effect. In some of them the store
+//! continues, to lose power again.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -289,7 +289,7 @@ impl World {
         self.meet_anew();
     }
 
-    /// Takes what is there now as the last value of each key.
+    /// Records the present value of each key as its last one.
     fn meet_anew(&mut self) {
         for name in all_keys() {
             let found = read(self.rig(), &name);

@@ -1,4 +1,4 @@
-//! Losses of power, rule by rule: each of these fails without the one rule that it is named for.
+//! Power losses, rule by rule: each test fails without the rule in its name.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -31,7 +31,7 @@ fn image(rig: &Rig) -> Arc<MapFile> {
     Arc::new(rig.file.image().expect("an image"))
 }
 
-/// Opens what is there if the machine lost its power and everything written was on the disk.
+/// Opens the store after a power loss at which everything written was on the disk.
 fn lost(rig: &Rig) -> Rig {
     let lost = open(&image(rig), 2);
     assert!(lost.reopened().lost);

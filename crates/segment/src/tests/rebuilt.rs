@@ -1,4 +1,4 @@
-//! A store whose index is rebuilt while it serves: what is not found yet is a miss, and never something older.
+//! A store whose index is rebuilt while it serves: an item that is not found yet is a miss, and never an older version.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -281,7 +281,7 @@ fn several_threads_find_what_one_would() {
         assert!(before.len() == 700, "{} items", before.len());
         let mut rig = Rig::open_early(Arc::new(rig.file.image().expect("an image")), NOW);
         let found = |step: RebuildStep| step == RebuildStep::Whole;
-        // One that is dropped in the midst of a segment leaves it to the others.
+        // A rebuilder that is dropped within a segment leaves it to the others.
         let mut gone = rig.store.rebuilder().expect("there is something to do");
         gone.step(NOW, &mut || true);
         drop(gone);

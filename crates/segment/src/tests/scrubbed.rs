@@ -1,4 +1,4 @@
-//! What goes over a memory file in the background: damaged items, and pieces and parts that nothing names.
+//! The background's scrub of a memory file: damaged items, and pieces and parts that no head names.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn image(rig: &Rig) -> Arc<MapFile> {
     Arc::new(rig.file.image().expect("an image"))
 }
 
-/// Flips a bit in the midst of each place in the heap where these bytes are; says how many there were.
+/// Flips a bit in the middle of each occurrence of these bytes in the heap. Returns the number of occurrences.
 fn damage(file: &Arc<MapFile>, needle: &[u8]) -> usize {
     let heap = heap_of(file);
     let map = Map::of_file(file, heap.start, (heap.end - heap.start) as usize, false).expect("the heap");

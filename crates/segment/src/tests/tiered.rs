@@ -1,5 +1,5 @@
-//! Crashes of a store with a second tier, which outlives them: no key is there twice after one, and nothing that was
-//! overwritten or deleted comes back.
+//! Crashes of a store with a second tier, which outlives them: afterwards no key has two items, and no overwritten or
+//! deleted item reappears.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Changes of several keys as one, and changes of values in parts, cut at every store: all of it is there or nothing.
+//! Changes of several keys as one, and changes of values in parts, interrupted at every store: all of a change is
+//! present, or nothing.
 
 use std::sync::Arc;
 

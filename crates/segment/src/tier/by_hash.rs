@@ -1,4 +1,4 @@
-//! Items by the hashes of their keys, in memory and on flash: who keeps an index of items keeps hashes.
+//! Lookup of items by the hashes of their keys, in memory and on flash, for indexes of items, which store hashes.
 //!
 //! ```text
 //!   hash ──> in memory ─────────────────────────────────────────> visited
@@ -7,8 +7,8 @@
 //!                                        └──> those that come next are asked for meanwhile
 //! ```
 //!
-//! - What is visited is the key's item at that moment: in memory, or named on flash by its slot still. Nothing is
-//!   brought back to memory for it, and no access is counted.
+//! - The visited item is the key's item at that moment: in memory, or still named on flash by its slot. It is not
+//!   brought back to memory, and no access is counted.
 //! - Reads ahead are among those of walks ([`crate::tier::staging`]), and make room as soon as their hash was visited.
 
 use crate::core::facets::Walks;
@@ -24,7 +24,7 @@ use crate::tier::staging::Staging;
 use crate::tier::tiered::Located;
 use crate::tier::{Found, Parts, TierRead};
 
-/// By what a key is looked for.
+/// The means by which an item is looked up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sought<'k> {
     Key(&'k Key<'k>),
@@ -58,7 +58,7 @@ impl Sought<'_> {
         }
     }
 
-    /// Returns true if what was read of a key with the hash is the key's.
+    /// Returns true if an item that was read under the hash is the sought one.
     pub(crate) fn is(self, read: &TierRead, parts: &Parts) -> bool {
         let same = |key: &Key<'_>| read.buffer[parts.key.clone()] == *key.bytes;
         parts.namespace == self.namespace() && if let Self::Key(key) = self { same(key) } else { true }
@@ -81,9 +81,9 @@ impl<'g> Walks<'g, '_> {
             && self.guard.store.index.find_tiered(Hash(hash), |_, slot| slot.is_flash().then_some(())).is_some()
     }
 
-    /// Visits the live item whose key has this hash, wherever it is; false: there is none. If it has to be read, the
-    /// items of those `ahead` are read meanwhile, as far as there is room. A caller that asks for them in that order
-    /// waits for one read instead of many.
+    /// Visits the live item whose key has this hash, in memory or on flash. Returns false if there is none. If it has
+    /// to be read, the items of those `ahead` are read meanwhile, as far as there is room. A caller that asks for them
+    /// in that order waits for one read instead of many.
     ///
     /// # Errors
     /// [`OpError::Parked`] while it is being read: call again in a later iteration.
@@ -104,7 +104,7 @@ impl<'g> Walks<'g, '_> {
                 return Ok(false);
             }
             match self.guard.tier().locate(Sought::Hash(namespace, Hash(hash)), false) {
-                // It came back since it was looked for there.
+                // It moved back to memory since the lookup there.
                 Located::Memory { lives: true } => {}
                 Located::Memory { lives: false } | Located::Nowhere => {
                     walked_past(self.guard, hash);
@@ -134,7 +134,7 @@ fn walked_past(guard: &Guard<'_>, hash: u64) {
 #[cold]
 fn read_ahead(guard: &Guard<'_>, namespace: Namespace, hash: u64, ahead: impl Iterator<Item = u64>) -> OpError {
     let reads = &guard.own.reads;
-    // What has no room is not to be kept from it by what comes behind it.
+    // Reads ahead must not take the room from a read that still needs it.
     if reads.with(|reads| reads.is_coming(hash)) {
         for hash in ahead {
             if !reads.with(|reads| reads.has_room_for_walks()) {

@@ -8,13 +8,13 @@
 //!   the next life begins: all of the one before are gone. What is left was counted for the wrong one: mended
 //! ```
 //!
-//! A slot does not name its item's namespace, and a store in its place does not read the item. Now and then it is
-//! another namespace's ([decision 0013](../../../docs/decisions/0013-flash-tier.md)), and is counted as gone for the
-//! wrong one. A flush ends items whose slots stay. When such a slot goes, its place shows whether its item was one of
-//! them, since a region is filled from its front.
+//! A slot does not name its item's namespace, and a store in its place does not read the item. Now and then the item
+//! belongs to another namespace ([decision 0013](../../../docs/decisions/0013-flash-tier.md)), and is counted as gone
+//! for the wrong one. A flush ends items whose slots stay. When such a slot goes, its place shows whether its item was
+//! one of them, since a region is filled from its front.
 //!
-//! - A count is off by what was stored over since the regions' lives began, and in no other way. If all items
-//!   have one namespace, it is exact, except for items that share a block with the last one before a flush.
+//! - A count is wrong only by the items that were stored over since the regions' lives began. If all items have one
+//!   namespace, it is exact, except for items that share a block with the last one before a flush.
 //! - Regions of an earlier process are one, which ends when the last of them begins its next life.
 //! - One thread takes items in, the background's: it alone begins lives.
 
@@ -58,14 +58,14 @@ struct Earlier {
 pub(crate) struct FlashKeys {
     regions: Array<Region>,
     earlier: Earlier,
-    /// Items that are counted and not there.
+    /// Items that are counted but do not exist.
     wrong: [AtomicI64; SPACES],
     /// Items that a flush has ended and that have slots still.
     flushed: [AtomicU64; SPACES],
 }
 
 impl FlashKeys {
-    /// Creates the counts for so many regions.
+    /// Creates the counts for `regions` regions.
     ///
     /// # Errors
     /// When there is no address space.
@@ -113,7 +113,7 @@ impl FlashKeys {
         }
     }
 
-    /// Records that so many that are counted for a namespace are gone.
+    /// Records that `left` of the items that are counted for a namespace do not exist.
     fn mend(&self, namespace: usize, left: i64, was_flushed: bool) {
         self.wrong[namespace].fetch_add(left, Relaxed);
         if was_flushed {
@@ -152,8 +152,8 @@ impl FlashKeys {
         }
     }
 
-    /// Records that all that a namespace has there, by so many that are counted, is flushed. Nothing is taken in
-    /// meanwhile.
+    /// Records that all items of a namespace on flash are flushed, given the number `counted` by the threads. No item
+    /// is taken meanwhile.
     pub(crate) fn flush(&self, namespace: u8, counted: i64) {
         let space = usize::from(namespace);
         self.flushed[space].store(self.items(namespace, counted), Relaxed);
@@ -164,12 +164,12 @@ impl FlashKeys {
         }
     }
 
-    /// Returns the number of items of a namespace that slots name, by so many that are counted.
+    /// Returns the number of items of a namespace that slots name, given the number `counted` by the threads.
     pub(crate) fn items(&self, namespace: u8, counted: i64) -> u64 {
         (counted - self.wrong[usize::from(namespace)].load(Relaxed)).max(0) as u64
     }
 
-    /// Returns those of them that no flush has ended.
+    /// Returns the number of those items that no flush has ended.
     pub(crate) fn keys(&self, namespace: u8, counted: i64) -> u64 {
         self.items(namespace, counted).saturating_sub(self.flushed[usize::from(namespace)].load(Relaxed))
     }

@@ -48,8 +48,8 @@ pub(crate) fn lives_on_flash(store: &Store, at: FlashAddress) {
     }
 }
 
-/// Clears the slot of an item on flash that is of no use. Returns false if there is none, or if the lock cannot be
-/// taken and the slot stays for now.
+/// Clears the slot of an item on flash that is unusable. Returns false if there is none, or if the lock cannot be taken
+/// and the slot stays for now.
 pub(crate) fn clear_flash(store: &Store, counters: &Counters, namespace: u8, hash: Hash, at: FlashAddress) -> bool {
     let Some(locked) = store.index.lock(hash) else { return false };
     let Some((word, slot)) = locked.find_flash(at) else { return false };
@@ -59,7 +59,7 @@ pub(crate) fn clear_flash(store: &Store, counters: &Counters, namespace: u8, has
     true
 }
 
-/// Puts a new item in the place of what may be the key's on flash: something may.
+/// Publishes a new item over the slots on flash that may belong to the key, of which there is at least one.
 pub(crate) fn publish_over_flash(store: &Store, locked: &Locked<'_>, counters: &Counters, namespace: u8, slot: Slot) {
     let mut first = true;
     for (word, old) in locked.on_flash() {

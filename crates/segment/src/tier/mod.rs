@@ -47,7 +47,7 @@ pub enum Kept {
     Typed,
 }
 
-/// An item, whole, with all that a second tier has to keep of it.
+/// A whole item, with all fields that a second tier has to store.
 #[derive(Clone, Copy, Debug)]
 pub struct TierItem<'i> {
     /// The hash of its key, by which it is found in its block.
@@ -91,7 +91,7 @@ pub enum Found {
     Item(Box<Parts>),
     /// No item in that block is the one: the slot is another key's with the same tag.
     Other,
-    /// It could not be read, or what was read is not what was written.
+    /// It could not be read, or is damaged.
     Failed,
 }
 
@@ -116,7 +116,7 @@ pub struct Parts {
     pub sequence: u64,
 }
 
-/// By what an item that is read is known to be the one that is looked for.
+/// The means by which an item that was read is recognised as the sought one.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum ReadBy {
     /// Its key has the hash.
@@ -145,7 +145,7 @@ impl SlotMatch {
     }
 }
 
-/// A read that a handle asks for, and what came of it.
+/// A read that a handle requests, and its result.
 #[derive(Debug)]
 pub struct TierRead {
     /// Handle that the read belongs to.
@@ -167,7 +167,7 @@ pub struct TierRead {
 pub enum Reclaimed {
     /// No slot names it any more.
     Done,
-    /// No slot names this address any more: the item goes on at another address.
+    /// No slot names this address any more: the item continues at another address.
     Again,
     /// The store cannot decide now: the tier asks again for this item.
     Later,
@@ -178,7 +178,7 @@ pub enum Reclaimed {
 pub struct TierFound {
     /// Items that slots name, as far as was counted.
     pub items: u64,
-    /// Something of it is gone: slots may name what [`Tier::may_name`] denies.
+    /// True if some of its items are lost: slots may name addresses that [`Tier::may_name`] denies.
     pub lost: bool,
 }
 
@@ -187,9 +187,9 @@ pub struct TierFound {
 pub enum Shown {
     /// A slot names it.
     Entered,
-    /// None will.
+    /// No slot will name it.
     Gone,
-    /// That cannot be said now: show it again.
+    /// The store cannot decide now: show it again.
     Later,
 }
 
@@ -209,7 +209,7 @@ pub type TierShow<'v> = dyn FnMut(u64, FlashAddress) -> Shown + 'v;
 
 /// A second tier. See the module `tier`.
 pub trait Tier: std::fmt::Debug + Send + Sync {
-    /// Takes a copy of the item, which can be asked for from here on. `None`: it is not taken.
+    /// Takes a copy of the item, which can be read from here on. `None`: it is not taken.
     fn offer(&self, item: &TierItem<'_>) -> Option<FlashAddress>;
 
     /// Reports that no slot names the address any more, or none ever did.
@@ -218,7 +218,7 @@ pub trait Tier: std::fmt::Debug + Send + Sync {
     /// Begins a read.
     ///
     /// # Errors
-    /// The read itself, where too many are under way: ask again later.
+    /// The read itself, if too many are in progress: ask again later.
     fn ask(&self, read: TierRead) -> Result<(), TierRead>;
 
     /// Returns the reads of a handle that have ended, one for each call.
@@ -255,30 +255,31 @@ pub trait Tier: std::fmt::Debug + Send + Sync {
     /// [`Tier::offer`] and [`Tier::release`].
     fn reclaim(&self, now: UnixMillis, visit: &mut Visit<'_>) -> bool;
 
-    /// Makes what was written so far survive a stop of the machine, for a caller that leaves a store in order and
-    /// waits. What a device does not take is of no use to the next process, which finds that out.
+    /// Syncs all data written so far to the devices, so that it survives a stop of the machine. The caller closes a
+    /// store in order, and waits. Data that a device does not take is lost for the next process, which detects that.
     fn sync(&self);
 }
 
-/// A visitor of the items of a region. It receives the item, its address, and whether it may go on at another address.
+/// A visitor of the items of a region. It receives the item, its address, and whether it may continue at another
+/// address.
 pub type Visit<'v> = dyn FnMut(&TierItem<'_>, FlashAddress, bool) -> Reclaimed + 'v;
 
 /// The parameters of a store with a second tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierPlan {
     /// Slots of the index, which keeps its size: it is changed by the items' keys, and those on flash are far away. A
-    /// file that is there keeps the number that it was made with.
+    /// existing file keeps the number that it was created with.
     pub index_slots: u64,
     /// Bytes of all that the tier lies on: a file that was made beside another tier is refused.
     pub bytes: u64,
     /// Regions that it is cut into.
     pub regions: usize,
-    /// Words that the tier keeps.
+    /// The number of words that the tier persists.
     pub words: usize,
-    /// Chunks of bytes that it keeps.
+    /// The number of chunks of bytes that it persists.
     pub chunks: usize,
     /// Bytes of a chunk, a multiple of a page.
     pub chunk_bytes: usize,
-    /// It finds its items again, since the index does not outlive the process.
+    /// True if it finds its items again, because the index does not outlive the process.
     pub finds: bool,
 }

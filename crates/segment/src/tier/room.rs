@@ -48,7 +48,7 @@ impl TierPlan {
 }
 
 impl TierRoom {
-    /// Returns room in maps that `map` gives, of so many bytes from a place of the room on.
+    /// Returns room in maps from `map`, which is called with a position in the room and a number of bytes.
     fn of(plan: &TierPlan, found: bool, mut map: impl FnMut(u64, usize) -> io::Result<Map>) -> io::Result<Self> {
         let front = words_bytes(plan.words);
         let chunk = |number: usize| (front + number * plan.chunk_bytes) as u64;
@@ -70,9 +70,9 @@ impl TierRoom {
         Self::of(plan, false, |_, bytes| Map::reserve(bytes, false))
     }
 
-    /// Returns room in a file, from `at` on. Where the machine has lost its power, nothing is left of what was there:
-    /// each of its pages is of another instant. Nor where the slots are gone that said what was named, and nothing else
-    /// does.
+    /// Returns room in a file, from `at` on. After a power loss the contents are discarded, because each page may be of
+    /// another instant. They are also discarded if the slots that named the items are lost and nothing else records
+    /// them.
     pub(crate) fn in_file(plan: &TierPlan, held: &Held, at: u64) -> io::Result<Self> {
         let is_of_use = held.lost.is_none() && (plan.finds || !held.rebuilds_index);
         if !is_of_use && held.file.is_view() {
@@ -87,12 +87,12 @@ impl TierRoom {
         Self::of(plan, held.left.is_some() && is_of_use, map)
     }
 
-    /// Returns the chunks, which are given out once.
+    /// Returns the chunks. They can be taken once.
     pub fn take_chunks(&mut self) -> Vec<TierChunk> {
         std::mem::take(&mut self.chunks)
     }
 
-    /// Returns true if an earlier process has left it: else its words are zero.
+    /// Returns true if the room has the contents of an earlier process. Otherwise its words are zero.
     pub fn is_found(&self) -> bool {
         self.found
     }
@@ -107,7 +107,7 @@ impl TierRoom {
         self.words.at(number).load(Acquire)
     }
 
-    /// Stores a word: who sees it sees what was stored before.
+    /// Stores a word. A thread that sees it also sees all earlier stores.
     pub fn store(&self, number: usize, value: u64) {
         self.words.at(number).store(value, Release);
     }

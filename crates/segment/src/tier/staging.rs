@@ -22,14 +22,14 @@
 
 use crate::tier::{FlashAddress, Found, ReadBy, Tier, TierRead};
 
-/// Reads that a handle has under way or at hand.
+/// The maximum number of reads of a handle, in progress or arrived.
 pub(crate) const READS_MAX: usize = 64;
-/// Of those, reads for walks.
+/// The maximum number of those reads that walks use.
 const WALK_READS_MAX: usize = READS_MAX / 2;
-/// Guards after which no request waits for a result any more: a request that waits asks as soon as the result has
-/// arrived.
+/// The number of guards after which no request waits for a result any more: a waiting request asks as soon as the
+/// result has arrived.
 const IDLE_GUARDS: u64 = 64;
-/// Guards that any result stays at most, if there is no room.
+/// The maximum number of guards that a result stays if there is no room.
 const KEPT_GUARDS: u64 = 1024;
 
 /// The state of one key at one address.
@@ -37,9 +37,9 @@ const KEPT_GUARDS: u64 = 1024;
 struct Entry {
     hash: u64,
     at: FlashAddress,
-    /// The item goes back to memory, because it is about to be changed or was read often.
+    /// True if the item moves back to memory, because it is about to be changed or was read often.
     back: bool,
-    /// It is for a walk.
+    /// True if it is for a walk.
     walk: bool,
     /// The guard in which it was requested, had arrived, or was put back.
     since: u64,
@@ -64,7 +64,7 @@ pub enum Awaited {
 pub(crate) enum Known {
     /// The key has no entry for the address.
     Nothing,
-    /// It was asked for.
+    /// It was requested.
     Asked,
     /// An item with the key's hash is here.
     Here,
@@ -140,22 +140,22 @@ impl Staging {
         Some(awaited)
     }
 
-    /// Appends the hashes of what has come of what was waited for.
+    /// Appends the hashes of awaited reads that have arrived.
     pub(crate) fn take_landed(&mut self, into: &mut Vec<u64>) {
         into.append(&mut self.landed);
     }
 
-    /// Reads that could be asked for now.
+    /// Returns the number of reads that can be requested now.
     pub(crate) fn free(&self) -> usize {
         self.buffers.len()
     }
 
-    /// Returns true if a read of that key is under way.
+    /// Returns true if a read of that key is in progress.
     pub(crate) fn is_coming(&self, hash: u64) -> bool {
         self.entries.iter().any(|entry| entry.hash == hash && entry.read.is_none())
     }
 
-    /// Records that the request waits for the read of a key that is under way.
+    /// Records that the request waits for the read of a key in progress.
     pub(crate) fn waits_for(&mut self, hash: u64) {
         self.awaited = Some(Awaited::Read(hash));
     }
@@ -263,12 +263,12 @@ impl Staging {
         (from..self.entries.len()).find(|place| is_wanted(&self.entries[*place]))
     }
 
-    /// Returns the read of an entry that is here, out of its place while it is looked at.
+    /// Takes the read of an arrived entry out of its place while it is examined.
     pub(crate) fn lift(&mut self, place: usize) -> TierRead {
         self.entries[place].read.take().expect("it is here")
     }
 
-    /// Takes the read of a key that is here out of its place while it is looked at.
+    /// Takes the arrived read of a key out of its place while it is examined.
     pub(crate) fn lift_of(&mut self, hash: u64, at: FlashAddress) -> TierRead {
         self.lift(self.place(hash, at).expect("it is here"))
     }
@@ -289,7 +289,7 @@ impl Staging {
         Some(read)
     }
 
-    /// Puts an item back that was taken, for a request that comes again; `walk`: for a walk alone.
+    /// Puts a taken item back, for a request that is repeated. `walk`: for a walk only.
     pub(crate) fn put_back(&mut self, read: TierRead, back: bool, walk: bool) {
         if self.entries.len() == READS_MAX {
             return self.buffers.push(read.buffer);
@@ -304,7 +304,7 @@ impl Staging {
         self.buffers.push(read.buffer);
     }
 
-    /// Ends a walk's interest in a key: what is here for the walk alone makes room.
+    /// Ends a walk's interest in a key: drops a result that is only for the walk.
     pub(crate) fn walked_past(&mut self, hash: u64) {
         let is_left = |entry: &Entry| entry.hash == hash && entry.walk && entry.read.is_some();
         while let Some(place) = self.entries.iter().position(is_left) {
@@ -312,7 +312,7 @@ impl Staging {
         }
     }
 
-    /// Drops what was found there: no request needs it any more.
+    /// Drops the result for the address, which no request needs any more.
     pub(crate) fn forget(&mut self, hash: u64, at: FlashAddress) {
         if let Some(place) = self.place(hash, at)
             && self.entries[place].read.is_some()

@@ -1,4 +1,4 @@
-//! Items on a second tier, as a handle meets them.
+//! Items on a second tier, as handles access them.
 //!
 //! ```text
 //!   plain read     not in memory, a slot on flash has the tag ──> asked for, the request parks
@@ -6,13 +6,14 @@
 //!   all others     the same, but once it is here it goes back into memory, and the request finds it there
 //! ```
 //!
-//! - The slot decides: what was read is the key's item if, when it is used, a slot of the key still names its address.
+//! - The slot decides: an item that was read is the key's item if a slot of the key still names its address when the
+//!   item is used.
 //! - A change that depends on the present item looks under the lock whether a slot on flash may be the key's; if so,
-//!   and it is not known to be another's, it parks and the item is brought back. A `set` needs not know: it takes the
-//!   place of every slot on flash with the key's tag, which now and then is another key's.
+//!   and it is not known to be another's, it parks and the item is brought back. A `set` need not know: it replaces
+//!   every slot on flash with the key's tag, which now and then belongs to another key.
 //! - An item keeps on flash the sequence of the segment that it left, with which flushes are compared, its end and its
 //!   CAS token if a client knows it.
-//! - If the index does not outlive the process, the tier receives first what a slot is about to say ([`Tier::kill`]).
+//! - If the index does not outlive the process, each change of a slot is reported to the tier first ([`Tier::kill`]).
 
 use base::clock::UnixMillis;
 
@@ -36,7 +37,7 @@ use crate::tier::flash_slots::{clear_flash, dies_on_flash, lives_on_flash, relea
 use crate::tier::staging::{Awaited, Known, Staging};
 use crate::tier::{FlashAddress, Found, Kept, Parts, ReadBy, TierItem, TierRead};
 
-/// Reads from flash that make an item one in memory again.
+/// The number of reads from flash after which an item moves back to memory.
 const BACK_FREQ: u64 = 2;
 
 /// A value that was read from flash. Give it back to [`TierMoves::served`] or [`TierReads::put_back`].
@@ -51,7 +52,7 @@ pub struct FlashHit {
 pub enum FromFlash {
     /// Nowhere.
     Nowhere,
-    /// On its way: park, and ask again in a later iteration.
+    /// Being read: park, and ask again in a later iteration.
     Coming,
     /// Here.
     Here(FlashHit),
@@ -92,17 +93,17 @@ fn number(bytes: &[u8]) -> u64 {
 /// The result of moving an item to the second tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demoted {
-    /// It is there, or was not there any more.
+    /// The item is on the tier, or no longer exists.
     Gone,
     /// Its lock could not be taken, or it changed.
     Busy,
-    /// It is not taken.
+    /// The tier does not take it.
     Refused,
 }
 
 /// The place of a key.
 pub(crate) enum Located {
-    /// In memory, where it lives or has ended.
+    /// In memory, where the item is live or has ended.
     Memory {
         lives: bool,
     },
@@ -152,7 +153,7 @@ pub(crate) fn tier_item<'s>(
         token: known_token(layout, &snap),
         sequence: header.sequence(),
         class: header.class(),
-        // What is in the main queue got there by a read, or by its ghost.
+        // An item gets into the main queue by a read or by its ghost.
         is_read: seen.slot.freq() > 0 || header.queue() == Queue::Main,
     })
 }
@@ -183,7 +184,7 @@ pub(crate) fn demote(store: &Store, counters: &Counters, key: &Key<'_>, seen: &S
             store.flash_keys.taken(at, key.namespace);
             locked.replace(there.word, there.slot, slot, false);
             counters.note_flash_taken(key.namespace, 1);
-            // A head in parts is not taken, so nothing is left of it.
+            // The tier takes no head of a value in parts, so no parts are left.
             let orphan = kill(store, counters, there.address, &there.layout);
             debug_assert!(orphan.is_none(), "only whole items are taken");
             Demoted::Gone
@@ -194,7 +195,7 @@ pub(crate) fn demote(store: &Store, counters: &Counters, key: &Key<'_>, seen: &S
         }
         None => {
             tier(store).release(at);
-            // It changed, ended or went: the walk looks at it once more.
+            // It changed, ended or was removed: the walk handles it once more.
             let there = find_locked(store, &locked, key).is_some_and(|there| there.address == seen.address);
             if there { Demoted::Busy } else { Demoted::Gone }
         }
@@ -206,7 +207,7 @@ fn known_token(layout: &Layout, snap: &Snap) -> Option<u64> {
 }
 
 impl<'l> TierReads<'_, 'l> {
-    /// Returns the read of flash that the request waits for which could not be answered; `None`: for something else.
+    /// Returns the read of flash that the unanswered request waits for. `None`: it waits for something else.
     #[cold]
     pub fn awaited(self) -> Option<Awaited> {
         if self.guard.tiered { self.guard.own.reads.with(Staging::awaited) } else { None }
@@ -238,7 +239,7 @@ impl<'l> TierReads<'_, 'l> {
         }
     }
 
-    /// Returns true if an item on flash has had its time, or was flushed.
+    /// Returns true if an item on flash has expired or was flushed.
     pub(crate) fn is_ended(self, parts: &Parts) -> bool {
         parts.expire_at.is_some_and(|end| end <= self.guard.now)
             || parts.sequence < self.guard.store.flushed_before(parts.namespace)
@@ -252,7 +253,7 @@ impl<'l> TierReads<'_, 'l> {
         }
         match self.locate(Sought::Key(key), false) {
             Located::Nowhere | Located::Memory { lives: false } => FromFlash::Nowhere,
-            // It came back meanwhile: the read that finds it is the next one.
+            // It moved back to memory meanwhile: the next read finds it.
             Located::Memory { lives: true } | Located::Coming => FromFlash::Coming,
             Located::Here(at, slot) => {
                 let read = self.guard.own.reads.with(|reads| reads.take(key.hash.0, at)).expect("it is here");
@@ -273,7 +274,7 @@ impl<'l> TierReads<'_, 'l> {
         let _ = self.locate(Sought::Key(key), false);
     }
 
-    /// Returns true if the key is on flash, from where it is asked for: what needs it in memory parks.
+    /// Returns true if the key is on flash, and requests it. An operation that needs it in memory parks.
     #[inline(always)]
     pub fn is_on_flash(self, key: &Key<'_>) -> bool {
         self.guard.tiered && self.awaits_flash(key)
@@ -343,7 +344,7 @@ impl TierMoves<'_, '_> {
         self.guard.own.reads.with(|reads| reads.recycle(hit.read));
     }
 
-    /// Takes in what the tier has read, and brings back what is wanted in memory.
+    /// Takes in the reads that the tier has completed, and moves the items that are wanted in memory back.
     #[cold]
     pub(crate) fn settle_reads(self) {
         let (handle, tier) = (self.guard.own.id, tier(self.guard.store));
@@ -371,7 +372,7 @@ fn known(guard: &Guard<'_>, sought: Sought<'_>, at: FlashAddress, back: bool) ->
     guard.own.reads.with(|reads| reads.known(sought.hash().0, at, back))
 }
 
-/// `None`: that slot is of no use to the key, and what else there is has to be looked at.
+/// Examines a slot on flash for a key. `None`: the slot is not the key's, and the other slots have to be examined.
 fn look_at(guard: &Guard<'_>, sought: Sought<'_>, slot: Slot, back: bool) -> Option<Located> {
     let (at, hash) = (slot.flash_address(), sought.hash().0);
     let (reads, walk) = (&guard.own.reads, matches!(sought, Sought::Hash(..)));
@@ -417,14 +418,14 @@ fn look_at(guard: &Guard<'_>, sought: Sought<'_>, slot: Slot, back: bool) -> Opt
     }
 }
 
-/// Discards a read that is of no use to any request.
+/// Discards a read that no request can use.
 fn drop_read(guard: &Guard<'_>, sought: Sought<'_>, at: FlashAddress) {
     guard.own.reads.with(|reads| reads.forget(sought.hash().0, at));
     clear_flash(guard.store, guard.counters(), sought.namespace(), sought.hash(), at);
 }
 
-/// Makes an item in memory of one that was read, if its slot still names what was read. `Err`: not now, or another
-/// key's.
+/// Stores an item that was read in memory, if its slot still names it. `Err`: that is not possible now, or the item is
+/// another key's.
 fn bring_back(guard: &mut Guard<'_>, read: TierRead) -> Result<TierRead, TierRead> {
     let store = guard.store;
     let Found::Item(parts) = &read.found else { return Ok(read) };
@@ -473,7 +474,7 @@ fn plan_of<'r>(read: &'r TierRead, parts: &Parts) -> Plan<'r> {
     }
 }
 
-/// Makes the unpublished item the item of the slot in `word`, which names it on flash.
+/// Publishes the unpublished item in the slot in `word`, which names its copy on flash.
 fn publish_at(
     store: &Store,
     locked: &Locked<'_>,

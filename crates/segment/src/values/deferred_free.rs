@@ -1,4 +1,4 @@
-//! Values that have lost their head: their pieces or parts go, many of them a few at a time.
+//! Values that have lost their head: their pieces or parts are removed, a few at a time if there are many.
 //!
 //! ```text
 //!   a head ends ──> a deferred free ──the first few at once──> nothing is left        most values
@@ -7,8 +7,8 @@
 //!
 //! - A thread that ends a head does a bounded number of steps, whatever the value's length. If the queue is full, it
 //!   does all.
-//! - A deferred free names objects and parts by numbers that are never used again, so nothing that is stored later is
-//!   taken for what is to go, and it may be gone already.
+//! - A deferred free names objects and parts by numbers that are never used again, so no later item is taken for a
+//!   removed one. The pieces or parts may be gone already.
 //! - What is in the queue when a server ends lies in memory that ends with it; in a memory file it is evicted in time.
 //!
 //! Bounds: see [`crate::values::free_queue::QUEUE_BYTES_MAX`].
@@ -26,7 +26,7 @@ use crate::values::free_queue::{DeferredFree, Left};
 use crate::values::large::{piece_count, remove_piece};
 use crate::values::parts::{part_bytes, remove_part};
 
-/// Pieces and parts that go at once.
+/// The number of pieces and parts that are removed at once.
 const AT_ONCE: usize = 32;
 /// Number of tries to pass a lock that is held, if the queue is full.
 const LOCK_TRIES: usize = 1000;
@@ -95,7 +95,7 @@ pub(crate) fn free_deferred(store: &Store, counters: &Counters, mut deferred: De
         return;
     }
     if let Err(mut deferred) = store.deferred.push(deferred) {
-        // What lies behind a lock that cannot be taken stays until it is evicted: nothing names it.
+        // Pieces or parts whose lock cannot be taken stay until they are evicted. No head names them.
         (0..LOCK_TRIES).find(|_| deferred.free_some(store, counters, usize::MAX));
     }
     store.call_background();

@@ -23,22 +23,22 @@ pub(super) enum Left {
     /// The parts that the head named, from `next` on, or pages of parts. Of the next page, the first `within` parts are
     /// gone.
     Parts { paged: bool, root: Vec<u64>, next: usize, within: usize },
-    /// Parts of a value that goes on without them.
+    /// Parts of a value that continues without them.
     Loose { parts: Vec<u64> },
 }
 
-/// Those that wait for the background.
+/// The deferred frees that wait for the background.
 #[derive(Debug, Default)]
 pub(crate) struct FreeQueue {
     pub(super) queue: Mutex<Queue>,
-    /// Bytes that they take.
+    /// The bytes that they take.
     pub(super) bytes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pub(super) deferred: VecDeque<DeferredFree>,
-    /// Objects that they belong to.
+    /// The objects that they belong to.
     pub(super) objects: HashSet<u64>,
 }
 
@@ -53,7 +53,7 @@ impl DeferredFree {
         Self { namespace, object, left: Left::Loose { parts } }
     }
 
-    /// Returns the object of which nothing is to be left.
+    /// Returns the object that is removed completely, if it is.
     pub(crate) fn ends(&self) -> Option<u64> {
         (!matches!(self.left, Left::Loose { .. })).then_some(self.object)
     }
@@ -70,7 +70,7 @@ impl DeferredFree {
 }
 
 impl FreeQueue {
-    /// Puts one into the queue, or gives it back where that is full.
+    /// Adds one to the queue, or returns it if the queue is full.
     pub(super) fn push(&self, deferred: DeferredFree) -> Result<(), DeferredFree> {
         if !self.reserve(&deferred) {
             return Err(deferred);
@@ -91,7 +91,7 @@ impl FreeQueue {
         true
     }
 
-    /// Puts one into the queue for which there is room.
+    /// Adds a deferred free for which room was reserved.
     pub(crate) fn push_reserved(&self, deferred: DeferredFree) {
         self.lock().deferred.push_back(deferred);
     }
@@ -107,7 +107,7 @@ impl FreeQueue {
         Some(deferred)
     }
 
-    /// Returns true if all that is left of an object waits to be removed.
+    /// Returns true if all remaining pieces or parts of an object wait to be removed.
     pub(crate) fn ends(&self, object: u64) -> bool {
         self.bytes.load(Relaxed) > 0 && self.lock().objects.contains(&object)
     }

@@ -1,4 +1,4 @@
-//! Large values: an item longer than an eighth of a segment is kept as pieces.
+//! Large values: an item longer than an eighth of a segment is stored in pieces.
 //!
 //! ```text
 //!   key  ->  head: object id 8 | bytes 8
@@ -10,9 +10,9 @@
 //! - Pieces are ordinary items, with the head's expiry; the head is written last, so a head that is found has had all
 //!   its pieces. Losing a piece (to eviction) loses the value: the next reader deletes the head.
 //! - An object id is never reused, so a piece can never be taken for one of another value.
-//! - What writes a whole large value in one guard (a put of one that is in memory, a join) first sees that there is
-//!   room for it, or parks and calls for that room ([`call_for_room`]). Trying and taking back would free
-//!   nothing, and a tight store would park it for ever.
+//! - An operation that writes a whole large value in one guard (a put, a join) first checks that there is room for it.
+//!   If not, it requests that room ([`call_for_room`]) and parks. Writing pieces and removing them again would free
+//!   nothing, and a nearly full store would park it for ever.
 //! - A reader pins the segments of the pieces: see [`crate::core::pin`].
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -40,7 +40,7 @@ use crate::values::writer::LargeWriter;
 /// The progress of putting a joined value together.
 enum Fed {
     All,
-    /// The item that is there has lost a piece.
+    /// The present item has lost a piece.
     ItemBroken(LargeRef),
     /// The value that was to be joined to it has lost a piece.
     PartLost,
@@ -65,8 +65,8 @@ fn join_of(key: &Key<'_>, expire: Expire, expect: Option<Expect>, sources: &[Sou
 /// Source that zeros are copied from.
 static ZEROS: [u8; 4096] = [0; 4096];
 
-/// Returns whether the free segments hold a large value of so many bytes. If not, asks the background once to free
-/// as many. Requests of two handles at the same time are not added up: the later handle asks again.
+/// Returns true if the free segments have room for a large value of `bytes` bytes. If not, asks the background once to
+/// free enough segments. Requests of two handles at the same time are not added up: the later handle asks again.
 fn call_for_room(store: &Store, namespace: u8, bytes: u64) -> bool {
     call_for_segments(store, namespace, segments_for(store, bytes))
 }
@@ -110,8 +110,8 @@ impl Sizes<'_, '_> {
 }
 
 impl LargeValues<'_, '_> {
-    /// Begins a value of `value_bytes`, to be stored under `key`. For what will be appended or prepended give
-    /// [`Expire::Never`]: the pieces have to last until they are joined to the item that is there.
+    /// Begins a value of `value_bytes`, to be stored under `key`. For a value that will be appended or prepended, pass
+    /// [`Expire::Never`]: the pieces have to last until they are joined to the present item.
     ///
     /// # Errors
     /// [`OpError::TooLarge`].
@@ -124,10 +124,10 @@ impl LargeValues<'_, '_> {
     /// Stores the next piece: [`Sizes::piece_bytes_max`] bytes, or what is left.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: nothing was stored, give the same bytes again in a later iteration.
+    /// [`OpError::Parked`]: nothing was stored. Pass the same bytes again in a later iteration.
     ///
     /// # Panics
-    /// If the length is another one.
+    /// If the length is wrong.
     pub fn write_piece(self, writer: &mut LargeWriter, bytes: &[u8]) -> Result<(), OpError> {
         let expected = self.guard.sizes().piece_len(writer);
         assert!(bytes.len() == expected && expected > 0, "a piece of {} bytes, not {expected}", bytes.len());
@@ -139,7 +139,8 @@ impl LargeValues<'_, '_> {
         Ok(())
     }
 
-    /// Stores the head, as `put` says (its value is not looked at). Anything but `Stored` removes the pieces.
+    /// Stores the head as `put` requests; the value in `put` is ignored. Any outcome except `Stored` removes the
+    /// pieces.
     ///
     /// # Errors
     /// The writer comes back with the error: on [`OpError::Parked`] call again in a later iteration.
@@ -167,7 +168,7 @@ impl LargeValues<'_, '_> {
         free_orphan(self.guard.store, self.guard.counters(), Orphan::Pieces { namespace: writer.namespace, large });
     }
 
-    /// Stores a large value that is in memory as a whole.
+    /// Stores a large value whose bytes are in one buffer.
     pub(crate) fn put_large(self, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, OpError> {
         self.guard.large().check_room(key, put.value.len() as u64)?;
         let mut writer = self.guard.large().begin(key, put.value.len() as u64, put.expire)?;
@@ -183,7 +184,7 @@ impl LargeValues<'_, '_> {
         })
     }
 
-    /// Stores the sources end to end as a large value, in the place of the item that is expected.
+    /// Stores the sources end to end as a large value, which replaces the expected item.
     pub(crate) fn commit_joined(
         self,
         key: &Key<'_>,
@@ -222,7 +223,7 @@ impl LargeValues<'_, '_> {
             Ok(Fed::PartLost) => Err(OpError::OutOfMemory),
             Ok(Fed::CopiedLost) => Ok(None),
             Ok(Fed::Paused) => {
-                // What is written stays for the next guard. Where memory is short it does not: see above.
+                // The written pieces stay for the next guard, unless memory is short: see above.
                 self.guard.own.unfinished.keep_join(of, writer);
                 self.guard.own.unfinished.pause();
                 return Err(self.guard.parked());
@@ -235,7 +236,7 @@ impl LargeValues<'_, '_> {
         stored
     }
 
-    /// Checks that there are free segments for a large value of so many bytes.
+    /// Checks that there are free segments for a large value of `bytes` bytes.
     pub(crate) fn check_room(self, key: &Key<'_>, bytes: u64) -> Result<(), OpError> {
         if call_for_room(self.guard.store, key.namespace, bytes) {
             return Ok(());
@@ -246,8 +247,8 @@ impl LargeValues<'_, '_> {
         }
     }
 
-    /// Stores the large value that `from` has under `to` too, with its flags and its expiry, over as many iterations as
-    /// it takes. `None`: it has none, or has lost a piece.
+    /// Copies the large value of `from` to `to`, with its flags and its expiry, over as many iterations as it takes.
+    /// `None`: `from` has none, or it has lost a piece.
     ///
     /// # Errors
     /// [`OpError::Parked`] (again in a later iteration), [`OpError::TooLarge`], [`OpError::OutOfMemory`].
@@ -264,7 +265,7 @@ impl LargeValues<'_, '_> {
         self.guard.large().pin_range(key, large, 0..large.bytes)
     }
 
-    /// Pins the pieces that some of its bytes lie in, which are what is pinned then. `None` as with
+    /// Pins the pieces that contain a range of the value's bytes. Only the range counts as pinned. `None` as with
     /// [`LargeValues::pin`].
     ///
     /// # Errors
@@ -325,8 +326,8 @@ impl LargeValues<'_, '_> {
 }
 
 impl Pieces<'_, '_> {
-    /// Gives the bytes of a part of the value that `key`'s item has in this guard to `each`, from place to place, in
-    /// order. Returns false if a piece of it is lost: what was given then is not all of it.
+    /// Calls `each` with the bytes of a range of the value of `key`'s item in this guard, piece by piece, in order.
+    /// Returns false if a piece is lost, so that the bytes were incomplete.
     pub fn copy_range(
         self,
         key: &Key<'_>,
@@ -353,7 +354,7 @@ fn feed(
     namespace: u8,
     sources: &[Source<'_>],
 ) -> Result<Fed, OpError> {
-    // Of what an earlier guard has written nothing is read again: it ended with a whole piece.
+    // Bytes that an earlier guard has written are not read again: it ended with a whole piece.
     let (mut filled, mut skip) = (0, writer.written);
     for source in sources {
         let mut at = skip.min(source.len());
@@ -479,7 +480,7 @@ fn delete_broken(guard: &mut Guard<'_>, key: &Key<'_>, large: LargeRef) -> Resul
     Ok(())
 }
 
-/// Gives a piece an expiry behind that of its head, if it has none; says when it ends.
+/// Gives a piece an expiry after that of its head, if it has none. Returns the piece's expiry.
 fn touch_piece(
     guard: &mut Guard<'_>,
     namespace: u8,
@@ -491,7 +492,7 @@ fn touch_piece(
     let lasting = outlasting(head, guard.now);
     guard.own.unfinished.spend(LOOKED_AT_BYTES);
     guard.commits().retry(|guard| {
-        // One that is lost is found to be when the value is read.
+        // A lost piece is detected when the value is read.
         let Some((seen, snap)) = guard.items().snap_at_once(&key)? else { return Ok(Some(Expire::Never)) };
         let present = seen.expire(guard.store);
         if outlasts(present, head) {
@@ -503,7 +504,7 @@ fn touch_piece(
     })
 }
 
-/// Looking at a piece counts for as many bytes of an iteration's share.
+/// The number of bytes of an iteration's share that the examination of a piece counts for.
 const LOOKED_AT_BYTES: u64 = 512;
 
 /// Header, extended lengths, META, flags, expiry, CAS and padding of an item, in bytes, at most.

@@ -1,5 +1,4 @@
-//! Removal of pieces and parts that nothing names: a process was writing them, or removing them a few at a time, when
-//! it was killed.
+//! Removal of pieces and parts that no head names: a process was killed while it wrote or removed them.
 //!
 //! ```text
 //!   walk 1   every head of an earlier process marks its object, and the parts that it names     (the scrub's own walk)
@@ -7,8 +6,8 @@
 //!   walk 2   a piece or part of an earlier process that is not marked goes
 //! ```
 //!
-//! - Marks are bits by the hash of a number. Two numbers may share one, and then what could go stays. Nothing that is
-//!   named goes.
+//! - Marks are bits by the hash of a number. Two numbers may share a bit, so an orphan may stay. A named piece or part
+//!   is never removed.
 //! - A head stands where it is through the whole first walk, or it is written again and marks its object by that. So a
 //!   rename cannot evade the walk by moving a head from a segment still to be walked to one that was. All parts of such
 //!   an object stay this time.
@@ -25,7 +24,7 @@ use crate::layout::raw::Word32;
 
 const BITS_MIN: u64 = 1 << 16;
 const BITS_MAX: u64 = 1 << 25;
-/// A bit for so many bytes of the heap.
+/// The number of heap bytes for each bit.
 const BYTES_A_BIT: u64 = 512;
 
 const MARKING: u32 = 0;
@@ -38,7 +37,7 @@ const WHOLE: u64 = 0x5ca1_ab1e_0000_0000;
 #[derive(Debug)]
 pub(crate) struct Named {
     bits: Box<[AtomicU64]>,
-    /// Numbers from here on are of this process.
+    /// Numbers from here on belong to this process.
     before: u64,
     state: Word32,
 }
@@ -84,7 +83,7 @@ impl Named {
         self.state.store(MARKED, Release);
     }
 
-    /// Returns true if nothing names this hidden key, nor ever will.
+    /// Returns true if no head names this hidden key, now or later.
     pub(crate) fn is_orphan(&self, key: &Key<'_>) -> bool {
         if !self.is_marked_whole() {
             return false;

@@ -156,7 +156,7 @@ impl<'g> PartReads<'g, '_> {
     }
 
     /// Returns the bytes of an item's parts in the store, header and padding included: of those from number `from` on,
-    /// and at most `parts_max`. Gives the number to go on at too; `None`: that was all.
+    /// and at most `parts_max`. Also returns the number to continue at; `None`: those were all parts.
     pub fn parts_bytes(self, key: &Key<'_>, item: &Item<'_>, from: u64, parts_max: u64) -> (u64, Option<u64>) {
         let crate::Value::Typed { kind, bytes } = item.value else { return (0, None) };
         let value = [&[kind][..], bytes].concat();
@@ -232,7 +232,7 @@ impl PartWrites<'_, '_> {
         write_hidden(self.guard, key, object, ANCHOR, Content::Number(key.hash.0))
     }
 
-    /// Removes what a change has written and not published: a repeated decision gets numbers of its own.
+    /// Removes the parts that a change has written and not published: a repeated decision gets numbers of its own.
     pub(crate) fn take_parts_back(self, key: &Key<'_>, object: u64, is_new: bool, parts: &Parts) {
         let anchor = is_new.then_some(ANCHOR);
         let written = parts.new.iter().map(|(part, _)| *part).chain(anchor);

@@ -1,4 +1,4 @@
-//! Values under another key: a head that moves with all that it names, and a copy of many parts, over many guards.
+//! Values under another key: a rename moves only the head, and a copy copies many parts over many guards.
 //!
 //! ```text
 //!   rename   adopt:  the head, under the new key too ──> the anchor names the new key
@@ -25,8 +25,8 @@ use crate::values::deferred_free::free_deferred;
 use crate::values::free_queue::DeferredFree;
 use crate::values::parts::part_bytes;
 
-/// A copy of a value in parts that is under way. Give it to [`Renames::finish_copy`], or to [`Renames::abort_copy`] if
-/// that refuses it.
+/// A copy of a value in parts, in progress. Pass it to [`Renames::finish_copy`], or to [`Renames::abort_copy`] if that
+/// fails.
 #[derive(Debug)]
 pub struct PartsCopy {
     /// Object that is copied; `object` is the copy.
@@ -46,16 +46,16 @@ pub struct PartsCopy {
 pub enum CopyStep {
     /// There is more to copy.
     More,
-    /// All parts are there.
+    /// All parts are copied.
     All,
-    /// The value is not what it was, or not whole.
+    /// The value has changed, or has lost a part.
     Lost,
 }
 
 impl<'l> Renames<'_, 'l> {
-    /// Stores under `to` what is under `from` if that is a value in pieces or in parts, which both have from then on;
-    /// [`Renames::unshare`] is to follow. False: there is no such value under `from`. The end and the client's flags
-    /// are those of `from`.
+    /// Stores the value of `from` also under `to`, if it is in pieces or in parts. Both keys share it from then on,
+    /// until the caller calls [`Renames::unshare`]. Returns false if `from` has no such value. The end and the client's
+    /// flags are those of `from`.
     ///
     /// # Errors
     /// [`OpError::Parked`]: again in a later iteration; it may be done in part. [`OpError::OutOfMemory`].
@@ -64,8 +64,9 @@ impl<'l> Renames<'_, 'l> {
         self.guard.commits().retry(|guard| try_adopt(guard, from, to))
     }
 
-    /// Removes the value under `from`, but not its parts if `to` has them: the second step of a rename. Where the
-    /// background has taken one of the two meanwhile, the other goes too, and with it the parts; then it says false.
+    /// Removes the value under `from`, but not its parts if `to` has them: the second step of a rename. If the
+    /// background has removed one of the two meanwhile, the other is removed too, with its parts. Returns false in that
+    /// case.
     ///
     /// # Errors
     /// [`OpError::Parked`]: again in a later iteration.
@@ -82,7 +83,7 @@ impl<'l> Renames<'_, 'l> {
         Ok(both)
     }
 
-    /// Copies one more part, for what is to be under `to`.
+    /// Copies one more part for the new value under `to`.
     ///
     /// # Errors
     /// [`OpError::Parked`]: again in a later iteration. [`OpError::OutOfMemory`].
@@ -119,7 +120,8 @@ impl<'l> Renames<'_, 'l> {
         Ok(CopyStep::More)
     }
 
-    /// Stores what was copied whole under `to`; false if the value was lost since: then give the copy up.
+    /// Stores the complete copy under `to`. Returns false if the value was lost since. The caller then has to abort the
+    /// copy.
     ///
     /// # Errors
     /// [`OpError::Parked`]: again in a later iteration. [`OpError::OutOfMemory`]. [`OpError::TooLarge`]: the new key is
@@ -128,7 +130,7 @@ impl<'l> Renames<'_, 'l> {
         self.guard.commits().retry(|guard| try_finish_copy(guard, from, to, copy))
     }
 
-    /// Gives up a copy, and removes what was written of it.
+    /// Gives up a copy, and removes the parts that it has written.
     pub fn abort_copy(self, to: &Key<'_>, copy: &PartsCopy) {
         // What a page holds that was written is named by no head: it is looked for in the page.
         let parts: Vec<u64> = entries(&copy.entries).collect();

@@ -6,9 +6,9 @@ use crate::core::op::LargeRef;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'v> {
     Bytes(&'v [u8]),
-    /// So many bytes of zero.
+    /// This number of zero bytes.
     Zeros(u64),
-    /// The bytes from `from` to `to` of the large value of the item that is there.
+    /// The bytes from `from` to `to` of the large value of the present item.
     Item {
         large: LargeRef,
         from: u64,

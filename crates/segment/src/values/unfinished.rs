@@ -1,4 +1,4 @@
-//! What is done to a large value over several iterations, so that no guard copies more than its share.
+//! Operations on large values that take several iterations, so that no guard copies more than its share.
 //!
 //! ```text
 //!   append, splice, copy      some pieces, until the iteration's share is used up ──> Parked, what is written is kept
@@ -7,14 +7,14 @@
 //!   kept here; the head gets it last
 //! ```
 //!
-//! Invariants: work belongs to one requester, who repeats the same request until it is answered
+//! Invariants: work belongs to one requester, which repeats the same request until it is answered
 //! ([`crate::Guard::serve`]). A join that is met with another item or other bytes starts over, and what it had written
 //! is removed. Nothing is published before all is written. Pieces last somewhat longer than their head
 //! ([`outlasting`]), so that a request whose time to live is counted from a later iteration finds those that are done
 //! to be done.
 //!
-//! Bounds: [`WORKS_MAX`] for each per-thread handle. A request that comes when there are so many waits until one is
-//! done; one whose requester has not come back for two calls of [`crate::ThreadHandle::tidy`] goes.
+//! Bounds: [`WORKS_MAX`] for each per-thread handle. If there are that many, a new request waits until one is done. A
+//! work is dropped if its requester has not returned for two calls of [`crate::ThreadHandle::tidy`].
 
 use base::clock::UnixMillis;
 
@@ -22,9 +22,9 @@ use crate::core::op::Expire;
 use crate::core::snap::Snap;
 use crate::values::writer::LargeWriter;
 
-/// Works that one handle keeps.
+/// The maximum number of works of one handle.
 const WORKS_MAX: usize = 64;
-/// Sources of a join at most.
+/// The maximum number of sources of a join.
 pub(crate) const SOURCES_MAX: usize = 4;
 /// Pieces outlast their head by this many ms, plus its time to live divided by [`OUTLAST_PART`].
 const OUTLAST_MS: u64 = 2000;
@@ -65,7 +65,7 @@ pub(crate) struct JoinOf {
     pub(crate) hash: u64,
     /// Expiry of the head.
     pub(crate) expire: Expire,
-    /// The item that is there.
+    /// The present item.
     pub(crate) there: Option<Snap>,
     /// Per source its length in bytes, and its identity: the object number of a large value, the hash of bytes.
     pub(crate) sources: [(u64, u64); SOURCES_MAX],
@@ -110,18 +110,18 @@ impl Work {
 struct Begun {
     requester: u64,
     work: Work,
-    /// Calls of `tidy` since its requester came last.
+    /// The number of calls of `tidy` since its requester last returned.
     idle: u32,
 }
 
-/// The works of one handle that are not at their end, and the share of the iteration at hand.
+/// The unfinished works of one handle, and the share of the current iteration.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
     begun: Vec<Begun>,
     requester: u64,
-    /// Bytes that the request at hand may still copy; `u64::MAX`: all at once.
+    /// The number of bytes that the current request may still copy; `u64::MAX`: no limit.
     left: u64,
-    /// The request at hand has used its share, and goes on in a later iteration.
+    /// True if the current request has used its share and continues in a later iteration.
     paused: bool,
 }
 
@@ -131,13 +131,13 @@ impl Unfinished {
         Self { begun: Vec::new(), requester: 0, left: u64::MAX, paused: false }
     }
 
-    /// Begins a request of `requester`, which may copy so many bytes.
+    /// Begins a request of `requester`, which may copy `bytes` bytes.
     #[inline(always)]
     pub(crate) fn begin(&mut self, requester: u64, bytes: u64) {
         (self.requester, self.left, self.paused) = (requester, bytes, false);
     }
 
-    /// Counts bytes that are copied; false if the share is used up.
+    /// Counts bytes that are copied. Returns false if the share is used up.
     pub(crate) fn spend(&mut self, bytes: u64) -> bool {
         if self.left != u64::MAX {
             self.left = self.left.saturating_sub(bytes);
@@ -145,12 +145,12 @@ impl Unfinished {
         self.left > 0
     }
 
-    /// Returns true if the request at hand has used its share.
+    /// Returns true if the current request has used its share.
     pub(crate) fn is_spent(&self) -> bool {
         self.left == 0
     }
 
-    /// Notes that the request goes on in a later iteration.
+    /// Records that the request continues in a later iteration.
     pub(crate) fn pause(&mut self) {
         self.paused = true;
     }
@@ -171,7 +171,8 @@ impl Unfinished {
         Some(self.begun.remove(at).work)
     }
 
-    /// Returns the join that this is, to go on with; one of the same requester that is not it comes back as the second.
+    /// Returns the retained join with this identity, to continue it. The second value is another join of the same
+    /// requester, if there is one.
     pub(crate) fn take_join(&mut self, of: &JoinOf) -> (Option<LargeWriter>, Option<LargeWriter>) {
         match self.take() {
             Some(Work::Join { of: begun, writer }) if begun.same(of) && outlasts(writer.expire(), of.expire) => {
@@ -181,8 +182,8 @@ impl Unfinished {
         }
     }
 
-    /// From which piece on those of an object may have to be given a later expiry, and when those before it end; a join
-    /// of the same requester comes back as the second.
+    /// Returns the first piece of an object that may still need a later expiry, and the expiry of those before it. The
+    /// second value is a join of the same requester, if there is one.
     pub(crate) fn take_touch(&mut self, of: u64, expire: Expire) -> ((u32, Expire), Option<LargeWriter>) {
         let start = (0, Expire::Never);
         match self.take() {
@@ -193,13 +194,13 @@ impl Unfinished {
         }
     }
 
-    /// Keeps a join until its requester comes back. [`Unfinished::can_keep`] held.
+    /// Retains a join until its requester returns. [`Unfinished::can_keep`] must have returned true.
     pub(crate) fn keep_join(&mut self, of: JoinOf, writer: LargeWriter) {
         self.keep(Work::Join { of, writer });
     }
 
-    /// Keeps how far the pieces of an object have a later expiry, if there is room for it: all of them are looked at
-    /// again else.
+    /// Retains the number of pieces of an object that have a later expiry, if there is room. Otherwise all pieces are
+    /// examined again.
     pub(crate) fn keep_touch(&mut self, object: u64, (next, lasts): (u32, Expire)) {
         self.keep(Work::Touch { object, next, lasts });
     }
@@ -210,7 +211,7 @@ impl Unfinished {
         }
     }
 
-    /// Takes one whose requester has not come back since two calls ago.
+    /// Takes a work whose requester has not returned for two calls.
     pub(crate) fn take_idle(&mut self) -> Option<Option<LargeWriter>> {
         let at = self.begun.iter().position(|begun| begun.idle >= 2)?;
         Some(self.begun.remove(at).work.into_writer())

@@ -28,7 +28,7 @@ impl Host {
         Self::read(Path::new("/"), io::affinity::usable_cpus().unwrap_or_default(), files_max())
     }
 
-    /// Reads the same as [`Host::probe`], from the proc and sys file systems below `root`.
+    /// Reads the resources as [`Host::probe`] does, from the proc and sys file systems below `root`.
     fn read(root: &Path, cpus: Vec<usize>, files_max: u64) -> Self {
         let machine_bytes = machine_bytes(root).unwrap_or(1 << 30);
         let groups = Groups::read(root);

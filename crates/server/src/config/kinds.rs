@@ -189,7 +189,7 @@ const LOG_LEVELS: [(&str, LogLevel); 6] = [
 /// The way in which workers wait for sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoChoice {
-    /// The reactor that measured better for so many connections (docs/decisions/0003-io-uring.md).
+    /// The reactor that measured better for this number of connections (docs/decisions/0003-io-uring.md).
     #[default]
     Auto,
     /// epoll.

@@ -1,8 +1,8 @@
-//! A server that hands over to another process all that its clients hold on to: `gannet serve --upgrade`.
+//! The hand-over of a server's memory, listeners and connections to another process: `gannet serve --upgrade`.
 //!
 //! ```text
 //!   the new one                                     the running one
-//!   connects by the address to be listened on  ──>  who is it? same user
+//!   connects by the address to be listened on  ──>  checks that the peer has the same user
 //!   hello: version; the process      ───────────>
 //!                            <───────────────────   offer: addresses, sizes; the memory, devices of flash
 //!   do layout and sizes fit? reads the settings,

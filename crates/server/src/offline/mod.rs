@@ -44,7 +44,7 @@ pub struct Offline {
     reads: Reads,
 }
 
-/// Reads that wait for devices, if there are any; no other part waits.
+/// The reads of the devices, if there are any. No other part of the reader waits.
 struct Reads(Option<(Arc<Flash>, Scratch)>);
 
 impl Reads {

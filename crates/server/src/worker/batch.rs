@@ -115,8 +115,8 @@ impl<B: Backend> Core<B> {
         received
     }
 
-    /// Receives once into the session's buffer. Returns the number of bytes, or `None` if the session is not to be
-    /// served now: it waits for a buffer, or is dead.
+    /// Receives once into the session's buffer. Returns the number of bytes, or `None` if the session cannot be served
+    /// now: it waits for a buffer, or is dead.
     fn receive(&mut self, index: u32) -> Option<usize> {
         let session = self.sessions.at(index);
         if session.state.is_arriving() {

@@ -1,4 +1,4 @@
-//! Random commands on hashes, and what of their replies is left to chance.
+//! Random commands on hashes, and the random parts of their replies.
 
 use base::prng::Prng;
 
@@ -11,7 +11,7 @@ fn field(prng: &mut Prng) -> Vec<u8> {
     }
 }
 
-/// A value that keeps a hash of Redis a list, which is told in the order in which its fields came.
+/// Returns a value that keeps a Redis hash in its list encoding, which returns fields in the order of insertion.
 fn value(prng: &mut Prng) -> Vec<u8> {
     match prng.below(9) {
         0 => Vec::new(),

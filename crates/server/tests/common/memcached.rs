@@ -1,4 +1,4 @@
-//! Debian's memcached, to compare with.
+//! Debian's memcached, for comparisons.
 
 use super::PATIENCE;
 use std::net::{SocketAddr, TcpListener, TcpStream};

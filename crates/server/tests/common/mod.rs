@@ -1,4 +1,4 @@
-//! A server in this process, and a client that says exactly what it is told to.
+//! A server in this process, and a client that sends exactly the given bytes.
 #![allow(dead_code)]
 
 pub mod hashes;

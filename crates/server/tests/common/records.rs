@@ -2,7 +2,7 @@
 
 use super::redis::Replies;
 
-/// All records that a query tells, over as many calls as it takes, in order: keys with the values of the bin `v`.
+/// Returns all records of a query in order, over as many calls as it takes: keys with the values of the bin `v`.
 pub fn queried(redis: &mut Replies, asked: &str, limit: u64) -> Vec<(String, String)> {
     let (mut cursor, mut told) = ("0".to_owned(), Vec::new());
     loop {

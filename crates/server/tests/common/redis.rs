@@ -1,4 +1,4 @@
-//! Debian's Redis, to compare with, and replies as they are on the wire.
+//! Debian's Redis, for comparisons, and replies in their wire format.
 
 pub use super::request::request;
 use super::{Client, PATIENCE, config, start};
@@ -56,7 +56,7 @@ pub fn addr(running: &Running, wanted: Protocol) -> SocketAddr {
     found.expect("an address of this protocol")
 }
 
-/// Where clients of Redis connect to.
+/// Returns the address for Redis clients.
 pub fn resp_addr(running: &Running) -> SocketAddr {
     addr(running, Protocol::Resp)
 }

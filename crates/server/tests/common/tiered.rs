@@ -1,4 +1,4 @@
-//! A server with a small memory and a file for what that has no room for.
+//! A server with a small memory, and a file for the items that do not fit into it.
 
 use super::redis::{Replies, both, resp};
 use super::{Client, set, start, tcp, wait_until};
@@ -82,7 +82,7 @@ impl Tiered {
         resp(&self.running)
     }
 
-    /// Which of so many keys are there: one whose slot another key with its tag has taken is not.
+    /// Returns the keys that exist. A key whose slot was taken by another key with its tag does not.
     pub fn there(&self, keys: std::ops::Range<u64>) -> HashSet<Vec<u8>> {
         let mut client = self.memcached();
         let mut there = HashSet::new();
@@ -105,7 +105,7 @@ impl Tiered {
         there
     }
 
-    /// Stores values of so many keys, and waits now and then until the file has taken what memory gave up.
+    /// Stores values of the keys, and waits now and then until the evicted items are in the file.
     pub fn fill(&self, keys: std::ops::Range<u64>) {
         let mut client = self.memcached();
         let flash = self.running.shared().threads.flash.as_ref().expect("there is one");

@@ -1,4 +1,4 @@
-//! Users with rights: what Debian's Redis says of the same rules, and that nothing goes past them.
+//! Users with rights: the replies are those of Debian's Redis for the same rules, and no command bypasses the rules.
 
 use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, start, tcp};

@@ -161,7 +161,7 @@ fn a_put_takes_all_of_what_a_running_server_can_take_or_nothing_and_says_what_wo
         assert_eq!(store().memory_bytes(), 128 << 20, "{body}");
     }
     assert_eq!(put(fixture.admin, "/metrics", "").0, 405);
-    // The other door: the page tells what is in force, and by whom.
+    // The setting is changed by a client's command: the page shows the value in force and its origin.
     let mut client = Client::connect(tcp(&fixture.running));
     client.ask(b"cache_memlimit 32\r\n", b"OK\r\n");
     crate::common::wait_until("the memory is small", || store().stats().held_bytes <= 32 << 20);
@@ -236,7 +236,7 @@ fn scrapers_that_never_finish_keep_no_one_from_being_answered() {
         assert_eq!(page(fixture.admin, "/metrics").0, 200);
     }
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
-    // The last of the silent ones is told, or dropped, when its time is over.
+    // The last silent connection gets an error, or is dropped, at its deadline.
     let mut last = stuck.pop().unwrap();
     let mut answer = Vec::new();
     let _ = last.read_to_end(&mut answer);

@@ -1,4 +1,4 @@
-//! Namespaces created, changed and dropped by the admin port, and kept in the file.
+//! Namespaces created, changed and dropped by the admin port, and persisted in the file.
 
 use crate::common::redis::Replies;
 use crate::common::{PATIENCE, config, start};

@@ -1,5 +1,5 @@
-//! What an operator does over the protocol of Redis: looks at connections and ends them, has them wait, changes
-//! settings, and finds out what took long.
+//! An operator's commands of the Redis protocol: listing, killing and pausing connections, changing settings, and the
+//! slow log.
 
 use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, start, tcp, wait_until};
@@ -88,7 +88,8 @@ fn a_client_that_is_killed_is_closed_and_no_other() {
     assert_eq!(clients[0].ask(&[b"CLIENT", b"KILL", peer.as_bytes()]), b"+OK\r\n");
     clients[2].client.expect_end();
     assert!(clients[0].ask(&[b"CLIENT", b"KILL", b"1.2.3.4:5"]).starts_with(b"-ERR No such client"));
-    // Who asks is not meant unless it says so; nor who is on the other side of one of the conditions.
+    // The asking connection is skipped unless the request includes it. So is a connection that fails one of the
+    // conditions.
     assert_eq!(clients[0].ask(&[b"CLIENT", b"KILL", b"ID", ids[0].as_bytes()]), b":0\r\n");
     assert!(clients[3].ask(&[b"SUBSCRIBE", b"c"]).starts_with(b"*3"));
     assert_eq!(clients[0].ask(&[b"CLIENT", b"KILL", b"TYPE", b"pubsub"]), b":1\r\n");

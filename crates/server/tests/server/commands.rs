@@ -1,4 +1,4 @@
-//! What commands do at their limits: replies longer than the output, values in pieces, dumps, statistics, delays.
+//! Commands at their limits: replies longer than the output, values in pieces, dumps, statistics, delays.
 
 use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
 use gannet_server::start::ServerConfig;
@@ -173,7 +173,7 @@ fn value_above_the_maximum_is_swallowed_and_the_older_one_is_gone() {
         let mut request = set("big", &pattern(len));
         request.extend_from_slice(b"get big\r\n");
         client.ask(&request, b"SERVER_ERROR object too large for cache\r\nEND\r\n");
-        // A conditional store that fails leaves what is there.
+        // A conditional store that fails leaves the present item.
         client.ask(&set("big", b"old"), b"STORED\r\n");
         let mut request = set("big", &pattern(len));
         request.splice(..3, *b"add");

@@ -1,5 +1,5 @@
-//! What one protocol stores, as the other reads and changes it: each row of the table in `docs/namespaces.md`, in its
-//! order, in the default namespace and in another one.
+//! Items that one protocol stores and the other reads and changes: each row of the table in `docs/namespaces.md`, in
+//! its order, in the default namespace and in another one.
 
 use crate::common::redis::Replies;
 use crate::common::{Client, config, pattern, set, start, value};

@@ -1,7 +1,7 @@
 //! One random stream of commands, cut at random bytes, to Debian's memcached and to this server: the same replies.
 //!
-//! CAS tokens are numbered by their first appearance, so that what is compared is which of them are equal. What is
-//! meant to differ (docs/protocol/memcache.md lists it) is not generated, or is made equal in [`Reply::parse_all`].
+//! CAS tokens are numbered by their first appearance, so that the comparison shows which of them are equal. Intended
+//! differences (docs/protocol/memcache.md lists them) are not generated, or are made equal in [`Reply::parse_all`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
@@ -95,7 +95,7 @@ impl Peer {
                 words[at] = value.len().to_string();
                 value
             });
-            // memcached tells a key in the form in which it was first stored, this server in the form of the request.
+            // memcached returns a key in the form in which it was first stored, this server in the form of the request.
             if let Some(at) = words.iter().position(|word| word == "b") {
                 let key =
                     ENCODED.iter().find(|(base64, _)| words[at - 1][1..] == **base64).expect("a key of the script");

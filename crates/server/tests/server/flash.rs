@@ -1,5 +1,5 @@
-//! A small memory and a file eight times its size: what memory has no room for is served from the file, in order, to
-//! clients of both protocols.
+//! A small memory and a file eight times its size: items that do not fit into memory are served from the file, in
+//! order, to clients of both protocols.
 
 use crate::common::redis::request;
 use crate::common::tiered::{Tiered, bytes_of, key};
@@ -7,7 +7,7 @@ use crate::common::{Client, set, value, wait_until};
 use command::hot_keys::List;
 use std::io::{BufRead, BufReader, Read, Write};
 
-/// Values read by `get` lines of several keys, as the server told them.
+/// Returns the values that the server returns for `get` lines of several keys.
 fn read_lines(client: &mut Client, lines: &[Vec<u64>]) -> Vec<Vec<(u64, Vec<u8>)>> {
     let text = |line: &Vec<u64>| {
         let keys: Vec<String> = line.iter().map(|number| key(*number)).collect();

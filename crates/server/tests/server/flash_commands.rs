@@ -1,4 +1,5 @@
-//! Every command on items that are in a file: answered, and leaving behind, what a server does that has all in memory.
+//! Every command on items in a file: its replies and the resulting items are those of a server with all items in
+//! memory.
 
 use crate::common::Client;
 use crate::common::redis::{Replies, addr, resp, running};
@@ -12,9 +13,9 @@ use std::io::Read;
 /// What pushes the rows' items into the file.
 const FILLERS: u64 = 40_000;
 
-/// What is stored, and what is asked then: lines with `;` between them. `@1`, `@2` and `@3` are the row's keys, `$T`
-/// the last CAS token that it was told. `m ` begins a line of memcached, with `/` for line ends; `o ` one on another
-/// connection.
+/// The lines that store items, and the lines that are sent then, separated by `;`. `@1`, `@2` and `@3` are the row's
+/// keys, and `$T` is the last CAS token that it received. `m ` begins a line of memcached, with `/` for line ends, and
+/// `o ` one on another connection.
 const ROWS: &[(&str, &str)] = &[
     // Strings.
     ("SET @1 abc", "GET @1;GET @1;GET @1"),
@@ -186,7 +187,7 @@ const ROWS: &[(&str, &str)] = &[
     ("HSET @1 a 1", "m get @1;m append @1 0 0 1/x;m delete @1"),
 ];
 
-/// Rows whose commands store without a look at what is there.
+/// Rows whose commands store without reading the present item.
 const UNREAD: [&str; 6] = [
     "SET @1 new",
     "SETEX @1 100000000 new",
@@ -196,12 +197,12 @@ const UNREAD: [&str; 6] = [
     "m ms @1 2/de",
 ];
 
-/// One server, and what clients of it are told.
+/// One server, and the replies to its clients.
 struct Side {
     redis: Replies,
     other: Replies,
     memcached: Client,
-    /// The last CAS token that each row was told.
+    /// The last CAS token that each row received.
     tokens: Vec<String>,
 }
 

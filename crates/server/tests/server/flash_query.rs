@@ -1,5 +1,5 @@
-//! Queries of secondary indexes where most records are in a file: what is told is what a server tells that has all in
-//! memory, and nothing that was changed or deleted before it was asked.
+//! Queries of secondary indexes if most records are in a file: the results are those of a server with all records in
+//! memory, and contain no record that was changed or deleted before the query.
 
 use crate::common::records::queried;
 use crate::common::redis::{Replies, request, resp, running};
@@ -43,7 +43,7 @@ fn make_indexes(redis: &mut Replies) {
     }
 }
 
-/// One answer, byte by byte but for the revision.
+/// Returns one reply, byte by byte except for the revision.
 fn page(redis: &mut Replies, asked: &str, limit: u64, cursor: &str) -> String {
     redis.text(&format!("REC.QUERY s {asked} LIMIT {limit} AFTER {cursor}"))
 }
@@ -184,7 +184,7 @@ fn nothing_is_told_that_was_overwritten_or_deleted_before_it_was_asked_for_and_a
     let after = tiered.stats();
     assert!(after.flash_back > before.flash_back + 100, "records came back to be changed");
     assert!(after.flash_taken > before.flash_taken + 100, "and others went");
-    // Quiet again: each where it is, and entries for what is there alone.
+    // No changes any more: each record is at its place, and only present records have entries.
     let mut told = queried(&mut redis, &asked_all, 500);
     told.sort_unstable();
     let mut wanted: Vec<(String, String)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Walks over all keys of a server of which most items are in a file: every key that stays is told, whoever walks.
+//! Walks over all keys of a server with most items in a file: every walk returns every key that stays.
 
 use crate::common::redis::Replies;
 use crate::common::tiered::{Tiered, key};
@@ -26,7 +26,7 @@ fn words_of(reply: &[u8]) -> Vec<Vec<u8>> {
     words
 }
 
-/// All keys that `SCAN` tells, and the most of one call.
+/// Returns all keys that `SCAN` returns, and the most of one call.
 fn scanned(redis: &mut Replies, count: &str, more: &[&[u8]]) -> (HashSet<Vec<u8>>, usize) {
     let (mut all, mut most, mut cursor, mut calls) = (HashSet::new(), 0, b"0".to_vec(), 0);
     loop {

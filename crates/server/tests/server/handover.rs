@@ -1,4 +1,4 @@
-//! A server that leaves its listeners, connections and memory to another one, in the same process.
+//! A server that hands its listeners, connections and memory over to another one, in the same process.
 
 use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
 use command::session::Protocol;
@@ -27,7 +27,7 @@ fn estate_of(running: Running) -> Estate {
     }
 }
 
-/// The configuration of who comes after `running`: the same, at the ports that it has.
+/// Returns the configuration of the successor of `running`: the same, with its actual ports.
 fn heir_of(running: &Running, config: &ServerConfig) -> ServerConfig {
     let at = |number: usize| vec![running.addrs()[number].clone()];
     ServerConfig { memcached: at(0), resp: at(1), ..config.clone() }
@@ -83,7 +83,7 @@ fn connections_items_and_ports_go_on_in_the_next_server() {
         let heir = heir_of(&running, &config);
         let estate = estate_of(running);
         assert_eq!((estate.connections.len(), estate.listeners.len()), (3, 2), "{io:?}");
-        // Whoever comes meanwhile waits.
+        // A client that connects meanwhile waits.
         let mut early = Client::connect(memcached);
         early.send(b"get k\r\n");
         idle.send(b"get k\r\n");
@@ -268,7 +268,7 @@ fn what_a_client_has_not_read_yet_arrives_from_the_next_server() {
         let long = pattern(400_000);
         client.ask(&set("long", &long), b"STORED\r\n");
         client.ask(&set("short", b"v"), b"STORED\r\n");
-        // More than sockets hold, a request that is answered in part, and behind it some that nobody has executed.
+        // More than sockets hold: a request that is partly answered, and behind it requests that are not executed.
         client.send(&b"get long none short\r\ngats 0 short long\r\n".repeat(15));
         let sent = || running.shared().workers.iter().map(|worker| worker.counters.sends_short.value()).sum::<u64>();
         wait_until("nobody reads", || sent() > 0);
@@ -315,7 +315,8 @@ fn users_that_commands_made_go_on_with_their_rights_and_connections() {
     running.stop();
 }
 
-/// The server that went on when nobody took over read the files of users again, and ended if one was not taken.
+/// A server that resumes after a failed takeover must not read the files of users again: it would end if one were
+/// invalid.
 #[test]
 fn who_goes_on_itself_does_not_depend_on_files_that_have_changed_since() {
     let file = |name: &str| std::env::temp_dir().join(format!("gannet-handover-{}-{name}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Hot, big and missed keys that were planted in a stream by Zipf's law over both protocols are found.
+//! Detection of hot, big and missed keys in a Zipf-distributed stream over both protocols.
 
 use crate::common::redis::{Replies, request};
 use crate::common::{Client, config, start, tcp};
@@ -23,7 +23,8 @@ fn resp_addr(running: &Running) -> SocketAddr {
     found.expect("an address for clients of Redis")
 }
 
-/// A key of the stream: `hot:one` in 5 of 100, `gone:two`, which nobody stores, in 3, and the others by Zipf's law.
+/// Returns a key of the stream: `hot:one` in 5 of 100, `gone:two`, which is never stored, in 3, and the others by
+/// Zipf's law.
 fn key(prng: &mut Prng) -> String {
     match prng.below(100) {
         0..5 => "hot:one".to_owned(),

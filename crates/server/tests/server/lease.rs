@@ -14,7 +14,7 @@ fn started() -> Running {
     start(ServerConfig { workers: 2, ..both() })
 }
 
-/// The lines of a reply, but for the lengths of its strings.
+/// Returns the lines of a reply, without the lengths of its strings.
 fn words(replies: &mut Replies, line: &str) -> Vec<String> {
     let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     let text = String::from_utf8(replies.ask(&words)).unwrap();
@@ -116,7 +116,7 @@ fn of_clients_of_both_protocols_one_wins_the_right_to_fill_and_the_others_see_wh
                             assert!(fill(&mut client, &key, &token, &value), "round {round}");
                         }
                         "hit" => assert_eq!(seen, value, "round {round}: a hit comes behind the fill"),
-                        // Who waits is told of nothing, or of what is stale: not of what was filled meanwhile.
+                        // A waiting client gets no value or the stale one, never the value that was filled meanwhile.
                         _ => {
                             let before = if round % 2 == 1 { format!("v{}", round - 1) } else { String::new() };
                             assert_eq!(seen, before, "round {round}: to wait for what is there");

@@ -1,5 +1,5 @@
-//! Namespaces on sockets: what is in one, clients of another neither see, change nor hear of; and each keeps to what it
-//! was given.
+//! Namespaces on sockets: clients of one namespace neither see nor change items of another, and get no messages about
+//! them. Each namespace stays within its quota.
 
 use crate::common::redis::{Replies, request};
 use crate::common::{Client, config, pattern, set, start, value, wait_until};
@@ -48,7 +48,7 @@ fn text(reply: &[u8]) -> String {
     String::from_utf8_lossy(reply).into_owned()
 }
 
-/// The keys that a whole walk tells.
+/// Returns the keys of a whole walk.
 fn walk(client: &mut Replies) -> Vec<String> {
     let (mut cursor, mut told) = ("0".to_owned(), Vec::new());
     loop {
@@ -115,7 +115,7 @@ fn a_name_is_a_number_and_a_listener_a_home() {
     }
     let list = text(&client.ask(&[b"CLIENT", b"LIST"]));
     assert_eq!(list.matches(" db=3 ").count(), 2, "{list}");
-    // Who resets is where it came in.
+    // A reset returns the client to the namespace of its listener.
     assert_eq!(client.ask(&[b"RESET"]), b"+RESET\r\n");
     assert_eq!(client.ask(&[b"GET", b"k"]), b"$-1\r\n");
     shop.ask(&[b"SELECT", b"0"]);

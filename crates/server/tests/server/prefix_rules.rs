@@ -1,5 +1,5 @@
-//! Keys that lead from a default memcached listener to namespaces by what they begin with: every command goes there,
-//! and a client that asks over several namespaces is answered as if there were one.
+//! Key prefixes that route clients of a default memcached listener to namespaces: every command follows them, and a
+//! request over several namespaces gets the same reply as in one.
 
 use crate::common::redis::resp;
 use crate::common::{Client, config, pattern, set, start, value};
@@ -110,7 +110,7 @@ fn keys_over_several_namespaces_are_answered_in_their_order_whatever_is_asked_to
         let prefix = ["shop:", "shop:sold:", "", "s/", "shop"][prng.below(5) as usize];
         format!("{prefix}{}", prng.below(30))
     };
-    // What is there, by key: a key is in one namespace, so one map tells all.
+    // The present items by key. A key is in one namespace only, so one map is enough.
     let mut there = std::collections::HashMap::new();
     for round in 0..400 {
         let (mut asked, mut wanted) = (String::new(), String::new());

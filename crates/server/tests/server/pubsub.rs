@@ -1,5 +1,5 @@
 //! Publishing and subscribing on sockets: what subscribers read beside those of Debian's Redis, that a message never
-//! stands inside a reply, and what becomes of who does not read.
+//! stands inside a reply, and the end of subscribers that do not read.
 
 use crate::common::redis::{Redis, Replies, both, request, resp, resp_addr};
 use crate::common::{start, wait_until};
@@ -349,7 +349,7 @@ const CHANGES: &[(&[&[u8]], usize)] = &[
     (&[b"HGET", b"h", b"a"], 0),
 ];
 
-/// A server that tells all changes, and one who is subscribed to them.
+/// Returns a server that publishes all changes, and a client that is subscribed to them.
 fn changing() -> (Running, Replies) {
     let events = KeyEvents::of(b"KEA").unwrap();
     let running = start(ServerConfig { key_events: events, ..two() });
@@ -374,7 +374,7 @@ fn changes_of_keys_are_told_as_redis_tells_them() {
             assert_eq!(show(&told), show(&wanted), "event {event} of {words:?}");
         }
     }
-    // Nothing more was told.
+    // Nothing more was published.
     our_client.ask(&[b"PUBLISH", b"__key__:", b"end"]);
     assert!(ours.next().ends_with(b"$3\r\nend\r\n"));
     running.stop();

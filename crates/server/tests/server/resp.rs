@@ -1,5 +1,5 @@
 //! The protocol of Redis on sockets: replies compared with those of Debian's Redis over random streams of commands, and
-//! what a connection may do to itself and to no other.
+//! commands that affect only their own connection.
 
 use crate::common::redis::{Redis, Replies, addr, both, request, resp};
 use crate::common::{Client, set, start, value};
@@ -130,14 +130,15 @@ fn command(prng: &mut Prng) -> Vec<Vec<u8>> {
     words
 }
 
-/// Whether two replies are the same, but for the time that passes between them.
+/// Returns true if two replies are the same, apart from the time that passes between them.
 fn same(words: &[Vec<u8>], ours: &[u8], theirs: &[u8]) -> bool {
     let number = |reply: &[u8]| {
         let text = reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
         std::str::from_utf8(text).ok()?.parse::<i64>().ok()
     };
     let lasting = ["TTL", "PTTL", "EXPIRETIME"].iter().any(|name| words[0].eq_ignore_ascii_case(name.as_bytes()));
-    // Whether so many seconds from now are later than those from a command before, in the same millisecond or the next.
+    // The comparison of an expiry, relative to now, with that of an earlier command depends on whether both are in the
+    // same millisecond.
     let is = |word: &[u8], names: [&str; 2]| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
     let compares = is(&words[0], ["EXPIRE", "PEXPIRE"]) && words.iter().skip(3).any(|word| is(word, ["GT", "LT"]));
     match (lasting, number(ours), number(theirs)) {
@@ -252,7 +253,7 @@ fn requests_for_many_keys_that_outrun_the_output_are_answered_whole_and_counted_
     running.stop();
 }
 
-/// The keys that a whole walk tells, and in how many calls.
+/// Returns the keys of a whole walk, and the number of calls.
 fn walk(redis: &mut Replies) -> (std::collections::HashSet<String>, usize) {
     let (mut cursor, mut told, mut calls) = ("0".to_owned(), std::collections::HashSet::new(), 0);
     loop {
@@ -394,7 +395,7 @@ fn the_table_of_commands_is_told_whole_though_it_is_longer_than_an_output() {
     running.stop();
 }
 
-/// With `GANNET_WRITE_DOCS` set it writes the page's table anew instead.
+/// With `GANNET_WRITE_DOCS` set it rewrites the page's table instead.
 #[test]
 fn the_page_lists_every_command_and_no_other() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol/resp.md");

@@ -1,5 +1,5 @@
-//! Whole streams of Redis's commands, cut anywhere and damaged: the answers are the same, and nothing is left behind.
-//! And a whole server under any sequence of requests of both protocols: nothing ends it.
+//! Whole streams of Redis's commands, cut anywhere and damaged: the replies are the same, and nothing is left behind.
+//! Also a whole server under any sequence of requests of both protocols: none of them ends it.
 
 #[path = "../../../../fuzz/corpus.rs"]
 mod corpus;
@@ -160,7 +160,7 @@ fn a_key_longer_than_keys_may_be_is_refused_by_every_command_that_would_store_it
     assert_eq!(told.last().unwrap(), b":2\r\n", "what was to be renamed is there, and nothing under the long key");
 }
 
-/// Clients of Redis store keys of up to 64 KiB, 16 KiB here; a dump writes up to three bytes for each of them.
+/// Redis clients store keys of up to 64 KiB, 16 KiB here. A dump writes up to three bytes for each byte of a key.
 #[test]
 fn a_dump_tells_of_keys_that_no_client_of_memcached_could_name() {
     let keys = [vec![b'a'; 300], vec![0xff; 300], vec![b'b'; 15_000], vec![b' '; 15_000], b"c".to_vec()];

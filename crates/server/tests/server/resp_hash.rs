@@ -1,5 +1,5 @@
-//! Hashes on sockets: fields that end, walks, long answers, what is too large, and what memcached sees of them. Their
-//! plain commands are compared with those of Redis in `resp.rs`.
+//! Hashes on sockets: fields that expire, walks, long replies, values that are too large, and memcached's view of them.
+//! Their plain commands are compared with those of Redis in `resp.rs`.
 
 use crate::common::redis::{Redis, Replies, addr, both, request, resp, running};
 use crate::common::{Client, PATIENCE, start};

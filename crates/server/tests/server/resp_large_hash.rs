@@ -14,7 +14,7 @@ fn all(redis: &mut Replies, lines: &[String]) -> Vec<Vec<u8>> {
     lines.iter().map(|_| redis.next()).collect()
 }
 
-/// The words of a reply in order, for what is told in any: pairs stay together.
+/// Returns the words of a reply in sorted order, for replies without a fixed order. Pairs stay together.
 fn sorted(reply: &[u8], together: usize) -> Vec<String> {
     let text = String::from_utf8(reply.to_vec()).unwrap();
     let words: Vec<&str> =
@@ -212,7 +212,7 @@ fn a_large_hash_is_evicted_whole() {
         let all = redis.ask(&[b"HGETALL", format!("h{number}").as_bytes()]);
         let told = sorted(&all, 2).len() as u64;
         assert!(told == 0 || told == fields(number), "h{number}: {told} of {}", fields(number));
-        // But for one that was pushed out of the index meanwhile.
+        // Except for a field that was pushed out of the index meanwhile.
         if len != format!(":{told}") {
             assert!(running.shared().store_stats().evicted_by_index > 0, "h{number}: {len} and {told}");
         }
@@ -223,7 +223,7 @@ fn a_large_hash_is_evicted_whole() {
     running.stop();
 }
 
-/// A hash of so many fields `field:N` with the value N, filled a thousand at a time.
+/// Fills a hash with `fields` fields `field:N` of the value N, a thousand at a time.
 fn fill(redis: &mut Replies, key: &str, fields: u64) {
     let lines: Vec<String> = (0..fields)
         .step_by(1000)
@@ -321,7 +321,7 @@ fn a_large_hash_is_counted_right_as_its_fields_end_and_goes_with_the_last() {
     running.stop();
 }
 
-/// All keys that a walk tells.
+/// Returns all keys of a walk.
 fn scanned(redis: &mut Replies) -> HashSet<String> {
     let (mut cursor, mut told) = ("0".to_owned(), HashSet::new());
     loop {

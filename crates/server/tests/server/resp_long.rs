@@ -1,5 +1,5 @@
-//! Requests of Redis clients that do not lie whole in a receive buffer: values up to the longest, many keys, and what
-//! becomes of those that are refused or never end.
+//! Requests of Redis clients that do not lie whole in a receive buffer: values up to the longest, many keys, and
+//! requests that are refused or never end.
 
 use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, pattern, start, wait_until};

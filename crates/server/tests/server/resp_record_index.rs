@@ -1,4 +1,5 @@
-//! Secondary indexes on sockets: what a query tells is what records hold, whatever was done to them and by whom.
+//! Secondary indexes on sockets: a query returns the present records, whatever operations any client has executed on
+//! them.
 
 use crate::common::PATIENCE;
 use crate::common::records::queried;
@@ -7,7 +8,7 @@ use base::prng::Prng;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// All records that a query tells, by their keys.
+/// Returns all records of a query, sorted by their keys.
 fn query(redis: &mut Replies, asked: &str, limit: u64) -> Vec<(String, String)> {
     let mut told = queried(redis, asked, limit);
     told.sort_unstable();

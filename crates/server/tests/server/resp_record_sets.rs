@@ -213,7 +213,7 @@ fn many_records_are_written_and_read_in_one_command() {
     running.stop();
 }
 
-/// Walks a set to its end; gives all keys told.
+/// Walks a set to its end. Returns all keys.
 fn scan(redis: &mut Replies, options: &str, mut between: impl FnMut(&mut Replies)) -> Vec<String> {
     let (mut cursor, mut keys) = ("0".to_owned(), Vec::new());
     loop {

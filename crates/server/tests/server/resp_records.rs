@@ -1,4 +1,4 @@
-//! Records on a socket: typed bins, conditions, several operations at once, and what a refused request leaves.
+//! Records on a socket: typed bins, conditions, several operations at once, and the state after a refused request.
 
 use crate::common::redis::{Replies, resp, running};
 use base::prng::Prng;

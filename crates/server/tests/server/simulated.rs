@@ -129,7 +129,8 @@ impl Watcher {
         Self { client, got: Vec::new() }
     }
 
-    /// Takes all that there is and will be, then leaves. Every line must be whole, in order, and told or told as lost.
+    /// Reads all lines, present and future, then leaves. Every line must be whole, in order, and either received or
+    /// reported as lost.
     fn finish(mut self, world: &mut World, seed: u64, reached: &mut Reached) {
         for _ in 0..200 {
             let before = self.got.len();
@@ -257,7 +258,7 @@ fn run(seed: u64, reached: &mut Reached) {
     assert_eq!(world.worker.buffers_lent(), 0, "GANNET_SIM_SEED={seed}: a buffer is lost");
     assert_eq!(world.shared.pins.used(), 0, "GANNET_SIM_SEED={seed}: a pin is lost");
     let counters = &world.shared.workers[0].counters;
-    // Only one who keeps pinned values while others wait for theirs may be cut off.
+    // Only a reader that holds pinned values while others wait for theirs may be closed.
     let dropped = counters.slow_readers_dropped.value();
     assert_eq!(
         (cut_off.len() as u64, counters.slow_senders_dropped.value()),

@@ -1,5 +1,5 @@
-//! Transactions and commands over several keys: replies compared with those of Debian's Redis over random streams, what
-//! becomes of one whose client goes, and what other clients see meanwhile.
+//! Transactions and commands over several keys: replies compared with those of Debian's Redis over random streams, the
+//! end of a transaction whose client disconnects, and the state that other clients see meanwhile.
 
 mod updates;
 
@@ -289,7 +289,7 @@ fn a_memcached_client_sees_no_half_of_a_transaction_either() {
             let mut client = Client::connect(memcached);
             let mut looks = 0;
             while !stop.load(Relaxed) {
-                // x is written before y: who has read a new y and then an old x has seen half.
+                // x is written before y: a client that reads a new y and then an old x has seen half of a change.
                 let mut answer = [0; 17 + 4];
                 let mut read = |key: &str| {
                     client.send(format!("get {key}\r\n").as_bytes());
@@ -337,7 +337,7 @@ fn requests_of_a_transaction_are_timed_one_by_one_when_they_are_executed_and_not
         assert_eq!(client.ask(words), b"+QUEUED\r\n");
     }
     assert!(client.ask(&[b"EXEC"]).starts_with(b"*4\r\n$-1\r\n:1\r\n$1\r\n1\r\n-"));
-    // They are told before the answer is.
+    // They are recorded before the reply is sent.
     let counts = Part::ALL.map(|part| [count(Command::Get, part), count(Command::Incr, part)]);
     assert_eq!(counts, [[2, 1], [2, 1], [0, 0]]);
     let here = Totals::read([recorder]).of_namespace(segment::Namespace(3), Part::Execute).count;
@@ -440,7 +440,7 @@ fn what_client_memory_has_no_room_for_is_refused_by_name_and_changes_nothing() {
     (0..6).for_each(|_| assert!(client.next().starts_with(b"+")));
     let answer = String::from_utf8(client.next()).expect("text");
     assert!(answer.starts_with("*5\r\n+OK\r\n$700000\r\n") && answer.ends_with("$-1\r\n$-1\r\n:1\r\n"));
-    // What does not fit is told in its place, and what changes something is done.
+    // A reply that does not fit is an error in its place, and commands that change something are executed.
     assert_eq!(client.ask(&[b"SET", b"long", &vec![b'x'; 700_000]]), b"+OK\r\n");
     client.client.send(&[request(&[b"MULTI"]), request(&[b"GET", b"long"]), request(&[b"GETDEL", b"long"])].concat());
     client.client.send(&[request(&[b"INCR", b"n"]), request(&[b"EXEC"])].concat());

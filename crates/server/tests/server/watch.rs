@@ -1,4 +1,4 @@
-//! Watchers over real sockets: what they are told, beside Debian's memcached, and what becomes of them.
+//! Watchers over real sockets: their lines, compared with those of Debian's memcached, and their ends.
 
 use crate::common::memcached::Memcached;
 use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
@@ -33,7 +33,7 @@ impl Watcher {
         text.split(' ').map(field).collect()
     }
 
-    /// All lines before the lookup of `key`, which is told too.
+    /// Returns all lines before the lookup of `key`, which is reported too.
     fn until(&mut self, key: &str) -> Vec<Vec<(String, String)>> {
         let mut lines = Vec::new();
         loop {
@@ -93,7 +93,7 @@ fn script() -> Vec<Vec<u8>> {
     script
 }
 
-/// What watchers of a server with `addr` are told of the script.
+/// Returns the lines that a watcher of the server at `addr` gets for the script.
 fn told(addr: SocketAddr) -> Vec<Vec<(String, String)>> {
     let mut watcher = Watcher::connect(addr, "fetchers mutations evictions");
     let mut client = Client::connect(addr);
@@ -133,7 +133,7 @@ fn a_watcher_is_told_line_by_line_and_field_by_field_what_memcached_tells() {
             let equal = match name.as_str() {
                 "ts" => our_value.split('.').map(str::len).eq([10, 6]),
                 "gid" => our_value.parse::<u64>().is_ok(),
-                // memcached tells neither of a value that is too large: it names other things there.
+                // memcached reports neither for a value that is too large: it has other contents in these fields.
                 "cfd" | "clsid" if field(theirs, "status") == "too_large" => true,
                 "cfd" => our_value.parse::<u64>().is_ok(),
                 "clsid" => field(ours, "status") != "found" || our_value.parse::<u8>().is_ok(),
@@ -157,7 +157,7 @@ fn a_watcher_is_told_line_by_line_and_field_by_field_what_memcached_tells() {
     running.stop();
 }
 
-/// Fills a server with `values` of 10 KB, and returns the first line that a watcher of evictions is told.
+/// Fills a server with `values` of 10 KB, and returns the first line that a watcher of evictions gets.
 fn first_eviction(addr: SocketAddr, values: usize) -> Vec<(String, String)> {
     let mut watcher = Watcher::connect(addr, "evictions");
     let mut client = Client::connect(addr);

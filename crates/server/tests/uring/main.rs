@@ -1,4 +1,4 @@
-//! Suites of the wire once more, with workers that use io_uring: `common::io` goes by this binary's name.
+//! The suites over sockets again, with workers that use io_uring: `common::io` goes by this binary's name.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! What the commands of both protocols take: templates of words.
+//! The arguments of the commands of both protocols, as templates of words.
 //!
 //! `@k` key, `@v` value, `@n` number, `@f` number with a point, `@g` glob, `@c` channel, `@s` record set, `@b` bin,
 //! `@u` cursor, `@user`, `@rule`, `@filter`, `@w` any word; `a|b` one of them; `[ ... ]` there or not;

@@ -182,7 +182,7 @@ impl World {
         }
         self.clients.iter().for_each(|client| client.end.close_send());
         self.settle();
-        // Those that still have something to be told, or sleep many times in a row.
+        // Connections that still have messages to receive, or that sleep many times in a row.
         self.clients.iter().for_each(|client| client.end.reset());
         for _ in 0..2 {
             self.settle();
@@ -305,7 +305,7 @@ fn step(world: &mut World, kind: u64, choices: &mut Choices<'_>) -> Option<()> {
         25 => {
             let now_ms = world.clock_ns.load(Relaxed) / 1_000_000;
             let ms = *choices.of(&[1, 100, 1100, 31_000, 3_600_000, 86_400_000, 315_360_000_000])?;
-            // Wall clocks end: ten jumps of ten years stay within what a millisecond clock tells.
+            // Wall clocks end: ten jumps of ten years stay within the range of a millisecond clock.
             if now_ms + ms < 4_000_000_000_000 {
                 world.clock_ns.fetch_add(ms * 1_000_000, Relaxed);
             }

@@ -9,45 +9,48 @@
 //!     sync     from here on this is the last checkpoint
 //! ```
 //!
-//! After a loss of power each page of the file is what it was when it was synced last, or at any time since, whatever
-//! its neighbours are. Of all that, the store believes this:
+//! After a power loss, each page of the file has its contents from the last sync, or from any later time, independently
+//! of its neighbours. The store trusts only the following:
 //!
-//! - A segment whose header still says the sequence that the record has. It was whole when it was synced. It is never
+//! - A segment whose header still has the sequence in the record. It was complete when it was synced. It is never
 //!   written again, except for single words (DEAD, numbers, ends, tokens). If its header is old and its bytes are of a
-//!   later life, the sums of items show that: they are seeded with the sequence.
+//!   later life, the checksums of its items do not match, because they are seeded with the sequence.
 //! - DEAD, which is never taken back in a life. Every path that takes an item's slot has marked the item first, with
-//!   the index in the file too ([`crate::items::unpublished::dies_first`]). So what was replaced or removed before the
-//!   checkpoint is dead on the disk. No opening brings it back when the newer version is lost.
-//! - Neither slots nor locks nor counts nor what was stored in segments since. The index is rebuilt
+//!   the index in the file too ([`crate::items::unpublished::dies_first`]). So an item that was replaced or removed
+//!   before the checkpoint is dead on the disk. No opening restores it when the newer version is lost.
+//! - Nothing else: no slots, no locks, no counts, and no items that were stored in segments since. The index is rebuilt
 //!   ([`crate::durable::rebuild`]).
 //!
 //! Invariants:
-//! - An item that is served after a loss of power was there at the last checkpoint or later: never older, never torn,
-//!   never another key's. What was acknowledged before its `begin` and not changed since is there, unless its segment
-//!   was emptied since: to evict, to compact, for a flush, or because its items expired.
-//! - If a change of several keys as one is under way when the record is noted, its keys are in the record, and are
+//! - An item that is served after a power loss existed at the last checkpoint or later: it is never older, never torn,
+//!   never another key's. An item that was acknowledged before its `begin` and not changed since is present, unless its
+//!   segment was emptied since by eviction, compaction, a flush or expiry.
+//! - If a change of several keys as one is in progress when the record is taken, its keys are in the record, and are
 //!   misses. A part of such a change is never served.
-//! - So are those of one that was open when the checkpoint was begun and ended before that: some of its items may lie
-//!   in segments from before B, and others not. No other change is in the record by half: what ended before `begin`
-//!   lies in segments from before B; what begins since finds all of those of its thread sealed, or seals them before
-//!   its first item ([`crate::core::open::OpenTable::seal_begun`]); and the background seals its own before it moves
-//!   anything that was stored since.
-//! - A change of several keys as one stores a new copy of all that it changes, and changes nothing in place
-//!   ([`crate::core::handle::Guard::copies_all`]). So nothing is served of one that is made since.
-//! - Sequences and object numbers go on behind all that can have been given, so bytes of a life that was lost never
-//!   pass for ones of a later life. Until all that is on the disk, the superblock says the run of the machine that was
-//!   lost.
-//! - A superblock that says that the file is in use is on the disk before anything is changed, one that says that it
-//!   was left in order after all else.
-//! - No client has a token of a number that changes in place: one whose token is asked for is copied first
-//!   ([`crate::Versions::gets`]). So none fits a number that is back as it was.
-//! - After a sync that failed the kernel may have let go of what it could not write. Segments from before are in no
-//!   later checkpoint, and the file is not left in order.
-//! - Nothing that a second tier holds in the file is believed ([`crate::tier::room`]). It is synced only when a store
-//!   is left in order, and then its devices are too. What was there is a miss, and its slots are gone with the index.
-//! - Without checkpoints nothing of this costs anything but a field that is not 0.
+//! - The keys of a change that was in progress at `begin` and ended before the record is taken are misses too: some of
+//!   its items may lie in segments from before B, and others not. The record contains every other change completely or
+//!   not at all. A change that ended before `begin` lies in segments from before B. A change that begins later finds
+//!   all such segments of its thread sealed, or seals them before its first item
+//!   ([`crate::core::open::OpenTable::seal_begun`]). The background seals its own segments before it moves any item
+//!   that was stored since.
+//! - A change of several keys as one stores a new copy of every item that it changes, and changes nothing in place
+//!   ([`crate::core::handle::Guard::copies_all`]). So after a power loss nothing of a change that was made since is
+//!   served.
+//! - Sequences and object numbers continue above all that can have been assigned, so bytes of a lost life are never
+//!   taken for those of a later life. Until all of this is on the disk, the superblock names the boot of the machine
+//!   that was lost.
+//! - A superblock that marks the file as in use is on the disk before anything is changed. A superblock that marks it
+//!   as closed in order is written after everything else.
+//! - No client has a token of a number that changes in place: a number whose token is requested is copied first
+//!   ([`crate::Versions::gets`]). So no token matches a number that was restored to an earlier value.
+//! - After a failed sync, the kernel may have dropped pages that it could not write. Segments from before are in no
+//!   later checkpoint, and the file is not marked as closed in order.
+//! - Nothing that a second tier holds in the file is trusted after a power loss ([`crate::tier::room`]). It is synced
+//!   only when a store is closed in order, and then its devices are too. Items on it are misses, and their slots are
+//!   lost with the index.
+//! - Without checkpoints, the only cost of this is a field that is not 0.
 //!
-//! Not here: when to make one, and on which thread ([`Checkpointer`] does not sleep).
+//! This module does not decide when a checkpoint is made, or on which thread ([`Checkpointer`] does not sleep).
 
 pub(crate) mod progress;
 pub(crate) mod record;
@@ -67,7 +70,7 @@ use crate::layout::header::State;
 use crate::locks::undo_log::RECORDS_MAX;
 use record::Record;
 
-/// Returns the handle that makes checkpoints, or `None` if the store is in no file, or was opened without
+/// Returns the handle that makes checkpoints, or `None` if the store is not in a file or was opened without
 /// checkpoints.
 pub(crate) fn checkpointer(store: &Arc<Store>) -> Option<Checkpointer> {
     store.checkpoints.records.as_ref()?;
@@ -95,9 +98,9 @@ pub struct Checkpointer {
 /// The result of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
-    /// It is on the disk, and the last one.
+    /// The checkpoint is on the disk, and is the last one.
     Made,
-    /// More keys were being changed together than it has room for: the caller has to begin it again.
+    /// More keys were being changed together than the record has room for: the caller has to begin again.
     Crowded,
 }
 
@@ -108,15 +111,16 @@ struct Begun {
 }
 
 impl Checkpointer {
-    /// Makes every thread seal what it has open, when the thread next looks at that: in [`crate::ThreadHandle::tidy`],
-    /// or in a slice of the background. Returns false during an index rebuild: items that hide older ones may not be
-    /// found yet.
+    /// Begins a checkpoint: every thread seals its open segments at its next check, in [`crate::ThreadHandle::tidy`] or
+    /// in a slice of the background. Returns false during an index rebuild, because items that hide older ones may not
+    /// be found yet.
     pub fn begin(&mut self, now: UnixMillis) -> bool {
         if self.store.is_rebuilding() {
             return false;
         }
         let made = &self.store.checkpoints;
-        // A thread that gets a sequence behind `before` sees this or what follows, and that a checkpoint was begun.
+        // A thread that gets a sequence from `before` on sees this store or the next one, and so that a checkpoint was
+        // begun.
         made.before.store(u64::MAX, Release);
         made.spanning().clear();
         let before = self.store.segments.next_sequence();
@@ -126,12 +130,12 @@ impl Checkpointer {
         true
     }
 
-    /// Returns the instant at which the checkpoint under way was begun.
+    /// Returns the instant at which the checkpoint in progress was begun.
     pub fn begun_at(&self) -> Option<UnixMillis> {
         self.begun.map(|begun| begun.at)
     }
 
-    /// Returns true if everything that was there when it was begun is sealed.
+    /// Returns true if all segments that were open when the checkpoint was begun are sealed.
     pub fn is_sealed(&self) -> bool {
         let Some(Begun { before, .. }) = self.begun else { return false };
         let segments = &self.store.segments;
@@ -142,10 +146,10 @@ impl Checkpointer {
         !(0..segments.high_water() as u32).any(is_open)
     }
 
-    /// Makes the one that was begun and is sealed. It takes as long as the disk does.
+    /// Writes the checkpoint that was begun and is sealed. It takes as long as the disk does.
     ///
     /// # Errors
-    /// What the disk answers; the checkpoint before is the last one.
+    /// If the disk fails: its error. The previous checkpoint then remains the last one.
     pub fn finish(&mut self) -> io::Result<Finished> {
         let begun = self.begun.take().expect("it was begun");
         let (store, made) = (&self.store, &self.store.checkpoints);
@@ -172,7 +176,7 @@ fn make_checkpoint(store: &Store, Begun { before, at }: Begun) -> io::Result<Fin
     let sequences: Vec<u64> = sequences.collect();
     let mut keys = Vec::new();
     undo.each_open(&mut |record, _| keys.push(record.key()));
-    // Behind that: what was closed meanwhile is among these.
+    // After the open ones, so that a change that ended meanwhile is among these.
     keys.append(&mut store.checkpoints.spanning());
     if keys.len() > RECORDS_MAX {
         return Ok(Finished::Crowded);
@@ -187,10 +191,10 @@ fn make_checkpoint(store: &Store, Begun { before, at }: Begun) -> io::Result<Fin
     Ok(Finished::Made)
 }
 
-/// Returns the sequence of a segment that a checkpoint has; 0: it has not.
+/// Returns the sequence of a segment that a checkpoint includes; 0: it does not include the segment.
 fn sealed_sequence(store: &Store, id: SegmentId, before: u64) -> u64 {
     let header = store.segments.header(id);
-    // The state first: what was sealed is whole. One that was opened again meanwhile has a later sequence.
+    // Reads the state first: a sealed segment is complete. A segment that was reopened meanwhile has a later sequence.
     let is_sealed = matches!(header.state(), State::Sealed | State::Draining);
     let sequence = header.sequence();
     let since = store.kept.unsynced_before.load(Acquire);

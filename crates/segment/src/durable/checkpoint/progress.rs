@@ -14,9 +14,9 @@ use crate::locks::undo_log::{ChangingKey, RECORDS_MAX};
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     pub(super) records: Option<Records>,
-    /// Open segments with a smaller sequence are to be sealed.
+    /// Open segments with a smaller sequence have to be sealed.
     pub(super) before: AtomicU64,
-    /// Keys of changes that span the latest `begin`; one more than [`RECORDS_MAX`] at most.
+    /// Keys of changes that span the latest `begin`, at most one more than [`RECORDS_MAX`].
     pub(super) spanning: Mutex<Vec<ChangingKey>>,
     pub(super) made: AtomicU64,
     pub(super) failed: AtomicU64,
@@ -27,13 +27,14 @@ pub(crate) struct Checkpoints {
 /// The results of checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointStats {
-    /// Those that this process made.
+    /// Checkpoints that this process made.
     pub made: u64,
-    /// Checkpoints that failed, because the disk did not take what was to be written.
+    /// Checkpoints that failed because of a write error of the disk.
     pub failed: u64,
-    /// Instant at which the last one in the file was begun, by whichever process; 0: there is none.
+    /// The instant at which the last checkpoint in the file was begun, by this process or an earlier one; 0: there is
+    /// none.
     pub last: UnixMillis,
-    /// Segments that it has.
+    /// The number of segments that it includes.
     pub segments: u64,
 }
 
@@ -52,7 +53,7 @@ impl Checkpoints {
         }
     }
 
-    /// Returns the sequence below which open segments are to be sealed.
+    /// Returns the sequence below which open segments have to be sealed.
     #[inline]
     pub(crate) fn before(&self) -> u64 {
         self.before.load(Acquire)
@@ -64,7 +65,8 @@ impl Checkpoints {
         self.records.is_some()
     }
 
-    /// Changes of several keys as one, which was begun before the latest checkpoint was and is about to end.
+    /// Records the keys of a change of several keys as one that was begun before the latest checkpoint and is about to
+    /// end.
     #[cold]
     pub(crate) fn note_spanning(&self, keys: impl Iterator<Item = ChangingKey>) {
         let mut all = self.spanning();

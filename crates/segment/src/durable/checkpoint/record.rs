@@ -6,8 +6,8 @@
 //!   sum, zeros                                  |            |                          | namespace, hidden
 //! ```
 //!
-//! The whole copy with the higher number counts; the next one is written over the other. The sum is XXH3 over all words
-//! but itself.
+//! The intact copy with the higher number is in force. The next one is written over the other. The checksum is XXH3
+//! over all words except itself.
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -17,24 +17,24 @@ use crate::layout::raw::{Array, Word64};
 use crate::locks::undo_log::{ChangingKey, RECORDS_MAX};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"GANNETCP");
-/// Words before all others.
+/// The number of words of the head.
 pub(crate) const HEAD_WORDS: usize = 16;
-/// Position of the sum in those words.
+/// The position of the checksum in the head.
 const SUM: usize = 6;
-/// Position of the notes' word among the kept words.
+/// The position of the notes' word among the kept words.
 const NOTES: usize = 6;
 
 /// The contents of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Instant at which it was begun, ms since 1970.
+    /// The instant at which it was begun, in ms since 1970.
     pub(crate) at_ms: u64,
-    /// Segments that it has have a smaller sequence.
+    /// The segments that it includes have a smaller sequence.
     pub(crate) before: u64,
     pub(crate) kept: [u64; CHECKPOINT_WORDS],
-    /// Keys of changes of several as one that were under way.
+    /// The keys of changes of several keys as one that were in progress.
     pub(crate) keys: Vec<ChangingKey>,
-    /// Of each segment, if the checkpoint has it; else 0.
+    /// The sequence of each segment that the checkpoint includes; else 0.
     pub(crate) sequences: Vec<u64>,
 }
 
@@ -60,7 +60,7 @@ impl Record {
         words
     }
 
-    /// Creates the record of the words of a whole copy.
+    /// Decodes the record from the words of an intact copy.
     fn of_words(words: &[u64], segments: usize) -> Self {
         let (kept, rest) = words[HEAD_WORDS..].split_at(CHECKPOINT_WORDS);
         let (sequences, keys) = rest.split_at(segments);
@@ -75,7 +75,7 @@ impl Record {
     }
 }
 
-/// Returns the sum of all words except the one that holds the sum.
+/// Returns the checksum of all words except the one that holds it.
 fn sum(words: &[u64]) -> u64 {
     let others = words.iter().enumerate().filter(|(at, _)| *at != SUM);
     let bytes: Vec<u8> = others.flat_map(|(_, word)| word.to_le_bytes()).collect();
@@ -101,13 +101,13 @@ impl Records {
         2 * 8 * Self::copy_words(segments) as u64
     }
 
-    /// Creates the records in the words of a file with room for so many segments.
+    /// Creates the records in the words of a file with room for `segments` segments.
     pub(crate) fn of(words: Array<Word64>, segments: usize) -> Self {
         assert!(words.len() == 2 * Self::copy_words(segments), "two copies");
         Self { words, segments }
     }
 
-    /// Gets the file's space for them.
+    /// Allocates the file's space for them.
     pub(crate) fn allocate(&self) -> io::Result<()> {
         self.words.map().allocate(0, self.words.len() * 8)
     }
@@ -116,7 +116,7 @@ impl Records {
         self.words.at(copy * Self::copy_words(self.segments) + at)
     }
 
-    /// Returns the words of a copy, and its number, if it is whole.
+    /// Returns the words and the number of a copy, if it is intact.
     fn whole(&self, copy: usize) -> Option<(u64, Vec<u64>)> {
         let head: [u64; HEAD_WORDS] = std::array::from_fn(|at| self.word(copy, at).load(Acquire));
         let [magic, number, _, _, segments, keys, recorded, ..] = head;
@@ -132,12 +132,12 @@ impl Records {
         [0, 1].into_iter().filter_map(|copy| self.whole(copy)).max_by_key(|(number, _)| *number)
     }
 
-    /// Returns the record that counts, if any copy is whole.
+    /// Returns the record in force, if any copy is intact.
     pub(crate) fn latest(&self) -> Option<Record> {
         self.latest_words().map(|(_, words)| Record::of_words(&words, self.segments))
     }
 
-    /// Writes one over the copy that counts less.
+    /// Writes a record over the copy that is not in force.
     pub(crate) fn write(&self, record: &Record) {
         assert!(record.sequences.len() == self.segments && record.keys.len() <= RECORDS_MAX, "it fits");
         let number = self.latest_words().map_or(0, |(number, _)| number + 1);

@@ -1,12 +1,12 @@
-//! Copies every live item of one store into another one that is empty: this gives a memory file other sizes.
+//! Copies every live item of one store into an empty one, to change the sizes of a memory file.
 //!
 //! Invariants:
 //! - The source store is only read, and no thread changes it meanwhile.
-//! - Object and part numbers, and sequences, go on behind those of the store that is copied: no CAS token that a client
-//!   may still have names another value.
+//! - Object numbers, part numbers and sequences continue above those of the source store, so no CAS token that a client
+//!   may still have matches another value.
 //! - An item that does not fit is evicted by the order of its arrival, or reported as refused if the target evicts
 //!   nothing.
-//! - Items on flash come after all of memory and push out none of that: an item without room is reported as refused.
+//! - Items on flash come after all items in memory and evict none of them: an item without room is reported as refused.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ use crate::values::parts::{each_part, part_bytes};
 pub struct Copied {
     /// Items that were stored.
     pub items: u64,
-    /// Items of which a part is lost.
+    /// Items that have lost a part.
     pub lost: u64,
     /// Items that are too large for the other store's segments, or for which there is no room.
     pub refused: u64,
 }
 
-/// Guards of the background before an item is given up.
+/// The number of attempts to store an item, with a background slice between them, before it is given up.
 const TRIES: usize = 10_000;
 
 /// Copies all live items of `from` at `now`, its notes and its pending flushes. `background` is that of `to`, and no
@@ -55,7 +55,7 @@ pub fn copy_store(
     let mut notes = Vec::new();
     from.each_note(&mut |note| notes.push(note.to_vec()));
     if to.rewrite_notes(&notes).is_err() {
-        // Names without which items in sets could not be read.
+        // Without these names, items in sets could not be read.
         copied.refused += notes.len() as u64;
     }
     for number in 0..Namespace::MAX as u8 {
@@ -82,8 +82,8 @@ pub fn copy_store(
     Ok(copied)
 }
 
-/// Copies all live items that the store of `source` has on flash, as far as there is room: from then on `to` evicts
-/// nothing. `work` has the reads done that the walk has asked for; else as [`copy_store`].
+/// Copies all live items that the store of `source` has on flash, as far as there is room. `to` evicts nothing from
+/// then on. `work` completes the reads that the walk has requested. The other parameters are those of [`copy_store`].
 ///
 /// # Errors
 /// When `to` has no handle left.
@@ -119,18 +119,18 @@ pub fn copy_flash(
         drop(guard);
         match stepped {
             Ok(next) => cursor = next,
-            // What is on flash was asked for.
+            // The read of an item on flash was requested.
             Err(_) => work(),
         }
     }
     Ok(copied)
 }
 
-/// Returns the bytes of key and value of the longest item that is there at `now`: a store that it is copied to has to
-/// take that.
+/// Returns the bytes of key and value of the longest live item at `now`. A store that receives a copy has to accept an
+/// item of that length.
 ///
 /// # Errors
-/// When it has no handle left.
+/// If the store has no handle left.
 pub fn longest_item(store: &Arc<Store>, now: UnixMillis) -> Result<u64, HandleError> {
     let mut handle = store.handle()?;
     let mut longest = 0;
@@ -144,7 +144,7 @@ pub fn longest_item(store: &Arc<Store>, now: UnixMillis) -> Result<u64, HandleEr
     Ok(longest)
 }
 
-/// Numbers that are given once are not given again.
+/// Raises the object numbers and sequences of `to` to those of `from`, so that none is assigned twice.
 fn go_on_behind(from: &Store, to: &Store) {
     to.kept.objects.fetch_max(from.kept.objects.load(Relaxed), SeqCst);
     to.kept.sequence.fetch_max(from.kept.sequence.load(Relaxed), SeqCst);
@@ -158,7 +158,7 @@ struct Whole {
     places: Vec<(u64, Range<usize>)>,
 }
 
-/// `None`: a part of it is lost.
+/// Reads a whole value. Returns `None` if a part of it is lost.
 fn whole(guard: &Guard<'_>, key: &Key<'_>, item: &Item<'_>) -> Option<Whole> {
     let mut whole = Whole::default();
     let Value::Typed { kind, bytes } = item.value else {

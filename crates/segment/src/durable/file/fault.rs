@@ -1,56 +1,56 @@
-//! Why a store is not made in a file, each with what to do.
+//! The reasons why a store cannot be opened in a file, each with its remedy.
 
 use std::fmt;
 use std::io;
 
 use super::index_place::IndexPlace;
 
-/// Why a store is not made in a file. But for `Io` and `Space`, the file is as it was.
+/// The reason why a store cannot be opened in a file. The file is unchanged, except with `Io` and `Space`.
 #[derive(Debug)]
 pub enum FileFault {
     /// The operating system's reason.
     Io(io::Error),
-    /// There is no space for so many bytes.
+    /// The file system has no space for the file.
     Space {
         /// Bytes of the whole file.
         bytes: u64,
         /// The operating system's reason.
         error: io::Error,
     },
-    /// It holds something that is no store's memory.
+    /// The file holds something else than a store's memory.
     Foreign,
-    /// Neither copy of its superblock is whole, or it is not as long as that says, or what is in it does not hold
-    /// together.
+    /// Neither copy of its superblock is intact, its length differs from the superblock, or its contents are
+    /// inconsistent.
     Damaged(String),
-    /// It is of another version.
+    /// The file has another version.
     Version {
         /// Which.
         found: u64,
         /// The one that this build reads.
         known: u64,
     },
-    /// It is of this version, from a build that lays things out otherwise.
+    /// The file has this version, but is from a build with another layout.
     Layout,
-    /// It was made for another memory.
+    /// The file was created for another memory size.
     Memory {
         /// In bytes.
         found: u64,
         /// Requested size, in bytes.
         asked: u64,
     },
-    /// Its segments have another size.
+    /// The file's segments have another size.
     Segment {
         /// In bytes.
         found: u64,
         /// Requested size, in bytes.
         asked: u64,
     },
-    /// Its index is elsewhere than was asked for.
+    /// The place of its index differs from the requested one.
     Index {
         /// Place of the index in the file's store.
         found: IndexPlace,
     },
-    /// Its second tier lies on another number of bytes; 0: there is none.
+    /// Its second tier has another size; 0: it has none.
     Flash {
         /// In bytes.
         found: u64,

@@ -1,4 +1,4 @@
-//! All that a store's words and bytes lie in: private memory, or maps of a file.
+//! The memory of a store's words and bytes: private memory, or maps of a file.
 
 use std::io;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::layout::persistent::KeptPage;
 use crate::layout::raw::{Array, Heap};
 use crate::locks::undo_log::{LOG_BYTES, UndoLog};
 
-/// Sequences have so many bits: those that a CAS token has for them.
+/// The number of bits of a sequence: those that a CAS token has for it.
 const SEQUENCE_BITS: u32 = 64 - crate::layout::header::TOKEN_OFFSET_BITS;
 
-/// All that a store's words and bytes lie in.
+/// The memory of a store's words and bytes.
 #[derive(Debug)]
 pub(crate) struct Ground {
     pub(crate) kept: KeptPage,
@@ -38,7 +38,7 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    /// Returns private memory, for as much as the geometry says.
+    /// Returns private memory of the sizes in `geometry`.
     pub(crate) fn private(geometry: &Geometry, segments: usize, huge_pages: bool) -> io::Result<Self> {
         let kept = KeptPage::private()?;
         Ok(Self {
@@ -54,7 +54,7 @@ impl Ground {
     }
 }
 
-/// Checks that the kept words are such that everything else can be looked at.
+/// Checks that the kept words are valid, so that everything else can be read.
 fn check_kept(ground: &Ground, geometry: &Geometry) -> Result<(), FileFault> {
     let kept = &ground.kept;
     if !ground.notes.as_ref().is_some_and(Notes::is_sound) {
@@ -73,7 +73,7 @@ fn check_kept(ground: &Ground, geometry: &Geometry) -> Result<(), FileFault> {
     Err(FileFault::Damaged(format!("its words say {end} segments, a growth of {growth:#x} to {next} groups")))
 }
 
-/// Returns the parts of a file that has such a superblock.
+/// Returns the parts of a file with this superblock.
 pub(super) fn ground_of(
     geometry: &Geometry,
     config: &StoreConfig,
@@ -86,7 +86,7 @@ pub(super) fn ground_of(
     Ok(ground)
 }
 
-/// Returns the parts of a file with such sizes, as they are.
+/// Returns the parts of a file with these sizes, unchanged.
 pub(super) fn ground(
     geometry: &Geometry,
     config: &StoreConfig,

@@ -1,4 +1,4 @@
-//! A file that is a store's, from its opening to its close.
+//! The memory file of a store, from its opening to its close.
 
 use std::io;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use super::superblock::{Superblock, Superblocks};
 use super::{IndexPlace, index_of};
 use crate::durable::checkpoint::record::Record;
 
-/// A file that is a store's, and its superblock.
+/// The memory file of a store, and its superblock.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) file: Arc<MapFile>,
@@ -21,11 +21,11 @@ pub(crate) struct Held {
     pub(crate) left: Option<Left>,
     /// True if the index is rebuilt from the segments.
     pub(crate) rebuilds_index: bool,
-    /// Record of the last checkpoint, if the machine has lost its power since.
+    /// The record of the last checkpoint, if the machine has lost power since.
     pub(crate) lost: Option<Box<Record>>,
     /// True if the machine lost its power before the first checkpoint: the file was created again, empty.
     pub(crate) lost_all: bool,
-    /// Maps of what a checkpoint has synced, if that is not all of the file.
+    /// Maps of the parts that a checkpoint syncs, if that is not the whole file.
     pub(super) believed: Option<[Map; 2]>,
 }
 
@@ -53,8 +53,8 @@ impl Held {
         }
     }
 
-    /// Excludes a range of the file, in whole pages, from what is believed after a loss of power: no checkpoint syncs
-    /// it.
+    /// Excludes a range of the file, in whole pages, from the parts that are trusted after a power loss. No checkpoint
+    /// syncs it.
     pub(super) fn believe_none_of(&mut self, others: Range<u64>) -> io::Result<()> {
         let map = |range: Range<u64>| Map::of_file(&self.file, range.start, (range.end - range.start) as usize, false);
         self.believed = Some([map(0..others.start)?, map(others.end..self.block.file_bytes)?]);
@@ -80,7 +80,7 @@ impl Held {
         Ok(())
     }
 
-    /// Writes all of it to the disk.
+    /// Writes the whole file to the disk.
     fn sync_all(&self) -> io::Result<()> {
         self.file.sync_data()?;
         #[cfg(all(test, not(shuttle)))]
@@ -88,14 +88,14 @@ impl Held {
         Ok(())
     }
 
-    /// Records that what was found is whole now, and that the file belongs to this run of the machine.
+    /// Records that the repair is complete, and that the file belongs to this boot of the machine.
     pub(crate) fn settle(&mut self) -> io::Result<()> {
         let marked = u64::from(self.has_checkpoints());
         let changes = self.lost.is_some() || self.has_checkpoints() || self.block.marked != marked;
         if !changes {
             return Ok(());
         }
-        // Not before all else is on the disk: until then it is found to be lost once more.
+        // Only after everything else is on the disk: until then, an opening has to repair the file again.
         self.sync()?;
         self.block.marked = marked;
         self.superblocks.write(&self.block);
@@ -107,7 +107,7 @@ impl Held {
         // A process that panics does not mark the file as clean.
         let mut clean = u64::from(!std::thread::panicking());
         if self.has_checkpoints() {
-            // The superblock that says that everything is there is written after all else.
+            // The superblock that marks the file as closed in order is written after everything else.
             clean &= u64::from(!has_lost_changes && self.sync_all().is_ok());
         }
         self.superblocks.write(&Superblock { clean, closed_ms: now.0, ..self.block });

@@ -1,9 +1,9 @@
-//! Looking at a file that no server has, without changing it.
+//! Inspection of a file that no server uses, without changing it.
 //!
 //! Invariants:
-//! - Nothing is written, so that what a crash left can be looked at as it is.
-//! - Of a file that was in use when the machine lost its power, what its last checkpoint has is looked at, and nothing
-//!   else: the rest is no fault, and not believed by a server either ([`crate::durable::checkpoint`]).
+//! - Nothing is written, so that the state after a crash can be inspected as it is.
+//! - If a file was in use when the machine lost power, only the contents of its last checkpoint are inspected. The rest
+//!   is no fault, because a server does not trust it either ([`crate::durable::checkpoint`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -29,7 +29,7 @@ use crate::layout::slot::Slot;
 pub struct FileStats {
     /// The fields of the superblock, by name.
     pub superblock: Vec<(&'static str, u64)>,
-    /// It was left in order.
+    /// True if the file was closed in order.
     pub clean: bool,
     /// The machine was restarted since the file was in use. The segment figures are then those of the last checkpoint,
     /// if checkpoints were made.
@@ -42,7 +42,7 @@ pub struct FileStats {
     pub item_bytes: u64,
     /// Items of each namespace.
     pub items_by_namespace: [u64; Namespace::MAX],
-    /// Groups of the index, and what they are to become.
+    /// Groups of the index, and the number that a change of its size leads to.
     pub groups: [u64; 2],
     /// Locks of the index that were held.
     pub stripes_held: u64,
@@ -59,23 +59,23 @@ pub struct FileStats {
 /// The findings of a walk over a whole memory file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileCheck {
-    /// Items that a slot names; where the index is not in the file, those that live.
+    /// Items that a slot names. If the index is not in the file: live items.
     pub items: u64,
     /// Slots that name items.
     pub slots: u64,
-    /// Slots that name items on flash, which is not looked at; none where the index is not in the file.
+    /// Slots that name items on flash. The flash is not read. 0 if the index is not in the file.
     pub flash_slots: u64,
-    /// Items that live and that no slot names: a crash leaves some, and opening ends them.
+    /// Live items that no slot names. A crash leaves some, and the next opening ends them.
     pub unnamed: u64,
-    /// Slots that are there twice: a crash leaves some under locks that were held.
+    /// Slots that exist twice. A crash leaves some under locks that were held.
     pub doubled: u64,
-    /// Items that are not what was written; after a loss of power they are not among the others.
+    /// Damaged items. After a power loss they are counted in no other figure.
     pub damaged: u64,
-    /// Faults that no crash leaves, one line each; at most [`FAULTS_MAX`].
+    /// Faults that a crash cannot cause, one line each; at most [`FAULTS_MAX`].
     pub faults: Vec<String>,
 }
 
-/// Faults that are reported at most.
+/// The maximum number of reported faults.
 pub const FAULTS_MAX: usize = 20;
 
 struct Inspected {
@@ -85,7 +85,7 @@ struct Inspected {
     hasher: Hasher,
     sum_seed: u64,
     stats: FileStats,
-    /// The sequences of the segments that are believed, after a loss of power.
+    /// The sequences of the segments that are trusted after a power loss.
     believed: Option<Vec<u64>>,
 }
 
@@ -113,7 +113,7 @@ pub fn file_is_clean(file: &Arc<MapFile>) -> Result<bool, FileFault> {
     Ok(block_of(file)?.clean == 1)
 }
 
-/// The words of what a second tier keeps in a file.
+/// The words that a second tier persists in a file.
 #[derive(Debug)]
 pub struct TierWords(Array<Word64>);
 
@@ -182,7 +182,7 @@ fn open(file: &Arc<MapFile>, boot: u128) -> Result<Inspected, FileFault> {
     let geometry = super::geometry_of(&config, &block).map_err(|error| FileFault::Damaged(error.to_string()))?;
     let (lost, has_checkpoints) = (lost_since(&block, boot), lost_to_checkpoint(&block, boot));
     let ground = match has_checkpoints {
-        // Its words are of another time than what they are about.
+        // Its words may be from another time than the contents that they describe.
         true => ground(&geometry, &config, file, index_of(&block))?,
         false => ground_of(&geometry, &config, file, &block)?,
     };
@@ -215,7 +215,7 @@ fn open(file: &Arc<MapFile>, boot: u128) -> Result<Inspected, FileFault> {
 }
 
 impl Inspected {
-    /// Returns the segments that are believed.
+    /// Returns the segments that are trusted.
     fn ids(&self) -> Vec<SegmentId> {
         let is_believed = |id: &SegmentId| {
             let Some(sequences) = &self.believed else { return true };
@@ -265,7 +265,7 @@ impl Inspected {
         !self.has_index() || finds()
     }
 
-    /// Returns true if its index is there, and believed.
+    /// Returns true if its index is in the file and is trusted.
     fn has_index(&self) -> bool {
         index_of(&self.block) == IndexPlace::File && self.believed.is_none()
     }
@@ -302,14 +302,14 @@ impl Inspected {
         }
     }
 
-    /// Counts what is not whole as a fault, unless the machine lost its power.
+    /// Counts a torn item, as a fault unless the machine lost power.
     fn torn(&self, check: &mut FileCheck, what: impl FnOnce() -> String) {
         if self.believed.is_none() {
             check.fault(what());
         }
     }
 
-    /// Looks at what each slot names.
+    /// Checks the item that each slot names.
     fn check_index(&self, check: &mut FileCheck) {
         if !self.has_index() {
             return;
@@ -362,8 +362,8 @@ fn holds_items(state: State) -> bool {
     matches!(state, State::Open | State::Sealed | State::Draining)
 }
 
-/// Reads what a memory file says of itself: its superblock, its words, 128 bytes for each segment. `boot` is the run of
-/// the machine, as in [`crate::Power`].
+/// Reads the facts that a memory file holds about itself: its superblock, its words, and 128 bytes for each segment.
+/// `boot` is the boot of the machine, as in [`crate::Power`].
 ///
 /// # Errors
 /// As for opening it.
@@ -373,7 +373,7 @@ pub fn file_stats(file: &Arc<MapFile>, boot: u128) -> Result<FileStats, FileFaul
     Ok(inspected.stats)
 }
 
-/// Looks at every item and every slot of a memory file; `boot` as for [`file_stats`]. After a loss of power, torn items
+/// Checks every item and every slot of a memory file; `boot` as for [`file_stats`]. After a loss of power, torn items
 /// are counted but are no fault, because no server serves them.
 ///
 /// # Errors

@@ -71,7 +71,7 @@ pub struct StoreFile {
 /// The provisions of a store in a file for a loss of power.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Power {
-    /// The run of the machine: [`arena::boot_id`]. 0: not known, and the file is taken for one of the same run.
+    /// The boot of the machine: [`arena::boot_id`]. 0: unknown, and the file is taken for one of the same boot.
     pub boot: u128,
     /// Checkpoints are made: [`crate::Checkpointer`].
     pub checkpoints: bool,

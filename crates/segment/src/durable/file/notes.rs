@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Invariants:
-//! - A note's bytes are there before the word says so: it is kept whole or not at all.
+//! - A note's bytes are written before the word includes them: a note is persisted completely or not at all.
 //! - Notes are read in the order that they were written. A new list is written to the other half, and counts once the
 //!   word names that half.
 //! - Space is allocated before it is written to.
@@ -21,12 +21,12 @@ use arena::Map;
 use crate::layout::persistent::KeptPage;
 use crate::layout::raw::{Heap, Mutex, Reserved};
 
-/// Why a note is not kept.
+/// The reason why a note was not persisted.
 #[derive(Debug)]
 pub enum NoteFault {
-    /// There is no room for it: the list has to be rewritten, shorter.
+    /// There is no room for the note: the list has to be rewritten, shorter.
     Full,
-    /// The file has no space for it.
+    /// The file system has no space for the note.
     Space(std::io::Error),
 }
 
@@ -41,14 +41,14 @@ impl std::fmt::Display for NoteFault {
 
 impl std::error::Error for NoteFault {}
 
-/// Bytes before each note: its length, its sum.
+/// The bytes before each note: its length and its checksum.
 pub(super) const FRONT_BYTES: usize = 8;
 
 fn sum_of(note: &[u8]) -> u32 {
     xxhash_rust::xxh3::xxh3_64(note) as u32
 }
 
-/// The word that says which notes count.
+/// The word that names the half in force and the length of its notes.
 #[derive(Clone, Copy)]
 struct Word(u64);
 
@@ -97,13 +97,12 @@ impl Notes {
         Word(self.kept.notes.load(Acquire))
     }
 
-    /// Returns true if the word names bytes that there can be, and they are what was written.
+    /// Returns true if the word names a valid range and the notes in it are intact.
     pub(super) fn is_sound(&self) -> bool {
         self.word().bytes() <= self.half_bytes && self.read(&mut |_| {})
     }
 
-    /// Gives every note to `each`, in order, up to one that is not what was written. Returns false if there is such a
-    /// one.
+    /// Calls `each` for every note in order, up to the first damaged one. Returns false if there is a damaged one.
     pub(crate) fn read(&self, each: &mut dyn FnMut(&[u8])) -> bool {
         let (from, bytes) = (self.word().half() * self.half_bytes, self.word().bytes());
         let mut left = self.halves.bytes(from, bytes);
@@ -120,7 +119,7 @@ impl Notes {
         left.is_empty()
     }
 
-    /// Appends one note behind those that count.
+    /// Appends one note behind the current ones.
     pub(crate) fn append(&self, note: &[u8]) -> Result<(), NoteFault> {
         let _writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         let word = self.word();
@@ -129,7 +128,7 @@ impl Notes {
         Ok(())
     }
 
-    /// Makes these the notes.
+    /// Replaces all notes by `notes`.
     pub(crate) fn rewrite(&self, notes: &[Vec<u8>]) -> Result<(), NoteFault> {
         self.renew(&mut |_| notes.to_vec())
     }
@@ -141,7 +140,7 @@ impl Notes {
         !self.is_named(1 - self.word().half()) && bytes > self.half_bytes / 2 && bytes > 2 * self.renewed.load(Relaxed)
     }
 
-    /// Writes in the place of all notes what `make` makes of them; none comes in between.
+    /// Replaces all notes by those that `make` makes of them. No note can be appended in between.
     pub(crate) fn renew(&self, make: &mut dyn FnMut(&Self) -> Vec<Vec<u8>>) -> Result<(), NoteFault> {
         let _writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         let half = 1 - self.word().half();
@@ -160,20 +159,20 @@ impl Notes {
         self.named.load(Acquire) & 1 << half != 0
     }
 
-    /// Begins a checkpoint: returns the words of `read`, and retains what they name beside what the previous checkpoint
-    /// names.
+    /// Begins a checkpoint: returns the words of `read`, and retains the half that they name and the half that the
+    /// previous checkpoint names.
     pub(crate) fn name_with<T>(&self, read: impl FnOnce() -> T) -> T {
         let _writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         self.named.fetch_or(1 << self.word().half(), AcqRel);
         read()
     }
 
-    /// Records that the checkpoint that counts has this word for the notes; no other needs to be retained.
+    /// Records that the checkpoint in force has this word for the notes. The other half need not be retained.
     pub(crate) fn name_only(&self, word: u64) {
         self.named.store(1 << Word(word).half(), Release);
     }
 
-    /// Writes a note at a place of a half; where the next one goes.
+    /// Writes a note at a position in a half. Returns the position of the next one.
     fn put(&self, half: usize, at: usize, note: &[u8]) -> Result<usize, NoteFault> {
         let end = at + FRONT_BYTES + note.len();
         if end > self.half_bytes || u32::try_from(note.len()).is_err() {
@@ -181,7 +180,7 @@ impl Notes {
         }
         let from = half * self.half_bytes + at;
         self.halves.map().allocate(from, end - at).map_err(NoteFault::Space)?;
-        // Behind what counts, under the writers' lock: no other thread names these bytes.
+        // Behind the current notes, under the writers' lock: no other thread names these bytes.
         let mut reserved = Reserved::of_notes(from, end - at);
         reserved.write(&self.halves, 0, &(note.len() as u32).to_le_bytes());
         reserved.write(&self.halves, 4, &sum_of(note).to_le_bytes());

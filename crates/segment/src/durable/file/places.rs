@@ -1,4 +1,4 @@
-//! Where what lies in a store's file: [`super`] has the picture.
+//! The places of the parts of a store's file: [`super`] has the picture.
 
 use super::notes;
 use super::superblock::VERSION;

@@ -1,4 +1,4 @@
-//! The superblock: what a file was laid out as, in two copies of which one is always whole.
+//! The superblock: the layout of a file, in two copies of which one is always intact.
 //!
 //! ```text
 //!   page 0   copy 0   number 7   checksum          the whole copy with the higher number counts;
@@ -14,11 +14,11 @@ use crate::layout::raw::{Array, Word64};
 
 /// The first eight bytes of a file.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GANNETMM");
-/// The version of what a file holds. One more with each change that an older build cannot read.
+/// The version of the file format. It rises with each change that an older build cannot read.
 pub(crate) const VERSION: u64 = 3;
-/// Words of a copy, the checksum among them.
+/// The number of words of a copy, including the checksum.
 const WORDS: usize = 64;
-/// Words before the fields.
+/// The number of words before the fields.
 const FRONT: usize = 4;
 
 /// The page of one copy.
@@ -64,35 +64,36 @@ superblock! {
     memory_bytes,
     /// One segment.
     segment_bytes,
-    /// Segments that there is room for.
+    /// The number of segments that the file has room for.
     segments_max,
-    /// Groups of the index at first.
+    /// The initial number of groups of the index.
     groups_start,
-    /// Groups that there is room for.
+    /// The number of groups that the file has room for.
     groups_max,
     /// Makes the places of keys unpredictable.
     hash_seed,
-    /// Instant at which the file was made; META words count from here.
+    /// The instant at which the file was created. META words count from here.
     made_ms,
     /// Number of times that it was opened since.
     opened,
-    /// 1: it was made to its end.
+    /// 1: its creation was completed.
     made,
-    /// 1: it was left in order; 0: a process has it, or was killed.
+    /// 1: it was closed in order; 0: a process uses it, or was killed.
     clean,
-    /// Instant at which it was left in order last.
+    /// The instant at which it was last closed in order.
     closed_ms,
     /// 1: the index is in the memory of the process; 0: it is in the file.
     index_in_dram,
-    /// Bytes that its second tier lies on; 0: it has none.
+    /// The bytes of its second tier's devices; 0: it has none.
     flash_bytes,
     /// Bytes of the second tier's room in the file.
     flash_room_bytes,
-    /// 1: the process that had it last made checkpoints.
+    /// 1: the process that last used it made checkpoints.
     checkpoints,
-    /// The run of the machine that it was written in last, if so: the high half of its number.
+    /// The boot of the machine in which it was last opened: the high half of its number. Both halves are 0 if it is
+    /// unknown.
     boot_high,
-    /// And the low one.
+    /// The low half of that number.
     boot_low,
     /// 1: every process that took an item's slot has always marked the item first.
     marked,
@@ -103,13 +104,13 @@ const _: () = assert!(Superblock::FIELDS + FRONT < WORDS);
 /// The content of a superblock's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A whole copy of this version and layout, its number and the page that it is in.
+    /// An intact copy of this version and layout, with its number.
     Whole { block: Superblock, number: u64 },
-    /// A whole copy of another version.
+    /// An intact copy of another version.
     OtherVersion(u64),
-    /// A whole copy of this version, of a build that lays things out otherwise.
+    /// An intact copy of this version, from a build with another layout.
     OtherLayout,
-    /// No copy is whole, and one was one.
+    /// No copy is intact, but the page held one.
     Damaged,
     /// Only zeros.
     Blank,
@@ -141,7 +142,7 @@ impl Superblocks {
         Self { pages, layout_hash }
     }
 
-    /// Returns the copy that counts.
+    /// Returns the copy in force.
     pub(crate) fn find(&self) -> Found {
         let copies = [0, 1].map(|at| load(self.pages.at(at)));
         let is_whole = |words: &&[u64; WORDS]| words[0] == MAGIC && words[WORDS - 1] == checksum(&words[..WORDS - 1]);
@@ -162,7 +163,7 @@ impl Superblocks {
         Found::Whole { block: Superblock::of_fields(fields), number: words[3] }
     }
 
-    /// Writes the block over the copy that counts less.
+    /// Writes the block over the copy that is not in force.
     pub(crate) fn write(&self, block: &Superblock) {
         let number = if let Found::Whole { number, .. } = self.find() { number + 1 } else { 0 };
         let mut words = [0; WORDS];

@@ -1,5 +1,5 @@
-//! Items on flash, found again once all of memory is: for a second tier whose store's index is gone with the previous
-//! process.
+//! Finding of items on flash, after all items in memory are found: for a second tier whose store's index was lost with
+//! the previous process.
 //!
 //! ```text
 //!   the tier ──hash, place──> under the key's lock: dead?  in memory?  no room? ──> left out, and dead
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! - A key has one live copy, in memory or on flash, at whatever instant the previous process was cut
-//!   ([`crate::tier`]). Memory is found first, and is looked at all the same: a device may have brought back what was
-//!   there before.
+//!   ([`crate::tier`]). Memory is found first, and is checked all the same, because a device may hold an item that was
+//!   dead.
 //! - A thread that changes a key reports it to the tier under the key's lock. So an item that is entered here is
 //!   visible to that thread, or is dead for the thread that would enter it.
-//! - Eviction, expiry and compaction go on meanwhile.
+//! - Eviction, expiry and compaction continue meanwhile.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -25,10 +25,10 @@ use crate::layout::slot::Slot;
 use crate::tier::flash_slots::{dies_on_flash, flash_found, tier};
 use crate::tier::{FlashAddress, Shown, TierFind};
 
-/// Items between two looks at the time.
+/// The number of items between two checks of the time.
 pub(crate) const ITEMS_PER_LOOK: usize = 32;
 
-/// Enters what is at hand of items on flash, until `over`.
+/// Enters the items on flash that are available now, until `over` returns true.
 pub(crate) fn find_on_flash(store: &Store, counters: &Counters, over: &mut dyn FnMut() -> bool) -> RebuildStep {
     let Some(rebuild) = store.rebuild.as_ref().filter(|rebuild| rebuild.round.load(Acquire) == ROUND_FLASH) else {
         return if store.is_finding() { RebuildStep::Waits } else { RebuildStep::Whole };
@@ -62,7 +62,7 @@ fn enter_on_flash(store: &Store, counters: &Counters, hash: Hash, at: FlashAddre
     let slot = Slot::flash(hash.tag(), 0, at);
     if tier(store).is_gone(hash.0, at, hash.tag())
         || locked.find(|slot| is_of_hash(store, slot, hash)).is_some()
-        // Two items of one block with one tag would be indistinguishable.
+        // Two items of one block with the same tag would be indistinguishable.
         || locked.find_flash(at).is_some()
     {
         dies_on_flash(store, slot);

@@ -1,5 +1,5 @@
-//! Items that were stored while an earlier rebuild was under way, which was cut. They may hide something older that was
-//! not found then, and are found before any request is served.
+//! Items that were stored during an earlier, interrupted rebuild. They may hide older items that were not found then,
+//! and are found before any request is served.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -17,14 +17,14 @@ use crate::layout::item::{DEAD, Layout};
 use crate::layout::key::Key;
 use crate::layout::slot::Slot;
 
-/// Finds all that was stored while an earlier rebuild was under way, before any request is served. Its heads take
-/// the slots of what is older than they are. They get their own slots with the others.
+/// Finds all items that were stored during an earlier rebuild, before any request is served. Heads among them take the
+/// slots of older versions. They get their own slots in the second round, with the other heads.
 pub(crate) fn find_latest(store: &Store, now: UnixMillis) -> HashMap<u64, Vec<LaterHead>> {
     let (Some(rebuild), counters) = (&store.rebuild, background_counters(store)) else { return HashMap::new() };
     let sequence = |entry: &Entry| store.segments.header(entry.id).sequence();
     let count = rebuild.entries.partition_point(|entry| sequence(entry) >= rebuild.since);
     let mut hand = Hand { never_waits: true, ..Hand::default() };
-    // The newest come first, and no other thread takes any.
+    // The newest segments come first, and no other thread takes any.
     while rebuild.left.load(Relaxed) + count > rebuild.entries.len() && !rebuild.is_whole() {
         hand.step(store, counters, now, &mut || true);
     }
@@ -43,7 +43,7 @@ pub(crate) fn find_latest(store: &Store, now: UnixMillis) -> HashMap<u64, Vec<La
     later
 }
 
-/// Takes the slot of what is older than a head of this version; false if something later is there.
+/// Takes the slot of an item that is older than a head of this version. Returns false if a later item has the slot.
 fn hides_older(store: &Store, counters: &Counters, key: &Key<'_>, version: (u64, usize), object: u64) -> bool {
     let locked = store.index.lock(key.hash).expect("no other thread has a lock");
     let Some(there) = find_locked(store, &locked, key) else { return true };
@@ -57,7 +57,7 @@ fn hides_older(store: &Store, counters: &Counters, key: &Key<'_>, version: (u64,
     true
 }
 
-/// Gives the items of a segment that are not dead.
+/// Calls `each` for every item of a segment that is not dead.
 fn each_live(store: &Store, id: SegmentId, each: &mut dyn FnMut(usize, &Layout)) {
     let (header, start, mut at) = (store.segments.header(id), store.segments.start(id), 0);
     let written = header.written.load(Acquire) as usize;

@@ -10,23 +10,24 @@
 //! ```
 //!
 //! Invariants:
-//! - What is not found yet is a miss. Nothing that was replaced or removed comes back: of two versions of a key the one
-//!   with the higher (segment sequence, offset) stays, and the other is marked dead at once. Whatever this process
-//!   stores has a higher sequence than all that it found.
-//! - So while it lasts no version goes that may hide an older one: a delete leaves an item that has ended
-//!   ([`crate::items::write`]), and nothing is evicted or removed for its time or a flush.
-//! - Where memory is short, segments that are mostly dead are copied out, if nothing later than what they hold is still
-//!   to be found ([`Rebuild::may_copy`]). Where there are none, segments that were not walked are given up whole, one
-//!   for several that were walked meanwhile. Those with the fewest bytes of live items go first, by the counts of the
-//!   process before; of two alike the older one. Where an earlier rebuild was cut there are no counts.
-//! - A head is entered when all that it may name is, so no reader takes a value for broken whose parts are not found
-//!   yet.
-//! - If the previous process ended before its index was whole, what it stored may hide something older that was not
-//!   found then and is live still. So the segments since that rebuild began are walked before any request is served
-//!   ([`crate::durable::rebuild::latest::find_latest`]): they are as many as were written meanwhile.
+//! - An item that is not found yet is a miss. No replaced or removed item reappears: of two versions of a key, the one
+//!   with the higher (segment sequence, offset) stays, and the other is marked dead at once. All items that this
+//!   process stores have a higher sequence than those that it found.
+//! - So during the rebuild no version is removed that may hide an older one: a delete leaves an item that has ended
+//!   ([`crate::items::write`]), and no item is evicted, or removed because of expiry or a flush.
+//! - If memory is short, segments that are mostly dead are copied out, unless later versions of their items may still
+//!   have to be found ([`Rebuild::may_copy`]). If there are none, segments that were not walked are given up whole, one
+//!   for several that were walked meanwhile. The segments with the fewest bytes of live items by the counts of the
+//!   previous process go first, and of two equal ones the older. If an earlier rebuild was interrupted, there are no
+//!   counts.
+//! - A head is entered after everything that it may name, so no reader takes a value whose parts are not found yet for
+//!   broken.
+//! - If the previous process ended before its index was complete, its items may hide older ones that were not found
+//!   then and are still live. So the segments that were written since that rebuild began are walked before any request
+//!   is served ([`crate::durable::rebuild::latest::find_latest`]).
 //! - DEAD in the file is the truth. Every path that takes an item's slot has marked the item first. A new item is
 //!   marked live before it has a slot ([`crate::items::unpublished`]).
-//! - A rebuild that is cut at any instant is begun again and comes to the same result.
+//! - A rebuild that is interrupted at any instant can start again, with the same result.
 //!
 //! Bounds: 24 bytes a segment; [`BATCH`] items a thread; [`REBUILDERS_MAX`] threads beside the background.
 
@@ -67,11 +68,11 @@ use crate::tier::flash_slots::tier;
 use crate::values::deferred_free::free_deferred;
 use crate::values::free_queue::DeferredFree;
 
-/// Items whose index buckets are asked for before the first of them is entered.
+/// The number of items whose index buckets are prefetched before the first of them is entered.
 const BATCH: usize = 32;
-/// So far ahead of a walk its bytes are asked for: a processor does not do that by itself where a page ends.
+/// The distance in bytes at which a walk prefetches. The processor's own prefetching stops at the end of a page.
 const AHEAD_BYTES: usize = 1024;
-/// Threads that may help the background.
+/// The maximum number of threads that help the background.
 pub(crate) const REBUILDERS_MAX: usize = 64;
 
 /// The result of a step.
@@ -79,9 +80,9 @@ pub(crate) const REBUILDERS_MAX: usize = 64;
 pub enum RebuildStep {
     /// There is more to do.
     More,
-    /// It has to wait for others: for a lock, or for the index to grow.
+    /// It has to wait for other threads: for a lock, or for the index to grow.
     Waits,
-    /// The index is whole.
+    /// The index is complete.
     Whole,
 }
 
@@ -102,7 +103,7 @@ struct Candidate {
     hash: Hash,
 }
 
-/// Totals of what was entered of a batch, to be counted together.
+/// The totals of the entered items of a batch, to be counted together.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entered {
     items: u32,
@@ -110,20 +111,20 @@ struct Entered {
     bytes: u32,
 }
 
-/// One thread's part in it.
+/// One thread's part in the rebuild.
 #[derive(Debug, Default)]
 pub(crate) struct Hand {
     walk: Option<Walk>,
     batch: Vec<Candidate>,
-    /// Those of the batch that are entered.
+    /// The number of items of the batch that are entered.
     next: usize,
-    /// True if no other thread works on the index: an item that has no place in it now gets none.
+    /// True if no other thread works on the index: an item that does not fit into it now gets no slot.
     never_waits: bool,
     tokens: Tokens,
 }
 
 impl Hand {
-    /// Walks on, until `over` or nothing can be done now.
+    /// Continues the walk until `over` returns true or nothing can be done now.
     pub(crate) fn step(
         &mut self,
         store: &Store,
@@ -153,7 +154,7 @@ impl Hand {
         }
     }
 
-    /// Takes the next items into the batch; false at the end of the segment.
+    /// Fills the batch with the next items. Returns false at the end of the segment.
     fn fill(&mut self, store: &Store, rebuild: &Rebuild, counters: &Counters, now: UnixMillis) -> bool {
         let walk = self.walk.as_mut().expect("a batch is of a walk");
         let (header, start) = (store.segments.header(walk.id), store.segments.start(walk.id));
@@ -164,7 +165,7 @@ impl Hand {
             let address = start + walk.at;
             store.segments.heap.prefetch(address + AHEAD_BYTES);
             let Some(layout) = item_in(store, header, address) else {
-                // What would follow is not found any more, because its beginning is unknown.
+                // The items that would follow are lost, because the start of the next one is unknown.
                 rebuild.torn.fetch_add(1, Relaxed);
                 walk.at = end;
                 break;
@@ -204,7 +205,7 @@ impl Hand {
         !self.batch.is_empty()
     }
 
-    /// Enters what is left of the batch; false if that has to wait.
+    /// Enters the rest of the batch. Returns false if it has to wait.
     fn enter_batch(&mut self, store: &Store, rebuild: &Rebuild, counters: &Counters) -> bool {
         let id = self.walk.as_ref().expect("a batch is of a walk").id;
         let mut entered = Entered::default();
@@ -230,7 +231,7 @@ impl Hand {
         self.next == self.batch.len()
     }
 
-    /// Gives back the segment that is being walked: another thread walks it from its start.
+    /// Releases the segment that is being walked, so that another thread walks it from its start.
     fn leave(&mut self, rebuild: &Rebuild) {
         if let Some(walk) = self.walk.take() {
             let state = if walk.round == ROUND_ITEMS { WAITING } else { HAS_HEADS };
@@ -239,8 +240,8 @@ impl Hand {
     }
 }
 
-/// After a loss of power what changes in place may be of another time than the token, and than what says whether a
-/// client knows that.
+/// Renews the token of an item that changes in place. After a power loss its value may be from another time than its
+/// token and its CAS_TAKEN bit.
 fn renew_token(store: &Store, tokens: &mut Tokens, address: usize, layout: &Layout) {
     let heap = &store.segments.heap;
     if layout.has(CAS_FIELD) {
@@ -251,7 +252,7 @@ fn renew_token(store: &Store, tokens: &mut Tokens, address: usize, layout: &Layo
 }
 
 impl Rebuild {
-    /// Ends the rebuild in memory: all of it is found.
+    /// Ends the rebuild of items in memory, all of which are found.
     pub(crate) fn become_whole(&self, store: &Store) {
         if let Some(log) = &store.undo {
             log.close_held();
@@ -276,8 +277,8 @@ pub(crate) fn rebuild_progress(store: &Store) -> Option<RebuildProgress> {
     store.rebuild.as_ref().map(Rebuild::progress)
 }
 
-/// Returns a helper of the background, for a thread of its own, or `None` if nothing is to be rebuilt, or too many
-/// help.
+/// Returns a helper of the background, for a thread of its own, or `None` if nothing is to be rebuilt or too many
+/// threads help already.
 pub(crate) fn rebuilder(store: &Arc<Store>) -> Option<Rebuilder> {
     let rebuild = store.rebuild.as_ref().filter(|_| store.is_finding())?;
     let number = rebuild.helpers.fetch_add(1, Relaxed);
@@ -296,7 +297,8 @@ pub(crate) fn version_at(store: &Store, address: usize) -> (u64, usize) {
     (store.segments.header_of(address).sequence(), address)
 }
 
-/// Gives a slot to an item that was found, if it is the latest of its key; says whether it did. `None`: not now.
+/// Gives a slot to an item that was found, if it is the latest version of its key. Returns whether it did, or `None` if
+/// that is not possible now.
 fn enter_found(store: &Store, counters: &Counters, candidate: &Candidate, may_wait: bool) -> Option<bool> {
     let Candidate { address, layout, hash } = candidate;
     let header = store.segments.header_of(*address);
@@ -324,8 +326,8 @@ fn enter_found(store: &Store, counters: &Counters, candidate: &Candidate, may_wa
     Some(wins)
 }
 
-/// Gives a slot to an item whose key has none. If there is no place, the item waits for the index to grow. If the
-/// index cannot grow, the item goes: to remove another item instead could bring back what that one hides.
+/// Gives a slot to an item whose key has none. If there is no place, the item waits for the index to grow. If the index
+/// cannot grow, the item is dropped: removing another item instead could expose an older version that it hides.
 fn enter_new(
     store: &Store,
     locked: &Locked<'_>,
@@ -370,7 +372,7 @@ pub(crate) fn object_of(store: &Store, address: usize, layout: &Layout) -> Optio
     orphan_at(store, address, layout).and_then(|orphan| orphan.object(store))
 }
 
-/// Removes what an older version named, unless the version that stays names it too.
+/// Removes the pieces or parts of an older version, unless the version that stays names them too.
 pub(crate) fn free_unless(store: &Store, counters: &Counters, orphan: Option<Orphan>, stays: Option<u64>) {
     if let Some(orphan) = orphan.filter(|orphan| stays.is_none() || orphan.object(store) != stays) {
         free_deferred(store, counters, DeferredFree::of(store, orphan));
@@ -387,7 +389,7 @@ pub struct Rebuilder {
 }
 
 impl Rebuilder {
-    /// Walks on, until `over`, which is asked every few items.
+    /// Continues the walk until `over` returns true. `over` is called every few items.
     pub fn step(&mut self, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> RebuildStep {
         let counters = &self.store.counters[self.counters];
         match self.hand.step(&self.store, counters, now, over) {

@@ -11,18 +11,18 @@ use crate::layout::raw::Word32;
 
 pub(super) const ROUND_ITEMS: u32 = 0;
 pub(super) const ROUND_HEADS: u32 = 1;
-/// All of memory is found.
+/// The round after all items in memory are found.
 pub(super) const ROUND_FLASH: u32 = 2;
 pub(super) const WHOLE: u32 = 3;
 
-// Where a segment is.
+// The states of a segment.
 pub(super) const WAITING: u32 = 0;
 pub(super) const TAKEN: u32 = 1;
-/// Walked, and it has heads: waits for the second round.
+/// Walked, with heads: the segment waits for the second round.
 pub(super) const HAS_HEADS: u32 = 2;
 pub(super) const DONE: u32 = 3;
 
-/// One segment that is to be walked.
+/// One segment to be walked.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) id: SegmentId,
@@ -56,21 +56,21 @@ pub(crate) struct Rebuild {
     pub(super) entries: Box<[Entry]>,
     /// The entries in the order in which they are given up.
     pub(super) cheapest: Box<[u32]>,
-    /// Position in that order before which no entry waits, as far as was seen.
+    /// The position in that order before which no entry was seen waiting.
     pub(super) cheapest_from: AtomicUsize,
-    /// Entry before which all are walked, as far as was seen.
+    /// The entry before which all were seen walked.
     pub(super) walked: AtomicUsize,
-    /// Entry before which none waits, as far as was seen.
+    /// The entry before which none was seen waiting.
     pub(super) from: AtomicUsize,
     /// Entries of this round that are not done.
     pub(super) left: AtomicUsize,
-    /// Sequence of the first segment that was written while an earlier rebuild was under way: an item there that has
-    /// ended may hide something older. `u64::MAX`: there is none.
+    /// The sequence of the first segment that was written during an earlier rebuild. An ended item there may hide an
+    /// older one. `u64::MAX`: there is none.
     pub(super) since: u64,
-    /// Heads of those segments: they hide what is older before they are entered themselves.
+    /// The heads in those segments. They hide older versions before they are entered themselves.
     pub(super) later: HashMap<u64, Vec<LaterHead>>,
     pub(super) undone: HashMap<u64, Vec<Undone>>,
-    /// The machine lost its power: a number may be newer than the token that lies beside it.
+    /// True if the machine lost power: a number may then be newer than its token.
     pub(super) lost: bool,
     pub(super) helpers: AtomicUsize,
     pub(super) found: AtomicU64,
@@ -82,17 +82,17 @@ pub(crate) struct Rebuild {
 /// The progress of the rebuild.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RebuildProgress {
-    /// Everything is found.
+    /// True if everything is found.
     pub whole: bool,
     /// Segments that hold items, as they were when the file was opened.
     pub segments: u64,
-    /// Those that are not walked yet.
+    /// Segments that are not walked yet.
     pub segments_left: u64,
-    /// Those that were given up to make room.
+    /// Segments that were given up to make room.
     pub segments_dropped: u64,
     /// Items that were found.
     pub items: u64,
-    /// Items that were not whole, and are gone.
+    /// Torn items, which were removed.
     pub torn: u64,
     /// Items that were found on flash.
     pub on_flash: u64,
@@ -135,7 +135,7 @@ impl Rebuild {
         }
     }
 
-    /// Heads that hide what is older: see [`crate::durable::rebuild`].
+    /// Records heads that hide older versions: see [`crate::durable::rebuild`].
     pub(crate) fn note_later(&mut self, later: HashMap<u64, Vec<LaterHead>>) {
         self.later = later;
     }
@@ -145,13 +145,13 @@ impl Rebuild {
         self.entries.is_empty()
     }
 
-    /// Returns true if all of memory is found.
+    /// Returns true if all items in memory are found.
     #[inline(always)]
     pub(crate) fn is_whole(&self) -> bool {
         self.round.load(Acquire) >= ROUND_FLASH
     }
 
-    /// Returns true if all that an earlier process left is found, in memory and on flash.
+    /// Returns true if all items of earlier processes are found, in memory and on flash.
     #[inline(always)]
     pub(crate) fn has_found_all(&self) -> bool {
         self.round.load(Acquire) == WHOLE
@@ -194,8 +194,8 @@ impl Rebuild {
         None
     }
 
-    /// Ends the work on a segment of a round. Returns true if all of memory is walked:
-    /// [`Rebuild::become_whole`] follows.
+    /// Ends the work on a segment of a round. Returns true if all segments are walked. The caller then calls
+    /// [`Rebuild::become_whole`].
     pub(super) fn end(&self, at: usize, round: u32, has_heads: bool) -> bool {
         let state = if round == ROUND_ITEMS && has_heads { HAS_HEADS } else { DONE };
         self.entries[at].state.store(state, Release);
@@ -214,14 +214,14 @@ impl Rebuild {
         true
     }
 
-    /// Records that all of memory is found. `finds`: a second tier still looks for its items.
+    /// Records that all items in memory are found. `finds`: a second tier still has to find its items.
     pub(super) fn end_rounds(&self, finds: bool) {
         self.round.store(if finds { ROUND_FLASH } else { WHOLE }, Release);
     }
 
     /// Returns true if items of a sealed segment may be copied elsewhere: this process stored them, or the segment and
-    /// all newer ones were walked. Then no version that is still to be found is later than theirs. Not where heads wait
-    /// for the second round, nor where what has ended may hide something older.
+    /// all newer ones were walked. Then no version that is still to be found is later than theirs. Returns false if
+    /// heads of the segment wait for the second round, or if an ended item in it may hide an older one.
     pub(crate) fn may_copy(&self, header: &SegmentHeader, reopened_at: u64) -> bool {
         let sequence = header.sequence();
         if sequence >= reopened_at {
@@ -236,8 +236,8 @@ impl Rebuild {
         sequence < self.since && at < walked && self.entries.get(at).is_some_and(is_done)
     }
 
-    /// Gives up the segment with the least in it, of those that no thread has looked at and that `may` accepts. No
-    /// thread takes it from then on. The second value is true if all of memory is walked now.
+    /// Gives up the segment with the fewest live bytes, among those that no thread has walked and that `may` accepts.
+    /// No thread takes it from then on. The second value is true if all segments are walked now.
     pub(super) fn take_cheapest(
         &self,
         segments: &Segments,
@@ -257,7 +257,7 @@ impl Rebuild {
         Some((id, self.left.fetch_sub(1, AcqRel) == 1 && self.next_round(ROUND_ITEMS)))
     }
 
-    /// Returns the head that the key of an item has for its latest version, if that is another.
+    /// Returns the head that is the latest version of an item's key, if it is another item.
     pub(super) fn later_than(
         &self,
         hash: Hash,
@@ -271,7 +271,7 @@ impl Rebuild {
         self.later.get(&hash.0).and_then(|all| all.iter().find(hides)).copied()
     }
 
-    /// Returns true if a change that is undone made this item, or left it behind.
+    /// Returns true if a change that is undone stored this item, or left it.
     pub(super) fn is_undone(&self, hash: Hash, address: usize, piece: bool, header: &SegmentHeader) -> bool {
         let of = |undone: &&Undone| undone.namespace == header.namespace() && undone.piece == piece;
         let ends = |undone: &Undone| header.sequence() < undone.before && undone.address != Some(address);

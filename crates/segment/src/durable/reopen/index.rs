@@ -12,7 +12,7 @@ use crate::layout::key::Namespace;
 use crate::layout::slot::Slot;
 use crate::tier::flash_slots::{flash_found, release};
 
-/// Clears second copies in the groups of each stripe that is held, and lets go of it.
+/// Clears second copies of slots in the groups of each held stripe, and releases the stripe.
 pub(crate) fn repair_stripes(store: &Store, report: &mut Reopened) {
     let (mut token, mut left) = (0, 0);
     let counters = background_counters(store);
@@ -20,7 +20,7 @@ pub(crate) fn repair_stripes(store: &Store, report: &mut Reopened) {
         report.stripes_held += 1;
         for group in store.index.groups_of_stripe(stripe) {
             report.slots_doubled += store.index.clear_doubles(group);
-            // What is stored over items on flash has its slot first and lives then.
+            // An item that is stored over items on flash gets its slot first and is marked live then.
             let is_new = |slot| store.tier.is_some() && item_of(store, slot).is_some_and(|(.., item)| item.has(DEAD));
             store.index.clear_stored_over(group, is_new, |slot| {
                 release(store, counters, slot, Namespace::DEFAULT.0, Some(true));
@@ -28,13 +28,13 @@ pub(crate) fn repair_stripes(store: &Store, report: &mut Reopened) {
             });
             for (word, slot) in store.index.group_words(group).filter(|(_, slot)| slot.is_item()) {
                 let Some((_, address, layout)) = item_of(store, slot) else {
-                    // No crash leaves that: the file was damaged.
+                    // A crash cannot cause this: the file was damaged.
                     word.store(Slot::EMPTY.0, Release);
                     report.slots_dropped += 1;
                     continue;
                 };
                 if store.marks_first && layout.has(DEAD) {
-                    // It was to lose its slot, and has it still.
+                    // It was about to lose its slot, and still has it.
                     let _ = store.segments.heap.word32(address).fetch_and(!DEAD, Release);
                 }
                 if !layout.has(CAS_FIELD) || store.kept.exact_tokens.load(Acquire) == 1 {
@@ -43,7 +43,7 @@ pub(crate) fn repair_stripes(store: &Store, report: &mut Reopened) {
                 if left == 0 {
                     (token, left) = (store.segments.next_sequence() << TOKEN_OFFSET_BITS, 1u64 << TOKEN_OFFSET_BITS);
                 }
-                // By a build that stores no token before: its number may have been stored and not its token.
+                // An older build stores no token before the value: the number may have been stored without its token.
                 layout.cas_field(&store.segments.heap, address).store(token, Release);
                 (token, left) = (token + 1, left - 1);
             }
@@ -52,13 +52,14 @@ pub(crate) fn repair_stripes(store: &Store, report: &mut Reopened) {
     }
 }
 
-/// Takes over what the second tier has retained. If a part of that is gone, so are the slots that name it. That
-/// takes a walk over the whole index, for a device that was exchanged.
+/// Takes over the items that the second tier has retained. If some of them are lost, clears the slots that name them.
+/// That takes a walk over the whole index, for a device that was exchanged.
 pub(crate) fn take_tier(store: &Store, report: &mut Reopened) {
     let Some(tier) = store.tier.as_deref() else { return };
     let counters = background_counters(store);
     let found = tier.found();
-    // Whose they are is on flash alone: they count by what each has in memory.
+    // Their namespaces are recorded on flash only. They are counted in proportion to the items that each namespace has
+    // in memory.
     let in_memory = totals(store).items().max(1);
     let mut left = found.items;
     for namespace in 1..Namespace::MAX as u8 {
@@ -80,7 +81,8 @@ pub(crate) fn take_tier(store: &Store, report: &mut Reopened) {
     }
 }
 
-/// Completes the group at the cursor. What it had to drop for room is counted like the rest: by the headers.
+/// Completes the group at the cursor. Items that it had to drop for lack of room are counted like the others: by the
+/// headers.
 pub(crate) fn repair_growth(store: &Store, report: &mut Reopened) {
     report.index_changing = store.index.is_growing() || store.index.is_shrinking();
     if !report.index_changing {
@@ -93,5 +95,5 @@ pub(crate) fn repair_growth(store: &Store, report: &mut Reopened) {
         false => store.index.merge_next(&mut scratch, store),
     };
     assert!(done.is_some(), "no other thread has a lock");
-    // An item that had to make room has no slot any more: the walk or the drain of its segment finds that.
+    // A dropped item has no slot any more, which the walk or the drain of its segment detects.
 }

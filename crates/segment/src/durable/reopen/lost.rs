@@ -1,5 +1,4 @@
-//! Opening after a loss of power: only what the last checkpoint has is used. See
-//! [`crate::durable::checkpoint`].
+//! Opening after a power loss: only the contents of the last checkpoint are used. See [`crate::durable::checkpoint`].
 //!
 //! ```text
 //!   a header says the record's sequence, and Sealed or Draining     its items are found, if their sums say so
@@ -7,7 +6,7 @@
 //!   anything else                                                   Free: it was used since, or is torn
 //! ```
 //!
-//! Nothing here counts on what another step has done before: cut anywhere, all of it is done again.
+//! No step relies on another one. If the opening is interrupted anywhere, all of it is done again.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -17,12 +16,12 @@ use crate::durable::file::{FileFault, IndexPlace};
 use crate::heap::segments::SegmentId;
 use crate::layout::header::{SegmentHeader, State};
 
-/// Leaves of the segments those that the last checkpoint has, if the machine lost its power.
+/// Discards all segments that the last checkpoint does not include, if the machine lost power.
 pub(crate) fn believe_checkpoint(store: &Store, report: &mut Reopened) -> Result<(), FileFault> {
     let Some(record) = store.held.as_ref().and_then(|held| held.lost.as_deref()) else { return Ok(()) };
     (report.lost, report.checkpoint_ms) = (true, record.at_ms);
     if let Some(log) = &store.undo {
-        // What was changed for several keys as one when the checkpoint was made is believed of none of them.
+        // Keys of changes of several keys as one that were in progress at the checkpoint are not trusted.
         log.hold_keys(&record.keys, record.before)?;
     }
     let (end, each) = (store.kept.end.load(Acquire) as usize, store.segments.segment_bytes());
@@ -35,7 +34,7 @@ pub(crate) fn believe_checkpoint(store: &Store, report: &mut Reopened) -> Result
             header.empty();
         }
         if at < end && !is_decommitted {
-            // Its space may have been given back since, or given back and not be had again.
+            // The space of the segment may have been returned to the file system since, so it is allocated again.
             store.segments.heap.map().allocate(store.segments.start(id), each)?;
         }
     }
@@ -47,9 +46,9 @@ fn is_of_checkpoint(store: &Store, header: &SegmentHeader, sequence: u64) -> boo
     header.is_sealed_as(sequence) && header.check(store.segments.segment_bytes(), next).is_ok()
 }
 
-/// Requests a walk over each segment where items may have lost their slots without being marked. That is before the
-/// first checkpoint of a file that was used without checkpoints, and has its index. From then on DEAD is the truth
-/// there too.
+/// Requests a walk over each segment in which items may have lost their slots without being marked dead. This is needed
+/// before the first checkpoint of a file that contains its index and was used without checkpoints. From then on DEAD is
+/// reliable there too.
 pub(crate) fn look_at_all_once(store: &Store) {
     let unmarked = |held: &&crate::durable::file::Held| held.has_checkpoints() && held.block.marked == 0;
     if store.held.as_ref().filter(unmarked).is_none_or(|held| held.index() == IndexPlace::Dram) {

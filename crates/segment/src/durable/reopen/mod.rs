@@ -1,11 +1,11 @@
-//! Repair of a store whose process was killed in the midst of its writes: see
-//! `docs/decisions/0012-restartable-memory.md` for what can be half done, and why nothing else can.
+//! Repair of a store whose process was killed during its writes. `docs/decisions/0012-restartable-memory.md` lists the
+//! changes that can be incomplete, and shows that there are no others.
 //!
 //! ```text
 //!   1  stripes     groups of held stripes: one of two equal slots goes; tokens of an older build are renewed; let go
 //!   2  growth      the group at the cursor: what was copied is cleared, then its split or merge is run to its end
 //!   3  undo        keys that were changed for a key lock set that was not let go: their slots are what they were
-//!   4  segments    open and received into: walked; the slot decides who lives; counted; Sealed
+//!   4  segments    open and received into: walked; the slot decides which live; counted; Sealed
 //!                  Draining -> Sealed, Quarantine -> Free; no pins, no arrivals
 //!   5  lists       free, sealed, decommitted; what each namespace has; totals
 //!   6  tier        slots of items on a device that is gone are cleared
@@ -13,8 +13,8 @@
 //!
 //! Invariants:
 //! - One thread does it, before any other thread has the store.
-//! - Each step leaves alone what it has made whole, so opening can be cut short and done again.
-//! - The time depends on what was open and on the number of segments, not on how much is stored.
+//! - Each step leaves repaired parts unchanged, so an interrupted opening can be repeated.
+//! - The time depends on the open segments and the number of segments, not on the stored bytes.
 //!
 //! If the index is not in the file, only the segments are repaired: [`scattered`]. After a loss of power, only those
 //! that the last checkpoint has: [`lost`].
@@ -38,11 +38,12 @@ use crate::durable::reopen::segments::{check_headers, recount, repair_segments};
 use crate::durable::reopen::undo::{forget_undone, undo_open};
 pub use report::Reopened;
 
-/// A clock that is further behind or ahead than ten years is none that a process has kept: the wall clock counts.
+/// The greatest difference to the wall clock, ten years, at which the recorded clock is trusted. Beyond it, the wall
+/// clock is used.
 const CLOCK_TRUST_MS: u64 = 10 * 365 * 24 * 3_600_000;
 
-/// Returns the time at which the store's clock goes on, given the wall clock now, and how far the wall clock is
-/// behind. Times to live run on while no process has the file, and never back.
+/// Returns the time at which the store's clock resumes, given the wall clock now, and how far the wall clock is behind.
+/// Times to live continue to run while no process uses the file, and never run backwards.
 pub(crate) fn resume_clock(store: &Store, wall: UnixMillis) -> (UnixMillis, u64) {
     let ahead_ms = store.kept.wall_ahead_ms.load(Relaxed) as i64;
     let ahead_ms = if ahead_ms.unsigned_abs() <= CLOCK_TRUST_MS { ahead_ms } else { 0 };
@@ -52,15 +53,15 @@ pub(crate) fn resume_clock(store: &Store, wall: UnixMillis) -> (UnixMillis, u64)
     if behind_ms <= CLOCK_TRUST_MS { (resumed.max(last), behind_ms) } else { (wall, behind_ms) }
 }
 
-/// Notes for the next process by how many ms the wall clock is ahead of the store's.
+/// Records for the next process by how many ms the wall clock is ahead of the store's.
 pub(crate) fn keep_wall_ahead(store: &Store, ahead_ms: i64) {
     store.kept.wall_ahead_ms.store(ahead_ms as u64, Relaxed);
 }
 
-/// Repairs the state that the file holds.
+/// Repairs the state in the file.
 pub(crate) fn reopen(store: &Store) -> Result<Reopened, FileFault> {
     let mut report = Reopened { found: true, ..Reopened::default() };
-    // Before anything follows a slot into a segment.
+    // Before any step follows a slot into a segment.
     check_headers(store)?;
     repair_stripes(store, &mut report);
     repair_growth(store, &mut report);

@@ -26,7 +26,7 @@ use crate::layout::item::{DEAD, Kind};
 use crate::layout::key::Namespace;
 use crate::locks::undo_log::{Record, slot_of};
 
-/// Makes the segments whole, and gives what is to be found in them.
+/// Repairs the segments. Returns the report, and the rebuild that finds their items.
 pub(crate) fn reopen_without_index(store: &Store) -> Result<(Reopened, Rebuild), FileFault> {
     let mut report = Reopened { found: true, rebuilds_index: true, ..Reopened::default() };
     believe_checkpoint(store, &mut report)?;
@@ -46,7 +46,7 @@ pub(crate) fn reopen_without_index(store: &Store) -> Result<(Reopened, Rebuild),
             ids.push((id, live.get(id.0 as usize).copied().unwrap_or(0)));
         }
     }
-    // Until all is found, what is stored from here on may be all that hides something older.
+    // Until all items are found, an item that is stored from here on may be the only one that hides an older one.
     let since = match store.kept.rebuilding.load(Acquire) {
         0 => u64::MAX,
         since => since,
@@ -58,15 +58,15 @@ pub(crate) fn reopen_without_index(store: &Store) -> Result<(Reopened, Rebuild),
     Ok((report, Rebuild::new(&store.segments, lost, ids, since, undone)))
 }
 
-/// Returns the bytes of live items of each segment, as the previous process counted them. If it had not found all
-/// of its items, there are no counts.
+/// Returns the bytes of live items of each segment, as the previous process counted them. If that process had not found
+/// all of its items, there are no counts.
 fn live_bytes_of_before(store: &Store) -> Vec<u32> {
     if store.kept.rebuilding.load(Acquire) != 0 {
         return Vec::new();
     }
     let segment_bytes = store.segments.segment_bytes() as u32;
     let all = (0..store.geometry.segments_max as u32).map(|id| store.segments.header(SegmentId(id)));
-    // What is free in an open segment counts as live: it is young.
+    // The free bytes of an open segment count as live, because the segment is young.
     all.map(|header| segment_bytes.saturating_sub(header.dead_bytes())).collect()
 }
 
@@ -85,8 +85,8 @@ fn reopen_scattered(store: &Store, id: SegmentId, report: &mut Reopened) {
     }
 }
 
-/// Makes what open groups have changed what it was, as far as it is known where that is; what they put in its place
-/// is given.
+/// Restores the items that open groups have changed, as far as their addresses are known. Returns the items that
+/// replaced them.
 fn undo_scattered(store: &Store, report: &mut Reopened) -> HashMap<u64, Vec<Undone>> {
     let mut all: HashMap<u64, Vec<Undone>> = HashMap::new();
     let Some(log) = &store.undo else { return all };
@@ -102,8 +102,8 @@ fn undo_scattered(store: &Store, report: &mut Reopened) -> HashMap<u64, Vec<Undo
     all
 }
 
-/// Returns the address of what was under a record's key, live again if `restore`; the inner `None`: there was
-/// nothing. Returns `None` if the file was damaged: then any item may stay.
+/// Returns the address of the item that was under a record's key, and marks it live if `restore`. The inner `None`:
+/// there was no item. Returns `None` if the file was damaged: any item may stay in that case.
 fn undo_at(store: &Store, record: &Record, restore: bool) -> Option<Option<usize>> {
     if usize::from(record.namespace) >= Namespace::MAX {
         return None;

@@ -15,7 +15,7 @@ pub(crate) fn repair_segments(store: &Store, report: &mut Reopened) -> Result<()
     check_headers(store)?;
     for id in (0..store.geometry.segments_max as u32).map(SegmentId) {
         let header = store.segments.header(id);
-        // Its arrivals are cleared last, so that a walk that is cut short is repeated from its start.
+        // Clears its count of in-place receives last, so that an interrupted walk is repeated from its start.
         if header.was_written_to() {
             report.segments_open += 1;
             let (items, hidden, bytes) = walk(store, id)?;
@@ -26,7 +26,7 @@ pub(crate) fn repair_segments(store: &Store, report: &mut Reopened) -> Result<()
     Ok(())
 }
 
-/// Checks that every segment's header is what a process can have left.
+/// Checks that every segment's header has a state that a process can leave.
 pub(crate) fn check_headers(store: &Store) -> Result<(), FileFault> {
     let sequence = store.kept.sequence.load(Acquire);
     for id in 0..store.geometry.segments_max {
@@ -38,8 +38,8 @@ pub(crate) fn check_headers(store: &Store) -> Result<(), FileFault> {
     Ok(())
 }
 
-/// Makes each item of a segment that was written to what its slot says; how many live, how many of them are
-/// hidden, and their bytes.
+/// Marks each item of a segment that was written to as live or dead, as its slot says. Returns the number of live
+/// items, the number of hidden ones among them, and their bytes.
 fn walk(store: &Store, id: SegmentId) -> Result<(u32, u32, usize), FileFault> {
     let (heap, header) = (&store.segments.heap, store.segments.header(id));
     let (start, written) = (store.segments.start(id), header.written.load(Acquire) as usize);
@@ -69,7 +69,7 @@ fn is_named(store: &Store, address: usize, layout: &Layout, namespace: u8) -> bo
     store.index.find(hash, |slot| (slot.address() == address).then_some(())).is_some()
 }
 
-/// Counts what each namespace has, and how much there is of everything, by the headers.
+/// Recounts the items and bytes of each namespace, and the totals, from the headers.
 pub(crate) fn recount(store: &Store, report: &mut Reopened) {
     let counters = background_counters(store);
     for id in (0..store.segments.high_water() as u32).map(SegmentId) {

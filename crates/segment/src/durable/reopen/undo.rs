@@ -1,4 +1,4 @@
-//! Changes of several keys that were cut: each key is as it was before the first of them.
+//! Undo of interrupted changes of several keys: each key gets its state before the first of them.
 
 use std::sync::atomic::Ordering::Release;
 
@@ -13,15 +13,15 @@ use crate::layout::key::Namespace;
 use crate::layout::slot::Slot;
 use crate::locks::undo_log::{Record, slot_of};
 
-/// Puts the slots back that open groups have changed. The segments that this concerns are walked later, by which
-/// the items there live or are dead, and are counted, as their slots say.
+/// Restores the slots that open groups have changed. The affected segments are walked later. That walk marks their
+/// items live or dead and counts them, as their slots say.
 pub(crate) fn undo_open(store: &Store, report: &mut Reopened) {
     if let Some(log) = &store.undo {
         report.groups_undone = log.each_open(&mut |record, _| undo_one(store, record));
     }
 }
 
-/// Clears the records of what was undone: all else is whole.
+/// Clears the records of undone changes, after everything else is repaired.
 pub(crate) fn forget_undone(store: &Store) {
     if let Some(log) = &store.undo {
         log.close_all();
@@ -37,7 +37,7 @@ fn undo_one(store: &Store, record: &Record) {
     let there = locked.find(|slot| item_of_hash(store, slot, record.namespace, record.piece, hash));
     let before = slot_of(record);
     if before.is_some_and(|slot| !is_kept(store, slot)) {
-        // No crash leaves that: the file was damaged, and any item may stay.
+        // A crash cannot cause this: the file was damaged, and any item may stay.
         return;
     }
     match (before, &there) {
@@ -48,7 +48,7 @@ fn undo_one(store: &Store, record: &Record) {
         }
         (Some(before), None) => {
             let room = locked.room();
-            // An item that had to make room has no slot any more: the scrub finds that.
+            // A dropped item has no slot any more, which the scrub detects.
             locked.replace(room.word, room.holds, before, false);
         }
         (None, None) => {}
@@ -77,7 +77,7 @@ pub(crate) fn write_back(store: &Store, address: usize, record: &Record) {
     }
 }
 
-/// Returns true if the bytes that a slot of a record names are what they were: its segment was pinned.
+/// Returns true if the bytes that a record's slot names are unchanged, because their segment was pinned.
 pub(crate) fn is_kept(store: &Store, slot: Slot) -> bool {
     let Some(header) = store.segments.named(slot) else { return false };
     header.has_state()

@@ -1,4 +1,4 @@
-//! The free segments: those that came back, and those that were never taken.
+//! The free segments: returned ones, and those that were never taken.
 //!
 //! ```text
 //!   take   a right: one less available, if more than `keep` are   then a segment: one that came back, or a fresh one
@@ -9,9 +9,9 @@
 //! taken and not used yet. So the count never wraps, the holder of a right finds a segment, and `keep` segments are
 //! left, however many threads take at once.
 //!
-//! The stacks are linked through words beside the segments, so they need no memory and no lock. The head word carries a
-//! count that changes with every push and pop, so that a pop never mistakes a segment that went and came back for one
-//! that stayed (ABA).
+//! The stacks are linked through words beside the segments, so they need no memory and no lock. The head word has a
+//! count that changes with every push and pop, so that a pop never mistakes a segment that was removed and returned for
+//! one that stayed (ABA).
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -83,7 +83,7 @@ pub(crate) struct FreeSegments {
 }
 
 impl FreeSegments {
-    /// Creates the lists: none came back yet.
+    /// Creates the lists, without returned segments.
     pub(crate) fn new(fresh: Fresh) -> Self {
         Self {
             came_back: Stack::default(),
@@ -92,7 +92,7 @@ impl FreeSegments {
         }
     }
 
-    /// Sets those that were never taken, before any came back and before another thread is there.
+    /// Sets the segments that were never taken. Called before any is returned and before another thread uses them.
     pub(crate) fn begin(&self, fresh: Fresh) {
         self.fresh.store(fresh.word(), Relaxed);
         self.available.store(fresh.end - fresh.next, Relaxed);
@@ -113,15 +113,15 @@ impl FreeSegments {
             return None;
         }
         loop {
-            // A right is a segment on one of the two. Both look empty only if another thread took from the one and gave
-            // to the other in between: then another thread made progress.
+            // A right is a segment on one of the two. Both look empty only if another thread took from one and returned
+            // to the other in between. In that case another thread made progress.
             if let Some(id) = self.came_back.pop(links).or_else(|| self.next_fresh()) {
                 return Some(id);
             }
         }
     }
 
-    /// Takes the right to as many as `most` of those that are available beyond `keep`.
+    /// Takes the right to up to `most` of the segments that are available beyond `keep`.
     fn rights(&self, most: u32, keep: usize) -> u32 {
         let mut available = self.available.load(Relaxed);
         loop {
@@ -129,7 +129,7 @@ impl FreeSegments {
             if rights == 0 {
                 return 0;
             }
-            // Acquire: the segment that was given before the right is found.
+            // Acquire: the segment that was returned before the right is visible.
             match self.available.compare_exchange(available, available - rights, Acquire) {
                 Ok(_) => return rights,
                 Err(now) => available = now,
@@ -151,13 +151,13 @@ impl FreeSegments {
         }
     }
 
-    /// Gives a segment back.
+    /// Returns a segment to the free ones.
     pub(crate) fn give(&self, links: &impl Links, id: u32) {
         self.came_back.push(links, id);
         self.available.fetch_add(1, Release);
     }
 
-    /// Leaves out at most `count` of those that were never taken, and says how many, and where they end then.
+    /// Removes at most `count` segments that were never taken. Returns how many were removed, and the new end.
     pub(crate) fn cut_fresh(&self, count: usize) -> (u32, u32) {
         let rights = self.rights(count as u32, 0);
         let mut word = self.fresh.load(Relaxed);
@@ -173,7 +173,7 @@ impl FreeSegments {
         (cut, end)
     }
 
-    /// Lets `count` more be taken, behind those that were never taken.
+    /// Adds `count` segments behind those that were never taken.
     pub(crate) fn add_fresh(&self, count: usize) {
         self.fresh.fetch_add(count as u64, AcqRel);
         let fresh = self.fresh();

@@ -1,4 +1,4 @@
-//! incr and decr.
+//! Arithmetic: incr and decr.
 
 use crate::core::facets::Numbers;
 use crate::core::handle::Guard;
@@ -36,7 +36,7 @@ fn apply(arith: &Arith, number: u64) -> u64 {
 }
 
 impl Numbers<'_, '_> {
-    /// Adds to or takes from a number.
+    /// Adds to a number, or subtracts from it.
     ///
     /// # Errors
     /// [`OpError::Parked`]: nothing was changed, again in a later iteration.
@@ -86,7 +86,8 @@ fn can_add_in_place(guard: &Guard<'_>, seen: &Seen<'_>, arith: &Arith) -> bool {
         && (layout.has(CAS_FIELD) || !(layout.has(CAS_TAKEN) || arith.want_token))
 }
 
-/// Adds where the number stands. Everything is decided again under the lock, so a busy counter never starts over.
+/// Adds to a number in place. Everything is decided again under the lock, so an operation on a busy counter never
+/// starts over.
 fn add_in_place(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<Option<ArithOutcome>, OpError> {
     let store = guard.store;
     let tokens = guard.commits().tokens_of_change();
@@ -117,7 +118,7 @@ fn vivify_number(guard: &mut Guard<'_>, key: &Key<'_>, arith: &Arith) -> Result<
     Ok(done.map(|token| outcome(arith, value, token, written_expire(guard, key, expire))))
 }
 
-/// Digits of the longest number.
+/// The number of digits of the longest number.
 const DIGITS_MAX: u64 = 20;
 
 fn outcome(arith: &Arith, value: u64, token: u64, expire: Expire) -> ArithOutcome {
@@ -125,11 +126,11 @@ fn outcome(arith: &Arith, value: u64, token: u64, expire: Expire) -> ArithOutcom
 }
 
 impl Numbers<'_, '_> {
-    /// Adds to a signed number; where nothing is, to 0. Its expiry stays.
+    /// Adds to a signed number, or to 0 if the key has no item. The expiry stays.
     ///
     /// # Errors
     /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::OutOfMemory`];
-    /// [`OpError::TooLarge`]: nothing is there, and the key is longer than one may be.
+    /// [`OpError::TooLarge`]: the key has no item and is too long.
     pub fn add(self, key: &Key<'_>, delta: i64) -> Result<AddOutcome, OpError> {
         self.guard.sample(key, crate::heap::samples::Asked::Store);
         self.guard.commits().retry(|guard| try_add(guard, key, delta))
@@ -161,8 +162,8 @@ fn can_count_in_place(guard: &Guard<'_>, seen: &Seen<'_>) -> bool {
     seen.layout.has(NUM) && !guard.copies_all() && (seen.layout.has(CAS_FIELD) || !seen.layout.has(CAS_TAKEN))
 }
 
-/// Adds where the number stands. The sum is made again under the lock, so a busy counter never starts over, unless
-/// it is one that cannot stand there.
+/// Adds to a number in place. The sum is computed again under the lock, so an operation on a busy counter never starts
+/// over, unless the sum cannot be stored in place.
 fn count_in_place(guard: &mut Guard<'_>, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
     let store = guard.store;
     let tokens = guard.commits().tokens_of_change();
@@ -187,7 +188,7 @@ fn first_number(guard: &mut Guard<'_>, key: &Key<'_>, delta: i64) -> Result<Opti
     Ok(guard.commits().commit(key, &plan, Some(Expect::there(None)))?.map(|_| AddOutcome::Number(delta)))
 }
 
-/// Room for the digits of a number below 0, which an item holds as text.
+/// The room for the digits of a negative number, which an item holds as text.
 #[derive(Default)]
 struct Text([u8; 20]);
 

@@ -1,4 +1,4 @@
-//! Changes that depend on the present item: a caller decides from the item, and what it decided is done only if the
+//! Changes that depend on the present item: a caller decides from the item, and its decision is applied only if the
 //! item is still the same.
 //!
 //! ```text
@@ -27,18 +27,18 @@ use crate::layout::slot::Slot;
 use crate::values::source::Source;
 use crate::values::writer::LargeWriter;
 
-/// Parts that a change makes, and those that nothing names once it is done.
+/// The parts that a change creates, and those that no head names after it.
 #[derive(Debug, Default)]
 pub struct Parts {
     /// The bytes of all new parts.
     pub bytes: Vec<u8>,
     /// Each with its number, from [`crate::PartReads::part_number`], and its place in the bytes.
     pub new: Vec<(u64, Range<usize>)>,
-    /// Parts that go.
+    /// The numbers of the removed parts.
     pub gone: Vec<u64>,
 }
 
-/// The change that a callback decides on for an item, with the answer that the caller gets once it is made.
+/// The change that a callback decides on for an item, with the answer that the caller gets after the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<T> {
     /// The item stays as it is.
@@ -47,7 +47,7 @@ pub enum Change<T> {
     Remove(T),
     /// The item gets another expiry.
     Expire(Expire, T),
-    /// The bytes in the scratch take its place.
+    /// The bytes in the scratch replace it.
     Store {
         /// Opaque to the store.
         client_flags: u32,
@@ -56,10 +56,10 @@ pub enum Change<T> {
         /// For the caller.
         answer: T,
     },
-    /// The bytes in the scratch take its place, as a value with parts ([`crate::Value::Typed`]). It has to fit into
-    /// one piece.
+    /// The bytes in the scratch replace it, as a value with parts ([`crate::Value::Typed`]). It has to fit into one
+    /// piece.
     StoreTyped {
-        /// Of what type it is; opaque to the store.
+        /// The type of the value, opaque to the store.
         kind: u8,
         /// Expiry of the new item.
         expire: Expire,
@@ -68,7 +68,7 @@ pub enum Change<T> {
     },
 }
 
-/// A callback that decides when what would be stored is there already. It returns `None` if it cannot decide now.
+/// A callback that decides about a value that is written already. It returns `None` if it cannot decide now.
 pub type DecideAlone<'d, T> = dyn FnMut(&Guard<'_>, Option<&Item<'_>>) -> Option<Change<T>> + 'd;
 
 impl<T> Change<T> {
@@ -91,19 +91,20 @@ pub enum AddOutcome {
     Number(i64),
     /// The value is not a signed decimal number of 64 bits.
     NotInteger,
-    /// The sum is none.
+    /// The sum does not fit into 64 bits.
     Overflow,
     /// The value is typed: see [`crate::Value::Typed`].
     WrongType,
 }
 
-/// Decides from the item what is to become of it; the guard is there to read its value by
+/// A callback that decides on a change from the item. It reads the item's value through the guard
 /// ([`crate::Pieces::copy_range`]).
 pub type Decide<'d, T> = dyn FnMut(&Guard<'_>, Option<&Item<'_>>, &mut Vec<u8>) -> Change<T> + 'd;
 
 impl ItemsMut<'_, '_> {
-    /// Does what `decide` says of the live item. What it wants stored it writes into the scratch, which it gets empty;
-    /// room beyond that for an item in one piece is given back afterwards. Counts as an access.
+    /// Applies the change that `decide` selects for the live item. `decide` writes the bytes to store into the scratch,
+    /// which is empty at the call. Afterwards the scratch releases its room beyond that for an item in one piece.
+    /// Counts as an access.
     ///
     /// # Errors
     /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::TooLarge`],
@@ -112,7 +113,8 @@ impl ItemsMut<'_, '_> {
         self.guard.items_mut().change_with(key, None, decide)
     }
 
-    /// Does what `decide` says, as [`ItemsMut::change`] does. `parts`: where `decide` puts those of a value in parts.
+    /// Applies the change that `decide` selects, as [`ItemsMut::change`] does. `decide` puts the parts of a value in
+    /// parts into `parts`.
     pub(crate) fn change_with<T>(
         self,
         key: &Key<'_>,
@@ -129,8 +131,9 @@ impl ItemsMut<'_, '_> {
         changed
     }
 
-    /// As [`ItemsMut::change`], but what is stored is the large value that was written, not what is in the scratch. If
-    /// `decide` wants nothing stored, its pieces are removed; if it cannot decide, by `None`, all is parked.
+    /// Changes an item as [`ItemsMut::change`] does, but stores the large value that was written instead of the
+    /// scratch. If `decide` stores nothing, the value's pieces are removed. If `decide` returns `None`, because it
+    /// cannot decide, the operation is parked.
     ///
     /// # Errors
     /// The writer comes back with the error: on [`OpError::Parked`] call again in a later iteration.
@@ -162,7 +165,7 @@ impl ItemsMut<'_, '_> {
         }
     }
 
-    /// Removes the item if it is the same still.
+    /// Removes the item if it is still the same.
     pub(crate) fn remove_same(self, key: &Key<'_>, snap: Snap) -> Result<bool, OpError> {
         let (store, counters) = (self.guard.store, self.guard.counters());
         if store.is_rebuilding() && !key.piece {
@@ -179,7 +182,7 @@ impl ItemsMut<'_, '_> {
     }
 }
 
-/// Gives the answer, and whether something was stored: the value that `head` names, or else the scratch.
+/// Returns the answer, and true if something was stored: the value that `head` names, or else the scratch.
 fn try_change<T>(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
@@ -225,7 +228,7 @@ fn try_change<T>(
                 return Ok(guard.commits().commit(key, &plan, Some(expect))?.map(|_| (answer, true)));
             };
             let is_new = there.and_then(|(seen, _)| seen.object_at(guard.store)) != Some(object);
-            // Parts that a flush has ended would leave the head that it has not.
+            // The parts may have been ended by a flush that did not end the head.
             let expect = expect.unflushed_since(guard.store.flushed_before(key.namespace));
             guard.parts_mut().write_parts(key, object, is_new, &parts)?;
             let stored = guard.commits().commit(key, &plan, Some(expect));

@@ -1,4 +1,4 @@
-//! delete, mark stale, drop the value.
+//! Deletion: delete, mark stale, drop the value.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -21,7 +21,7 @@ use crate::layout::key::{Key, Namespace};
 use crate::layout::slot::Slot;
 use crate::tier::flash_slots::note_flash_flushed;
 
-/// The end of an item that never lives.
+/// The expiry of an item that is never live.
 const ENDED: Expire = Expire::At(UnixMillis(0));
 
 impl ItemsMut<'_, '_> {
@@ -54,8 +54,8 @@ impl ItemsMut<'_, '_> {
         Ok(if live.is_some() { DeleteOutcome::Deleted } else { DeleteOutcome::NotFound })
     }
 
-    /// Ends the item of a key for good, if this very item is under it, or none; the parts of `kept` stay. Returns false
-    /// if something else is there.
+    /// Ends the item of a key for good, if the key has this very item, or none. The parts of `kept` stay. Returns false
+    /// if the key has another item.
     #[cold]
     pub(crate) fn end_for_good(self, key: &Key<'_>, there: Option<Snap>, kept: Option<u64>) -> Result<bool, OpError> {
         let plan = Plan { expire: ENDED, ..Plan::bare(Kind::Plain, Content::Bytes(&[], &[])) };
@@ -63,7 +63,7 @@ impl ItemsMut<'_, '_> {
     }
 }
 
-/// Removes what is under the key, and what will be found under it: an item that has ended takes its place.
+/// Removes the key's item, and hides items of the key that are still to be found: an item that has ended replaces it.
 #[cold]
 fn try_end_for_good(
     guard: &mut Guard<'_>,
@@ -149,7 +149,7 @@ pub(crate) fn set_meta(store: &Store, seen: &Seen<'_>, set: u32, clear: u32) {
 }
 
 impl ItemsMut<'_, '_> {
-    /// Ends every item of the namespace that is there now.
+    /// Ends every present item of the namespace.
     ///
     /// # Errors
     /// [`OpError::Parked`] while a background slice runs: a relocation must not carry an item past the flush.

@@ -33,7 +33,7 @@ struct Before {
 }
 
 impl<'g> ItemsMut<'g, '_> {
-    /// Reads an item with the side effects asked for.
+    /// Reads an item, with the requested side effects.
     ///
     /// # Errors
     /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::OutOfMemory`].
@@ -72,7 +72,7 @@ where
         }
     }
     if !fetch.no_bump {
-        // Before the item is copied, so that the copy has it.
+        // Before the item is copied, so that the copy has the access too.
         seen.note_access(guard.store, guard.now);
     }
     let (lease, expire) = wanted(guard, &seen, &snap, fetch);
@@ -106,7 +106,7 @@ fn wanted(guard: &Guard<'_>, seen: &Seen<'_>, snap: &Snap, fetch: &Fetch) -> (Le
     (lease, fetch.touch.map(|to| guard.store.spaces.expire(namespace, to, guard.now)))
 }
 
-/// Stores an empty item that the caller is to fill. `None`: something is there by now.
+/// Stores an empty item that the caller has to fill. `None`: the key has an item by now.
 fn vivify<'t>(
     guard: &mut Guard<'_>,
     key: &Key<'t>,

@@ -6,21 +6,21 @@
 //!
 //! **What an operation reports comes from what it did.** An operation looks its item up once in each attempt. It
 //! decides from the snapshot of that item, proves it under the lock, and reports the snapshot and its own change. It
-//! never looks the key up again to build its reply: by then the item may be another client's.
+//! never looks the key up again to build its reply: by then another client may have changed the item.
 //!
-//! **A token that is given out** belongs to the very item that was marked CAS_TAKEN ([`crate::Versions::take`]): the
-//! mark is set and the token read as one, under the lock. From then on every change of that item's value gives it
-//! another one.
+//! **A token that a client receives** belongs to the very item that was marked CAS_TAKEN ([`crate::Versions::take`]):
+//! the mark is set and the token is read in one step, under the lock. From then on every change of that item's value
+//! gives it another token.
 //!
-//! **While the index is rebuilt** ([`crate::durable::rebuild`]) a removal leaves an item that has ended, so that no
-//! older one takes its place when that is found.
+//! **While the index is rebuilt** ([`crate::durable::rebuild`]) a removal leaves an item that has ended, so that an
+//! older version that is found later does not replace it.
 //!
 //! **Changes in place** (number, expiry, lease) touch shared words of a published item. If a client may know the CAS
 //! token and the change is one of the value, the value is stored first and a fresh token second, while readers load the
-//! token first. So a token that was given out never goes with an older value than it was made for. After a crash
-//! between the two the old token must not go with the new value. So in a file, a token that no client has is stored
-//! before the value. Therefore an opening renews no token, and the token of an item that was not changed stays. If
-//! checkpoints are made, a key lock set changes nothing in place ([`Guard::copies_all`]).
+//! token first. So a token that a client has never belongs to a value older than the one that it was assigned to. After
+//! a crash between the two steps, the old token must not belong to the new value. So in a file, a token that no client
+//! has is stored before the value. Therefore an opening renews no token, and the token of an item that was not changed
+//! stays. If checkpoints are made, a key lock set changes nothing in place ([`Guard::copies_all`]).
 
 mod arith;
 pub(crate) mod change;
@@ -42,7 +42,7 @@ use crate::core::store::Store;
 use crate::layout::item::{CAS_FIELD, META_FETCHED, META_STALE, META_WON};
 use crate::layout::key::Key;
 
-/// Number of times that an operation starts over when the item changes under it, before it parks.
+/// The number of times that an operation starts over because the item was changed, before it parks.
 pub(crate) const RETRIES: usize = 4;
 
 const _: () = assert!(META_FETCHED & (META_STALE | META_WON) == 0);
@@ -50,7 +50,7 @@ const _: () = assert!(META_FETCHED & (META_STALE | META_WON) == 0);
 /// Fresh CAS tokens for one change in place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tokens {
-    /// Token that no client ever gets as the last one: that of a value whose change a crash cut. Only in a file.
+    /// A token that no client ever gets: it marks a value whose change was interrupted by a crash. Only in a file.
     before: Option<u64>,
     pub(crate) after: u64,
 }
@@ -68,7 +68,7 @@ fn end_in_place(store: &Store, seen: &Seen<'_>, tokens: Tokens) {
     }
 }
 
-/// Puts another number where one stands: the value first, the token second, as the module's text says.
+/// Stores another number in place: the value first, the token second, as the module's doc explains.
 pub(crate) fn store_number(store: &Store, seen: &Seen<'_>, number: u64, tokens: Tokens) {
     begin_in_place(store, seen, tokens);
     seen.layout.number(&store.segments.heap, seen.address).store(number, Release);
@@ -76,14 +76,14 @@ pub(crate) fn store_number(store: &Store, seen: &Seen<'_>, number: u64, tokens: 
 }
 
 impl<'l> Commits<'_, 'l> {
-    /// Tokens for a change that may be made in place.
+    /// Returns tokens for a change that may be made in place.
     pub(crate) fn tokens_of_change(self) -> Tokens {
         let store = self.guard.store;
         let before = store.held.is_some().then(|| self.guard.own.tokens.fresh(store));
         Tokens { before, after: self.guard.own.tokens.fresh(store) }
     }
 
-    /// Runs `attempt` until it comes to an end, a bounded number of times.
+    /// Runs `attempt` until it completes, a bounded number of times.
     pub(crate) fn retry<T>(
         self,
         mut attempt: impl FnMut(&mut Guard<'l>) -> Result<Option<T>, OpError>,
@@ -98,16 +98,16 @@ impl<'l> Commits<'_, 'l> {
 }
 
 impl<'l> Items<'_, 'l> {
-    /// Returns the live item and all that a change relies on.
+    /// Returns the live item and a snapshot of everything that a change relies on.
     #[inline]
     pub(crate) fn snap(self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
         Ok(self.guard.locks().find_admitted(key)?.map(|seen| (seen, Snap::of(self.guard.store, &seen))))
     }
 
-    /// Returns the live item and all that a change relies on, as they were together at one instant.
+    /// Returns the live item and a snapshot of everything that a change relies on, all of one instant.
     ///
-    /// One word that changes in place belongs to an instant by itself. Several do if the stripe was neither held nor
-    /// taken while they were loaded; else they are loaded again under its lock.
+    /// A single word that changes in place always belongs to one instant. Several words do if the stripe was neither
+    /// held nor taken while they were loaded. Otherwise they are loaded again under its lock.
     #[inline]
     pub(crate) fn snap_at_once(self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
         match self.snap(key)? {
@@ -128,7 +128,7 @@ fn snap_words<'l>(guard: &Guard<'l>, key: &Key<'_>) -> Result<Option<(Seen<'l>, 
     let locked = index.lock(key.hash).ok_or_else(|| guard.parked())?;
     match live(store, find_locked(store, &locked, key), guard.now) {
         Some(there) => Ok(Some((there, Snap::of(store, &there)))),
-        // It may have gone to flash.
+        // It may have moved to flash.
         None if guard.tiered => Err(guard.parked()),
         None => Ok(None),
     }

@@ -1,6 +1,6 @@
-//! set, add, replace, append, prepend, and their compared forms; splice.
+//! Stores: set, add, replace, append, prepend, and their compared forms; splice.
 //!
-//! A splice puts a part of a value in the place of what was there: the rest stays, and so do flags and expiry.
+//! A splice overwrites a part of a value. The rest, the flags and the expiry stay.
 //!
 //! ```text
 //!   before   [ a b c d e f ]            [ a b ]
@@ -8,8 +8,7 @@
 //!   after    [ a b X Y e f ]            [ a b 0 0 X Y ]
 //! ```
 //!
-//! The new value is written beside the old one and published in its place: it takes the time of a copy, within one
-//! guard.
+//! The new value is written beside the old one and then replaces it. It takes the time of a copy, within one guard.
 
 use crate::core::facets::{Commits, ItemsMut, Sizes};
 use crate::core::handle::Guard;
@@ -60,7 +59,7 @@ fn judge(put: &Put<'_>, there: Option<&(Seen<'_>, Snap)>) -> Verdict {
     }
 }
 
-/// Returns the value of an item, as what another one is made of. `digits` is room for those of a number.
+/// Returns the value of an item as a source for another item. `digits` is room for the digits of a number.
 pub(crate) fn source_of<'s>(store: &'s Store, seen: &Seen<'_>, snap: &Snap, digits: &'s mut [u8; 20]) -> Source<'s> {
     if seen.layout.has(NUM) {
         return Source::Bytes(decimal(snap.number, digits));
@@ -117,7 +116,7 @@ impl ItemsMut<'_, '_> {
 }
 
 impl Sizes<'_, '_> {
-    /// Checks that an item of this key with a value of so many bytes is allowed.
+    /// Checks that an item of this key with a value of `value_bytes` is allowed.
     ///
     /// # Errors
     /// [`OpError::TooLarge`], if it is not.
@@ -136,12 +135,12 @@ impl Sizes<'_, '_> {
 }
 
 impl Commits<'_, '_> {
-    /// Drafts and publishes, and returns the new token. `None`: the present item is not the expected one; nothing was
-    /// changed.
+    /// Writes and publishes an item, and returns its token. `None`: the present item is not the expected one, and
+    /// nothing was changed.
     pub(crate) fn commit(self, key: &Key<'_>, plan: &Plan<'_>, expect: Option<Expect>) -> Result<Option<u64>, OpError> {
         let (store, counters) = (self.guard.store, self.guard.counters());
         let mut ruled = None;
-        // The pieces of a large value outlive its head, which the rule is for.
+        // The rule applies to the head of a large value. Its pieces outlive it.
         if store.spaces.rules_ttl(key.namespace) && !key.piece {
             ruled = Some(Plan { expire: store.spaces.expire(key.namespace, plan.expire, self.guard.now), ..*plan });
         }
@@ -162,7 +161,7 @@ impl Commits<'_, '_> {
                 (Some(a), Some(b)) => a.same(b),
                 _ => false,
             };
-            // A flush that comes after the unpublished item was made ends the unpublished item too.
+            // A flush after the unpublished item was written ends the unpublished item too.
             let flushed = flushed_before.is_some_and(|before| before != store.flushed_before(key.namespace));
             if !same || flushed {
                 drop(locked);
@@ -269,7 +268,7 @@ fn join(
 }
 
 impl PutOutcome {
-    /// Returns the outcome after a value of so many bytes was stored.
+    /// Returns the outcome after a value of `bytes` bytes was stored.
     pub(crate) fn stored(put: &Put<'_>, token: u64, bytes: u64) -> Self {
         Self::Stored { token: if put.want_token { token } else { 0 }, bytes }
     }
@@ -282,7 +281,7 @@ pub(crate) struct Expect {
     there: Option<Snap>,
     /// No flush of the namespace since its flush sequence was this: parts were written since.
     flushed_before: Option<u64>,
-    /// The object whose parts stay, whatever names them then.
+    /// The object whose parts stay, whichever head names them then.
     kept: Option<u64>,
 }
 
@@ -320,8 +319,8 @@ pub(crate) fn decimal(number: u64, digits: &mut [u8; 20]) -> &[u8] {
 }
 
 impl ItemsMut<'_, '_> {
-    /// Puts `part`, which is not empty, at `offset` bytes into the key's value, or into none; says how long that is
-    /// then, or `None` where a typed value is.
+    /// Writes `part`, which is not empty, into the key's value at byte `offset`. Creates the value if there is none.
+    /// Returns the value's new length, or `None` if the value is typed.
     ///
     /// # Errors
     /// [`OpError::Parked`] (nothing was changed: again in a later iteration), [`OpError::TooLarge`],
@@ -331,7 +330,8 @@ impl ItemsMut<'_, '_> {
         self.guard.commits().retry(|guard| try_splice(guard, key, offset, Source::Bytes(part)))
     }
 
-    /// Puts a large value that was written into the key's value, as [`ItemsMut::splice`] does, and removes its pieces.
+    /// Writes a large value that was received into the key's value, as [`ItemsMut::splice`] does, and removes its
+    /// pieces.
     ///
     /// # Errors
     /// If the writer cannot be spliced; it comes back with the error. On [`OpError::Parked`] call again in a later

@@ -1,4 +1,4 @@
-//! Copying an item with something changed: what cannot be done in place.
+//! Copies of an item with some fields changed, for changes that cannot be made in place.
 
 use crate::core::facets::Commits;
 use crate::core::handle::Guard;
@@ -18,7 +18,7 @@ use crate::layout::ttl;
 pub(crate) enum TokenRule {
     /// The value is the same: the token stays, if a client may know it.
     Keep,
-    /// The value changed: the copy's place is its new token.
+    /// The value changed: the copy's address is its new token.
     New,
     /// The client's own.
     Give(u64),
@@ -35,7 +35,7 @@ pub(crate) struct Rewrite<'v> {
     pub(crate) meta: Option<u32>,
 }
 
-/// A copy that was put in its item's place, as it was then.
+/// A copy that replaced its item, as it was then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copied {
     pub(crate) token: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Copied {
 }
 
 impl Rewrite<'_> {
-    /// A copy with nothing different.
+    /// A copy without any difference.
     pub(crate) const SAME: Self =
         Self { expire: None, content: None, client_flags: None, token: TokenRule::Keep, taken: false, meta: None };
 }
@@ -77,7 +77,7 @@ pub(crate) fn copy_plan<'v>(store: &'v Store, seen: &Seen<'_>, snap: &Snap, rewr
 }
 
 impl Commits<'_, '_> {
-    /// Puts a changed copy in the item's place. `None`: the item changed meanwhile, and nothing was done.
+    /// Replaces the item by a changed copy. `None`: the item changed meanwhile, and nothing was done.
     pub(crate) fn rewrite(
         self,
         key: &Key<'_>,

@@ -18,8 +18,9 @@ use crate::layout::item::{CAS_TAKEN, Kind, META, META_FETCHED, META_WON, meta_wo
 use crate::layout::key::Key;
 use crate::layout::ttl;
 
-/// Returns true if the item's expiry word can take the new time: not past the present one, since a segment's latest
-/// expiry must never be passed in place, and exactly, which a segment that counts seconds may not be able to say.
+/// Returns true if the item's expiry word can take the new time: not later than the present one, because a segment's
+/// latest expiry must never be exceeded in place, and exactly, which may be impossible in a segment that counts
+/// seconds.
 pub(crate) fn can_touch_in_place(store: &Store, seen: &Seen<'_>, to: Expire, now: UnixMillis) -> bool {
     match (to, seen.expire(store)) {
         (Expire::Never, present) => present == Expire::Never,
@@ -46,11 +47,11 @@ pub(crate) fn touch_in_place(store: &Store, seen: &Seen<'_>, to: Expire, now: Un
 pub(crate) struct Alter {
     /// Give it this expiry.
     pub(crate) expire: Option<Expire>,
-    /// Give out the right to refill it.
+    /// Grant the right to refill it.
     pub(crate) wins: bool,
     /// If it has no META word: give it one. A right to refill needs one too.
     pub(crate) begins: bool,
-    /// Fetched bit of a META word that the item is given.
+    /// The fetched bit of a new META word.
     pub(crate) fetched: bool,
     /// Make its CAS token exact from now on.
     pub(crate) takes: bool,
@@ -64,7 +65,7 @@ pub(crate) struct Altered {
 }
 
 impl<'g> ItemsMut<'g, '_> {
-    /// Gives the item a new expiry, and shows it, for the last time if that is past. Counts as an access.
+    /// Gives the item a new expiry and returns it, for the last time if the expiry is past. Counts as an access.
     ///
     /// # Errors
     /// [`OpError::Parked`]: nothing was changed, again in a later iteration.
@@ -73,7 +74,7 @@ impl<'g> ItemsMut<'g, '_> {
         touch_with(self.guard, key, expire, false)
     }
 
-    /// Gives the item a new expiry, and shows it with a CAS token that is exact from now on. Counts as an access.
+    /// Gives the item a new expiry and returns it with a CAS token that is exact from now on. Counts as an access.
     ///
     /// # Errors
     /// Those of [`crate::Versions::gets`].
@@ -93,8 +94,8 @@ impl<'g> ItemsMut<'g, '_> {
         self.guard.items_mut().alter(key, seen, snap, Alter { expire, ..Alter::default() })
     }
 
-    /// Alters the item if it is still as in the snapshot, which has to be of one instant: nothing is proved again where
-    /// nothing is to be changed. `None`: the item changed meanwhile, and nothing was done.
+    /// Alters the item if it is still as in the snapshot, which has to be of one instant: if nothing has to be changed,
+    /// nothing is proved again. `None`: the item changed meanwhile, and nothing was done.
     pub(crate) fn alter(
         self,
         key: &Key<'_>,
@@ -113,8 +114,8 @@ impl<'g> ItemsMut<'g, '_> {
         if let Some(past) =
             touch.filter(|to| matches!(to, Expire::At(at) if *at <= self.guard.now) && layout.kind() == Kind::Head)
         {
-            // At once, head first: giving its pieces that time may take several iterations, and the one that shows the
-            // value for the last time would find it broken.
+            // Ends the item at once, head first. Changing the expiry of its pieces may take several iterations, and the
+            // last read of the value would find it broken.
             let ended = Altered { token: snap.token(), expire: past };
             return Ok(self.guard.items_mut().remove_same(key, snap)?.then_some(ended));
         }
@@ -145,7 +146,7 @@ impl<'g> ItemsMut<'g, '_> {
     }
 }
 
-/// Touches the item. Inlined, so that no item is made for a caller that only asks whether there is one.
+/// Touches the item. Inlined, so that no [`Item`] is built for a caller that only checks its existence.
 #[inline(always)]
 fn touch_with<'l>(
     guard: &mut Guard<'l>,
@@ -154,17 +155,17 @@ fn touch_with<'l>(
     takes: bool,
 ) -> Result<Option<Item<'l>>, OpError> {
     let Some((seen, snap)) = guard.items().snap_at_once(key)? else { return Ok(None) };
-    // Before the item is copied, so that the copy has it.
+    // Before the item is copied, so that the copy has the access too.
     seen.note_access(guard.store, guard.now);
     let expire = guard.store.spaces.expire(key.namespace, expire, guard.now);
     if !takes && snap.expire(guard.store, &seen) == expire {
-        // What is touched repeatedly ends then already, mostly: nothing is moved on the stack for it.
+        // An item that is touched repeatedly mostly has this expiry already. Nothing is moved on the stack for it.
         return Ok(Some(seen.item_as(guard.store, &snap)));
     }
     touch_found(guard, key, (seen, snap), Alter { expire: Some(expire), takes, ..Alter::default() })
 }
 
-/// Alters the item as it was found, or else as it is found again: the very item that the reply shows.
+/// Alters the item as it was found, or else as it is found again. It is the very item in the reply.
 #[inline(never)]
 fn touch_found<'l>(
     guard: &mut Guard<'l>,

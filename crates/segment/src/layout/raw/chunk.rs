@@ -2,8 +2,8 @@
 
 use arena::Map;
 
-/// Bytes that begin at a multiple of a page, whose owner reads and writes them as those of a `Vec`. Those of a file
-/// outlive the process.
+/// Page-aligned bytes, which their owner reads and writes like those of a `Vec`. The bytes of a file outlive the
+/// process.
 #[derive(Debug)]
 pub struct TierChunk {
     map: Map,
@@ -18,15 +18,15 @@ impl TierChunk {
 
     /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: 1. the map has so many bytes, and lives as long as self; 2. u8 has no invalid values, and a map is
-        // initialised (zero, or what a file holds); 3. no other code has the map (contract of `of_map`), and a writer
+        // SAFETY: 1. the map has this many bytes, and lives as long as self; 2. u8 has no invalid values, and a map is
+        // initialised (zero, or a file's contents); 3. no other code has the map (contract of `of_map`), and a writer
         // has `&mut self`.
         unsafe { std::slice::from_raw_parts(self.map.start().as_ptr(), self.map.bytes()) }
     }
 
     /// Returns the bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: 1. the map has so many bytes, and lives as long as self; 2. u8 has no invalid values, and a map is
+        // SAFETY: 1. the map has this many bytes, and lives as long as self; 2. u8 has no invalid values, and a map is
         // initialised; 3. no other code has the map (contract of `of_map`), and self is borrowed alone.
         unsafe { std::slice::from_raw_parts_mut(self.map.start().as_ptr(), self.map.bytes()) }
     }

@@ -4,7 +4,7 @@
 //! Under the simulated clock nothing depends on how fast this machine is. An iteration ends by counted work, so what is
 //! asserted is in iterations: a command takes at least as many as its size says, and the bystander is answered within
 //! [`LATE_MAX`] of them, with one such client and with [`CROWD`] at once. `GANNET_BYSTANDER_SCALE=1000000` runs the
-//! commands over so many keys and fields, and `--nocapture` prints the CPU time of the longest iteration of each.
+//! commands over that many keys and fields, and `--nocapture` prints the CPU time of the longest iteration of each.
 
 mod lab;
 mod table;

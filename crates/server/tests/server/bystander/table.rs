@@ -82,7 +82,7 @@ pub fn line(text: &str) -> Vec<u8> {
     request(&words)
 }
 
-/// A command with words for each of so many numbers behind it.
+/// Returns a command followed by words for each of `count` numbers.
 fn many(head: &str, count: usize, words: impl Fn(usize) -> String) -> Vec<u8> {
     let mut all: Vec<Vec<u8>> = head.split(' ').map(|word| word.as_bytes().to_vec()).collect();
     for number in 0..count {
@@ -92,7 +92,7 @@ fn many(head: &str, count: usize, words: impl Fn(usize) -> String) -> Vec<u8> {
     request(&all)
 }
 
-/// So many requests as one transaction.
+/// Returns `count` requests as one transaction.
 fn transaction(count: usize, request: impl Fn(usize) -> String) -> Vec<u8> {
     let mut bytes = line("MULTI");
     (0..count).for_each(|number| bytes.extend(line(&request(number))));

@@ -1,4 +1,4 @@
-//! Answers that are put together over several visits, and what may happen between two of them.
+//! Replies that are built over several visits, and events between two of the visits.
 
 use crate::common;
 use crate::common::redis::{reply_len, request};
@@ -8,7 +8,7 @@ use gannet_server::start::ServerConfig;
 use io::sim::{Faults, SimClient};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Copied in so many visits that something happens in the midst of them.
+/// A length that is copied over many visits, so that other events happen between them.
 const LONG_BYTES: usize = 3_000_000;
 
 fn config() -> ServerConfig {
@@ -153,8 +153,8 @@ fn a_long_value_that_is_changed_while_it_is_copied_is_answered_as_one_of_those_t
     assert!(before > 2 && behind > 2, "{before} before and {behind} behind the change");
 }
 
-/// Client memory is used up in the midst of answers: what is queued is done, or refused as a whole, and the server
-/// lives.
+/// Client memory is used up during replies: a queued transaction is executed or refused as a whole, and the server
+/// continues.
 #[test]
 fn no_answer_for_which_memory_ends_half_way_ends_the_server_or_leaves_half_a_transaction() {
     let fields: Vec<Vec<u8>> = (0..600).map(|number| format!("field-{number}").into_bytes()).collect();

@@ -1,4 +1,5 @@
-//! Clients that send half of a request, do not read, or go on sending when nothing is served any more, beside others.
+//! Clients that send half of a request, do not read, or continue to send when they are no longer served, concurrent
+//! with others.
 
 use crate::common::redis::request;
 use crate::common::{self, pattern, set, value};
@@ -118,7 +119,7 @@ fn half_logins_of_strangers_hold_nobody_up() {
     let strangers: Vec<SimClient> = (0..HALVES).map(|_| world.connect(Memcache)).collect();
     world.iterations(HALVES / 64 + 1);
     assert_eq!(known.take(100), b"STORED\r\n");
-    // Of all of them each time: who has logged in stores a key of that name.
+    // All of them each time: a client that has logged in stores a key of that name.
     for at in [3, 17, 25] {
         let halves = &strangers;
         halves.iter().for_each(|stranger| stranger.send(&login[..at]));
@@ -263,7 +264,7 @@ fn who_goes_on_sending_when_nothing_is_served_takes_a_bounded_part_of_each_turn(
     for (number, (protocol, begin, closes)) in [
         (Memcache, &b"quit\r\n"[..], true),
         (Resp, b"*1\r\n$4\r\nQUIT\r\n", true),
-        // Lines and lengths that nobody can follow.
+        // Lines and lengths that cannot be parsed.
         (Memcache, &[b'g'; 70_000], true),
         (Resp, b"*3\r\n$3\r\nSET\r\n+oops\r\n", true),
         (Memcache, b"set k 0 0 999999999\r\n", false),

@@ -1,4 +1,4 @@
-//! Commands over many names, receivers or connections, beside others: each visit does a bounded part.
+//! Commands over many names, receivers or connections, concurrent with others: each visit does a bounded part.
 
 use super::half::{ask_beside, bystanders};
 use crate::common;
@@ -65,7 +65,7 @@ impl Beside {
     }
 }
 
-/// A word and so many names.
+/// Returns a word followed by names.
 fn named<'n>(word: &'n [u8], names: &'n [Vec<u8>]) -> Vec<&'n [u8]> {
     std::iter::once(word).chain(names.iter().map(Vec::as_slice)).collect()
 }

@@ -63,7 +63,7 @@ impl Lines {
         self.line()
     }
 
-    /// The value behind a line that announces so many bytes.
+    /// Reads the value behind a line that announces its length.
     fn value(&mut self, len: &str) -> u64 {
         let mut bytes = vec![0; len.parse::<usize>().expect("a length") + 2];
         self.replies.read_exact(&mut bytes).expect("a value");
