@@ -15,7 +15,7 @@ mod together;
 
 use crate::core::op::{OpError, Put};
 use crate::{Namespace, Store, StoreConfig};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// A change removes the parts that it replaced at once; what the background held just then was left for ever.
 #[test]
@@ -51,21 +51,27 @@ fn a_key_that_is_stored_after_a_flush_counts_while_what_was_flushed_is_removed()
     let (store, mut background) = Store::new(&config, crashes::NOW).expect("a store");
     let mut handle = store.handle().expect("a thread handle");
     let space = Namespace(3);
-    let (reads, done) = (AtomicBool::new(false), AtomicBool::new(false));
-    // A reading that began and ended while flushed items were being removed.
+    // Odd while only flushed items and one key are there.
+    let (phase, readings, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    // A reading that began and ended in one such phase.
     let read = || {
-        let (before, keys, after) = (reads.load(SeqCst), store.keys(space), reads.load(SeqCst));
-        (before && after).then_some(keys)
+        let (before, keys, after) = (phase.load(SeqCst), store.keys(space), phase.load(SeqCst));
+        (before == after && before % 2 == 1).then_some(keys)
     };
     let seen = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut seen = Vec::new();
             while !done.load(SeqCst) {
                 seen.extend(read());
+                readings.store(seen.len() as u64, SeqCst);
             }
             seen
         });
-        for round in 0..40 {
+        // On a busy machine the reader may not run in the first rounds.
+        for round in 0..5000 {
+            if round >= 40 && readings.load(SeqCst) > 40 {
+                break;
+            }
             let mut put = |name: &str| {
                 let mut guard = handle.guard(crashes::NOW);
                 let key = guard.key(space, name.as_bytes());
@@ -77,12 +83,12 @@ fn a_key_that_is_stored_after_a_flush_counts_while_what_was_flushed_is_removed()
             store.flush(space);
             let is_stored = put("new");
             handle.tidy(crashes::NOW);
-            reads.store(is_stored, SeqCst);
+            phase.fetch_add(if is_stored { 1 } else { 2 }, SeqCst);
             // Enough for all that was flushed, and bounded.
             for _ in 0..200 {
                 background.slice(crashes::NOW, &mut || false);
             }
-            reads.store(false, SeqCst);
+            phase.fetch_add(phase.load(SeqCst) % 2, SeqCst);
         }
         done.store(true, SeqCst);
         reader.join().expect("the reader")
