@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 /// Maximum number of connections that the kernel completes before they are accepted.
 pub const BACKLOG: i32 = 1024;
 
-/// How long a start retries if an address is in use. The kernel may still be tearing down a killed process. A locked
-/// file of such a process is retried for the same time.
+/// The time for which a start retries an address in use. The kernel may still be tearing down a killed process. The
+/// start retries a locked file of such a process for the same time.
 pub const ADDRESS_WAIT: Duration = Duration::from_secs(1);
 /// Pause between two attempts.
 const ADDRESS_TRY: Duration = Duration::from_millis(10);

@@ -227,8 +227,8 @@ pub(crate) fn check_mark(store: &Store, id: SegmentId) {
     }
 }
 
-/// Returns the item's address and layout like [`matches`], in a segment that may be marked as unverified. The item must
-/// lie in the segment, have this key, and have the right checksum.
+/// Returns the item's address and layout like [`matches()`], in a segment that may be marked as unverified. The item
+/// must lie in the segment, have this key, and have the right checksum.
 #[cold]
 #[inline(never)]
 pub(crate) fn matches_unverified(

@@ -23,7 +23,7 @@
 //!
 //! Bounds: [`crate::locks::undo_log`] for all groups, and [`PINNED_PART`] of the segments. A group without a chunk
 //! waits for one before its first change; one that finds none for a later change, or has too much of the memory pinned,
-//! is closed, and continues as another group ([`Guard::cut`]).
+//! is closed, and continues as another group ([`cut`]).
 
 use std::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 

@@ -13,7 +13,8 @@
 //!   every slot on flash with the key's tag, which now and then belongs to another key.
 //! - An item keeps on flash the sequence of the segment that it left, with which flushes are compared, its end and its
 //!   CAS token if a client knows it.
-//! - If the index does not outlive the process, each change of a slot is reported to the tier first ([`Tier::kill`]).
+//! - If the index does not outlive the process, each change of a slot is reported to the tier first
+//!   ([`crate::tier::Tier::kill`]).
 
 use base::clock::UnixMillis;
 
