@@ -67,7 +67,7 @@
 //! let mut handle = store.handle()?;
 //! let mut guard = handle.guard(now);
 //! let key = guard.key(Namespace::DEFAULT, b"greeting");
-//! guard.put(&key, &Put::set(b"hello")).expect("an empty store has room");
+//! guard.items_mut().put(&key, &Put::set(b"hello")).expect("an empty store has room");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
