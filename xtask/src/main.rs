@@ -37,6 +37,9 @@ enum Command {
         /// Seed of the sample [default: the hash of the latest commit's parent].
         #[arg(long, requires = "sample")]
         seed: Option<String>,
+        /// Print the largest import cycle of this crate: its modules, and those of the cycle that each names.
+        #[arg(long, value_name = "CRATE", conflicts_with = "sample")]
+        cycle: Option<String>,
     },
     /// Run every test, or the runners whose names contain one of PARTS.
     Test {
@@ -153,7 +156,8 @@ fn run(command: Command) -> Result<bool, String> {
     let target = target_folder(&root());
     match command {
         Command::Tidy => tidy::run(&root()).map_err(|error| error.to_string()),
-        Command::House { sample: true, only, seed } => {
+        Command::House { cycle: Some(name), .. } => tidy::cycle(&root(), &name).map_err(|error| error.to_string()),
+        Command::House { sample: true, only, seed, .. } => {
             tidy::sample(&root(), only.as_deref(), seed).map_err(|error| error.to_string())
         }
         Command::House { .. } => tidy::house(&root()).map(|()| true).map_err(|error| error.to_string()),

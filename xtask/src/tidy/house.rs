@@ -3,7 +3,8 @@
 //! ```text
 //!   crate/src ──> modules directly below src/       a list that a reader takes in at one look
 //!             ├─> largest import cycle, in files    what has to be understood at once
-//!             ├─> methods of the largest type       (and the files that its `impl` blocks are spread over)
+//!             ├─> methods of the largest type       what a reader of one type has to know
+//!             ├─> files of one type                 the most that the `impl` blocks of one type are spread over
 //!             ├─> doc comments that open badly      with a question word instead of a verb or a noun
 //!             └─> lines of the old dialect            words for which the field has its own
 //!   all crates ─┬─> definitions of one type name
@@ -54,6 +55,8 @@ pub struct CrateShape {
     pub cycle: usize,
     /// Methods of the types of one name, without trait implementations: the most in the crate.
     pub methods: usize,
+    /// Files with `impl` blocks of the types of one name, without trait implementations: the most in the crate.
+    pub files_of_type: usize,
     /// Doc comments in thousandths that open with a word of [`Words::bad_openings`].
     pub bad_openings_permille: usize,
     /// Lines with a phrase of [`Words::dialect`].
@@ -80,8 +83,9 @@ pub struct CrateFigures {
     shape: CrateShape,
     lines: usize,
     phrase_lines: usize,
-    /// The type with most methods, and the number of files with its `impl` blocks.
-    largest_type: (String, usize),
+    /// The type with most methods, and the one whose `impl` blocks are in most files.
+    largest_type: String,
+    widest_type: String,
 }
 
 /// The figures of all crates.
@@ -113,6 +117,7 @@ fn compare(house: &House, limits: &Limits, faults: &mut Vec<Fault>) {
             ("modules directly below src/", shape.modules, limit.modules),
             ("modules in an import cycle", shape.cycle, limit.cycle),
             ("methods of one type", shape.methods, limit.methods),
+            ("files with methods of one type", shape.files_of_type, limit.files_of_type),
             ("permille of doc comments that open badly", shape.bad_openings_permille, limit.bad_openings_permille),
             ("lines of the former dialect", shape.dialect_lines, limit.dialect_lines),
         ];
@@ -153,13 +158,16 @@ fn compare_with_max(limits: &Limits, faults: &mut Vec<Fault>) {
 pub fn print(tree: &Tree) {
     let house = measure(tree);
     println!(
-        "crate      lines  modules  cycle  methods of the largest type        bad openings, 1/1000  dialect  phrases"
+        "crate      lines  modules  cycle  methods of the largest type  files of the widest type  bad openings, 1/1000 \
+         \u{20}dialect  phrases"
     );
-    for (name, CrateFigures { shape, lines, phrase_lines, largest_type: (largest, files) }) in &house.crates {
-        let largest = format!("{} {largest} ({files} files)", shape.methods);
+    for (name, CrateFigures { shape, lines, phrase_lines, largest_type, widest_type }) in &house.crates {
         let CrateShape { modules, cycle, bad_openings_permille: bad, dialect_lines: dialect, .. } = *shape;
+        let largest = format!("{} {largest_type}", shape.methods);
+        let widest = format!("{} {widest_type}", shape.files_of_type);
         println!(
-            "{name:<9} {lines:>6} {modules:>8} {cycle:>6}  {largest:<34} {bad:>20} {dialect:>8} {phrase_lines:>8}"
+            "{name:<9} {lines:>6} {modules:>8} {cycle:>6}  {largest:<27} {widest:<25} {bad:>20} {dialect:>8} \
+             {phrase_lines:>8}"
         );
     }
     println!("\nnames of several types:");
@@ -178,30 +186,36 @@ fn measure(tree: &Tree) -> House {
         let mut items = Items::default();
         files.iter().for_each(|source| items.read(source));
         items.types.iter().for_each(|name| *names.entry(name.clone()).or_default() += 1);
-        house.crates.insert(name.to_owned(), figures(name, &files, items, &words));
+        house.crates.insert(name.to_owned(), figures(&files, &items, &words));
     }
     house.names = names.into_iter().filter(|(_, count)| *count > 1).collect();
     house.names.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
     house
 }
 
-fn figures(name: &str, files: &[SourceFile<'_>], items: Items, words: &Words) -> CrateFigures {
+fn figures(files: &[SourceFile<'_>], items: &Items, words: &Words) -> CrateFigures {
     let imports = imports::imports(files);
     let (doc, bad) =
         files.iter().map(|source| openings(source.file, words)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-    let largest = items.methods.into_iter().max_by_key(|(_, (methods, _))| *methods);
-    let (largest, (methods, in_files)) = largest.unwrap_or_else(|| (name.to_owned(), Default::default()));
+    let most = |count: fn(&(usize, BTreeSet<String>)) -> usize| {
+        let counts = items.methods.iter().map(|(name, methods)| (count(methods), name.clone()));
+        counts.max().unwrap_or_default()
+    };
+    let ((methods, largest_type), (files_of_type, widest_type)) =
+        (most(|(methods, _)| *methods), most(|(_, files)| files.len()));
     CrateFigures {
         shape: CrateShape {
             modules: imports::modules_of_root(files),
-            cycle: largest_cycle(&imports),
+            cycle: largest_cycle(&imports).len().max(1),
             methods,
+            files_of_type,
             bad_openings_permille: (1000 * bad).checked_div(doc).unwrap_or(0),
             dialect_lines: files.iter().map(|source| lines_with(source.file, &words.dialect)).sum(),
         },
         phrase_lines: files.iter().map(|source| lines_with(source.file, &words.phrases)).sum(),
         lines: files.iter().map(|source| source.file.lines_without_tests()).sum(),
-        largest_type: (largest, in_files.len()),
+        largest_type,
+        widest_type,
     }
 }
 
@@ -273,8 +287,23 @@ impl<'ast> Visit<'ast> for Items {
     }
 }
 
-/// Returns the size of the largest set of modules that all lead to one another; 1 if there is no cycle.
-fn largest_cycle(imports: &BTreeMap<String, BTreeSet<String>>) -> usize {
+/// Prints the largest import cycle of one crate: a line for each module, with the modules of the cycle that it names.
+/// Returns false if the crate does not exist.
+pub fn print_cycle(tree: &Tree, name: &str) -> bool {
+    let sources = imports::sources(tree);
+    let Some(files) = sources.get(name) else { return false };
+    let imports = imports::imports(files);
+    let cycle = largest_cycle(&imports);
+    for module in &cycle {
+        let named: Vec<&str> =
+            imports[*module].iter().filter(|named| cycle.contains(named)).map(String::as_str).collect();
+        println!("{module}: {}", named.join(" "));
+    }
+    true
+}
+
+/// Returns the largest set of modules that all lead to one another; none if there is no cycle.
+fn largest_cycle(imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<&String> {
     let reached = |from: &String| {
         let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
         while let Some(module) = open.pop() {
@@ -287,11 +316,10 @@ fn largest_cycle(imports: &BTreeMap<String, BTreeSet<String>>) -> usize {
         seen
     };
     let reach: BTreeMap<&String, BTreeSet<&String>> = imports.keys().map(|module| (module, reached(module))).collect();
-    let cycle = |(module, seen): (&&String, &BTreeSet<&String>)| {
-        let others = seen.iter().filter(|other| **other != *module);
-        1 + others.filter(|other| reach.get(**other).is_some_and(|back| back.contains(*module))).count()
-    };
-    reach.iter().map(cycle).max().unwrap_or(0)
+    let leads_back = |module: &String, other: &&String| reach.get(other).is_some_and(|back| back.contains(module));
+    let cycles =
+        reach.iter().map(|(module, seen)| seen.iter().copied().filter(|other| leads_back(module, other)).collect());
+    cycles.max_by_key(BTreeSet::len).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -317,8 +345,15 @@ mod tests {
     fn modules_cycles_methods_openings_and_names_are_counted() {
         let house = house();
         let io = &house.crates["io"];
-        let shape = CrateShape { modules: 3, cycle: 3, methods: 2, bad_openings_permille: 500, dialect_lines: 1 };
-        assert_eq!((io.shape, io.largest_type.clone()), (shape, ("Twice".to_owned(), 2)));
+        let shape = CrateShape {
+            modules: 3,
+            cycle: 3,
+            methods: 2,
+            files_of_type: 2,
+            bad_openings_permille: 500,
+            dialect_lines: 1,
+        };
+        assert_eq!((io.shape, io.largest_type.as_str(), io.widest_type.as_str()), (shape, "Twice", "Twice"));
         assert_eq!(io.phrase_lines, 1);
         assert_eq!(house.names, [("Twice".to_owned(), 2)]);
     }
@@ -338,7 +373,8 @@ mod tests {
                  bad_openings_exempt = [{exempt}]"
             )
         };
-        let crates = "[crates.io]\nmodules = 3\ncycle = 3\nmethods = 2\ndialect_lines = 1\nbad_openings_permille = ";
+        let crates = "[crates.io]\nmodules = 3\ncycle = 3\nmethods = 2\nfiles_of_type = 2\ndialect_lines = 1\n\
+                      bad_openings_permille = ";
         assert_eq!(faults(&head(2, 1, "'io'"), &format!("{crates}500\n")), 0);
         assert_eq!(faults(&head(1, 0, "'io'"), &format!("{crates}499\n")), 3);
         assert_eq!(faults(&head(2, 1, ""), "[crates]\n"), 1, "a crate without limits");
@@ -354,9 +390,9 @@ mod tests {
                 imports.entry((*from).into()).or_default().insert((*to).into());
                 imports.entry((*to).into()).or_default();
             }
-            largest_cycle(&imports)
+            largest_cycle(&imports).len()
         };
-        assert_eq!(imports(&[("a", "b"), ("b", "c")]), 1);
+        assert_eq!(imports(&[("a", "b"), ("b", "c")]), 0);
         assert_eq!(imports(&[("a", "b"), ("b", "a"), ("b", "c"), ("c", "d"), ("d", "c")]), 2);
     }
 }

@@ -70,6 +70,14 @@ pub fn house(root: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Prints the largest import cycle of one crate below `root`. Returns false if no crate has that name.
+///
+/// # Errors
+/// If the tree cannot be read.
+pub fn cycle(root: &Path, name: &str) -> std::io::Result<bool> {
+    Ok(house::print_cycle(&Tree::read(root)?, name))
+}
+
 /// Prints a random sample of doc comments and strings of each crate below `root`, or of one crate. Without a seed, the
 /// latest commit's parent is the seed. Returns false if no crate has that name.
 ///
