@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use base::prng::Prng;
 use rustix::event::{Timespec, epoll};
 
-use super::clock::Clock;
 use super::model::{Item, Span, Values};
+use testbed::clock::Clock;
 
 /// Open connections of the main load.
 pub const CONNECTIONS: u32 = 32;

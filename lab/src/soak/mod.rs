@@ -10,7 +10,6 @@
 //! One seed gives the same requests on every connection; what the server is doing meanwhile is up to the machine.
 
 mod client;
-mod clock;
 mod model;
 mod probe;
 mod replies;
@@ -24,10 +23,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use client::Client;
-use clock::Clock;
 use probe::{PARTS, Probe};
 use rough::Rough;
 use stages::{Stages, memory_mib_max};
+use testbed::clock::Clock;
 use testbed::host;
 use testbed::server::{Kind, Options as ServerOptions, Server, pin};
 

@@ -458,9 +458,9 @@ fn number(text: &[u8]) -> Option<u64> {
 mod tests {
     use std::net::TcpListener;
 
-    use super::super::clock::Clock;
     use super::super::model::piece;
     use super::*;
+    use testbed::clock::Clock;
 
     const KEY: u32 = 32 * 800 + 3;
     const INDEX: usize = 3;

@@ -5,10 +5,12 @@
 //!   lab    rigs ────────┴──> server       null, Gannet, memcached, Valkey, redis-server; ended when dropped
 //!                            generator    `gannet load` as a program
 //!                            host         CPU time, memory and names of the machine
+//!                            clock        a server's clock, put forward or slowed down
 //!                            needs        Debian packages that bring foreign programs
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod clock;
 pub mod generator;
 pub mod host;
 pub mod needs;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use testbed::clock::Clock;
 use testbed::server::{Kind, Options, Server};
 
 /// A server that is counted. Dropping it ends the server and removes the files.
@@ -10,7 +11,14 @@ pub struct Counted {
     /// `None` only while it is dropped.
     server: Option<Server>,
     folder: PathBuf,
+    /// The server's clock, until the server has ended.
+    _clock: Clock,
 }
+
+/// The factor by which a server's clock runs slower than the machine's. Callgrind slows a server down by a factor of 50
+/// to 100, on a slow machine more. A server ends its iterations and visits by work and by time: with the machine's clock
+/// it would do less in each than at full speed, and how much less would depend on the machine.
+const CLOCK_DIVISOR: u32 = 1000;
 
 /// The first bytes of callgrind's files.
 const OUT: &str = "out";
@@ -21,13 +29,18 @@ impl Counted {
     /// # Errors
     /// When valgrind or the server is missing or does not start.
     pub fn start(kind: Kind) -> Result<Self, String> {
-        let folder = std::env::temp_dir().join(format!("gannet-gate-{}-{}", std::process::id(), kind.name()));
+        // LD_PRELOAD separates its paths by spaces.
+        let name = kind.name().replace([' ', ','], "-");
+        let folder = std::env::temp_dir().join(format!("gannet-gate-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let under: Vec<String> = std::iter::once("valgrind".to_owned()).chain(options(&folder)).collect();
+        // Not among the counts, whose folder is read and emptied.
+        let clock = Clock::build_slow(&folder.with_extension("clock"), CLOCK_DIVISOR)?;
+        let under =
+            clock.prefix().into_iter().chain(["valgrind".to_owned()]).chain(options(&folder)).collect::<Vec<_>>();
         let connections_max = if kind == Kind::Memcached { open_files_under_valgrind() } else { 64 };
         let options = Options { connections_max, resp: true, ..Options::memory(64) };
         let server = Server::start_under(&under, kind, &options)?;
-        Ok(Self { server: Some(server), folder })
+        Ok(Self { server: Some(server), folder, _clock: clock })
     }
 
     /// The server.
@@ -111,5 +124,6 @@ impl Drop for Counted {
         // First the server, which writes its last counts there.
         drop(self.server.take());
         let _ = std::fs::remove_dir_all(&self.folder);
+        let _ = std::fs::remove_dir_all(self.folder.with_extension("clock"));
     }
 }

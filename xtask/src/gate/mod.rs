@@ -7,9 +7,12 @@
 //! ```
 //!
 //! The real binary and real sockets are counted: user instructions only, system calls apart. One connection whose
-//! batches are written whole makes each turn of the server the same, so that two runs differ by less than 1 %.
-//! [`KEPT`] holds the counts to keep to; a case outside [`TOLERANCE`] of its own fails, whether it costs more or less:
-//! what is kept shall be what is. [`steps`] counts and keeps the steps of long commands in the same way.
+//! batches are written whole makes each turn of the server the same. The server's clock is slowed down, so that work
+//! and not time ends its visits ([`callgrind`]). Two runs of a build then differ by at most 0.5 % in most cases, and by
+//! 2.5 % with few Redis requests in flight, where background work weighs more.
+//! [`KEPT`] has the expected counts. A case whose count differs from its own by more than [`TOLERANCE`] fails, whether
+//! it costs more or less: the file always describes the present code. [`steps`] counts the steps of long commands and
+//! compares them in the same way.
 
 mod callgrind;
 mod cases;
@@ -43,6 +46,13 @@ pub struct Options {
 /// When a server or valgrind does not do what it should, in a sentence.
 pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
     let mut ours = count(Kind::GannetEpoll, |_| true)?;
+    // Background work that falls into a case adds instructions and never saves any: the least of two counts is kept.
+    let count_again = |ours: &mut BTreeMap<&'static str, u64>| -> Result<(), String> {
+        for (name, again) in count(Kind::GannetEpoll, |_| true)? {
+            ours.entry(name).and_modify(|now| *now = again.min(*now));
+        }
+        Ok(())
+    };
     let peer = match options.with_peer {
         true => {
             let mut peer = count(Kind::Memcached, |case| !case.resp)?;
@@ -53,15 +63,13 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
     };
     let path = root.join(KEPT);
     if options.keep {
+        count_again(&mut ours)?;
         write_kept(&path, &ours.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect())?;
     }
     let kept = read_kept(&path)?;
     let is_near = |case: &Case, now: u64| kept.get(case.name).is_some_and(|was| near(now, *was));
     if !cases::ALL.iter().all(|case| is_near(case, ours[case.name])) {
-        // A visit ends by time too, so a pause of the machine adds instructions and never saves any.
-        for (name, again) in count(Kind::GannetEpoll, |_| true)? {
-            ours.entry(name).and_modify(|now| *now = again.min(*now));
-        }
+        count_again(&mut ours)?;
     }
     println!(
         "| user instructions a request | in flight | gannet | kept |{}",

@@ -1,7 +1,12 @@
-//! A wall clock that the soak moves: the server's is the machine's plus an offset, which only ever grows.
+//! Clocks of a child process that its parent changes: put forward, or slowed down.
 //!
-//! The server is the release binary as it is; a library in `LD_PRELOAD` (`clock.c`) adds the offset to the time that
-//! `clock_gettime` returns. Between two changes time passes as usual.
+//! ```text
+//!   time in the child = start + (real time - start) / divisor + offset
+//! ```
+//!
+//! The child is the release binary, unchanged: a library in `LD_PRELOAD` (`clock.c`) changes what `clock_gettime`
+//! returns. The soak puts the clock forward, between two steps time passes as usual. The gate slows the clock down, so
+//! that a server under valgrind does as much in a millisecond as one that runs at full speed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,23 +18,32 @@ const LIBRARY: &str = include_str!("clock.c");
 /// Twice the time for which a worker follows the store's clock by the processor's counter, which no library moves.
 const SEEN_AFTER: Duration = Duration::from_millis(20);
 
-/// The server's wall clock, as the soak knows it.
+/// The clock of one child process. Dropping it removes the file with its numbers.
 #[derive(Debug)]
 pub struct Clock {
     begun: Instant,
     begun_unix_ms: u64,
     offset_ms: u64,
+    divisor: u32,
     file: File,
     library: PathBuf,
     path: PathBuf,
 }
 
 impl Clock {
-    /// Builds the library in `folder`, with an offset of 0.
+    /// Builds the library in `folder`, for a clock with an offset of 0 that runs at the usual speed.
     ///
     /// # Errors
-    /// When the C compiler fails or the folder cannot be written.
+    /// If the C compiler fails, or the folder is not writable.
     pub fn build(folder: &Path) -> Result<Self, String> {
+        Self::build_slow(folder, 1)
+    }
+
+    /// Builds the library in `folder`, for a clock with an offset of 0 that advances by one `divisor`-th of real time.
+    ///
+    /// # Errors
+    /// If the C compiler fails, or the folder is not writable.
+    pub fn build_slow(folder: &Path, divisor: u32) -> Result<Self, String> {
         let describe = |error: std::io::Error| format!("{}: {error}", folder.display());
         std::fs::create_dir_all(folder).map_err(describe)?;
         let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
@@ -43,35 +57,36 @@ impl Clock {
         }
         let path = folder.join(format!("clock-{}", std::process::id()));
         let file = File::create(&path).map_err(describe)?;
-        file.write_all_at(&0i64.to_le_bytes(), 0).map_err(describe)?;
+        let numbers = [0i64.to_le_bytes(), i64::from(divisor).to_le_bytes()].concat();
+        file.write_all_at(&numbers, 0).map_err(describe)?;
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let begun_unix_ms = unix.as_millis() as u64;
-        Ok(Self { begun: Instant::now(), begun_unix_ms, offset_ms: 0, file, library, path })
+        Ok(Self { begun: Instant::now(), begun_unix_ms, offset_ms: 0, divisor, file, library, path })
     }
 
-    /// The command before the server's own, which gives it this clock.
+    /// Returns the words to put before a server's command, which give the server this clock.
     pub fn prefix(&self) -> Vec<String> {
         vec![
             "env".into(),
             format!("LD_PRELOAD={}", self.library.display()),
-            format!("SOAK_CLOCK={}", self.path.display()),
+            format!("TESTBED_CLOCK={}", self.path.display()),
         ]
     }
 
-    /// Milliseconds that have passed on the server's clock since the soak began.
+    /// Returns the milliseconds that have passed on this clock since it was built.
     pub fn now_ms(&self) -> u64 {
-        self.begun.elapsed().as_millis() as u64 + self.offset_ms
+        self.begun.elapsed().as_millis() as u64 / u64::from(self.divisor) + self.offset_ms
     }
 
-    /// The server's wall clock in whole seconds since 1970.
+    /// Returns this clock's time in whole seconds since 1970.
     pub fn unix_s(&self) -> u64 {
         (self.begun_unix_ms + self.now_ms()) / 1000
     }
 
-    /// Puts the server's clock forward, and waits until every thread of the server has seen that.
+    /// Puts this clock forward, and waits until every thread of the server has read it.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file is not writable.
     pub fn step(&mut self, seconds: u64) -> Result<(), String> {
         self.offset_ms += seconds * 1000;
         let ns = (self.offset_ms * 1_000_000) as i64;
