@@ -38,7 +38,7 @@ pub struct Config {
     /// The number of connections that may wait in the kernel to be accepted, for each address.
     pub backlog: i32,
     /// The number of requests of one session that are served before the other sessions, at most
-    /// [`crate::context::OPS_A_BATCH`].
+    /// [`crate::visit::progress::OPS_A_BATCH`].
     pub requests_a_visit: usize,
     /// File that users of the Redis protocol and their rights are read from and written to.
     pub acl_file: Option<PathBuf>,

@@ -11,27 +11,24 @@
 //! `command::SessionState` holds the protocol's state of a connection. It is created without allocation. Its `release`
 //! returns what it holds in the store, and is called once when the connection ends.
 
-use crate::clock::{Clock, Moment, Ticks};
-use crate::connection_table::ConnectionTable;
-use crate::counters::WorkerCounters;
-use crate::hot_keys::{Look, Sampler};
-use crate::mail::{Kind, Publishing};
+use crate::clients::connection_table::ConnectionTable;
+use crate::keyspace::namespaces::{AWAY, PAUSED, ROUTED};
+use crate::keyspace::routes::Routes;
+use crate::metrics::counters::WorkerCounters;
+use crate::metrics::hot_keys::{Look, Sampler};
 use crate::metrics::{Command, SlowLine, SlowLines};
-use crate::namespaces::{AWAY, PAUSED, ROUTED};
-use crate::notify::{self, Event};
-use crate::out::{OpTimes, OutBuffer};
-use crate::pace::Pace;
+use crate::push::mail::{Kind, Publishing};
+use crate::push::notify::{self, Event};
+use crate::push::watch::Watch;
 use crate::resp::Spares;
-use crate::routes::Routes;
 use crate::shared::{Pause, Shared};
-use crate::watch::Watch;
+use crate::visit::clock::{Clock, Moment, Ticks};
+use crate::visit::out::{OpTimes, OutBuffer};
+use crate::visit::pace::Pace;
 use base::clock::UnixMillis;
 use segment::{Guard, Key, Namespace, OpError, Pinned};
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// The maximum number of operations that one session executes before the other sessions of its batch are served.
-pub const OPS_A_BATCH: usize = 64;
 
 /// The longest request line in bytes, its end included. A longer line gets an error, and the connection is closed.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
@@ -56,39 +53,6 @@ pub struct Unpublished {
     name: Box<[u8]>,
     text: Box<[u8]>,
     publishing: Publishing,
-}
-
-/// The progress of a `serve`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// The number of input bytes that are consumed and need not be passed again.
-    pub consumed: usize,
-    /// The reason why it stopped.
-    pub state: State,
-}
-
-/// The reason why a `serve` stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// The rest is an incomplete request, or empty. The next call is useful once `want` bytes are there, counted from
-    /// the first unconsumed one; 0 if the number is unknown. An empty rest with 0 means that the session is between two
-    /// requests, so a stopping server may close it here. Inside a large or a discarded value, `want` is at least 1.
-    NeedInput {
-        /// The length of the unconsumed rest, in bytes, at which the next step is possible.
-        want: usize,
-    },
-    /// [`OPS_A_BATCH`] operations are done, or a slice of time is used up. More requests may be left.
-    Yield,
-    /// The next reply needs `want` bytes of room, or a pin. The next call comes after the output was sent, with an
-    /// empty buffer of at least that capacity.
-    OutputFull {
-        /// The room that the next reply needs, in bytes: at most the longest value that is not large, and its header.
-        want: usize,
-    },
-    /// The store needs another iteration. The request was not consumed, and nothing was changed.
-    Parked,
-    /// The output is to be sent, then the connection closed.
-    Close,
 }
 
 /// State of a worker for all its sessions; single-threaded.

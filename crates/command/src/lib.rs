@@ -12,55 +12,35 @@
 //! It never opens a socket, starts a thread or sends a reply: the server does, and commands reach the server through
 //! [`host::Host`] alone.
 //!
-//! Where things are:
+//! Where things are, from the lowest to the highest:
 //!
 //! ```text
-//!   session, carried        one connection's state, and its form between two processes
-//!   memcache, resp          the two protocols' commands
-//!   run, ahead              lookups in groups, for both protocols
-//!   flash, large, values    reads from flash, long values, text of values, for both protocols
-//!   context, pace, clock, out     what a worker lends to a command: state, its share of work, time, room for replies
-//!   shared, host, config    what all commands share, and what they ask of the server
-//!   auth, resp::acl         users and rights
-//!   namespaces, routes, prefixes, metadata, indexes   keys by namespace, set and prefix
-//!   mail, notify, watch     messages that a client did not request
-//!   metrics, counters, hot_keys, connection_table     what is measured and listed
+//!   visit, memory      what a worker lends for one visit: clock, pace, room for replies; memory that clients hold
+//!   metrics            counters, latencies, hot keys
+//!   clients            users of the server, connections
+//!   keyspace           keys by namespace, set and prefix
+//!   push               messages that a client did not request
+//!   host, config       what commands ask of the server
+//!   shared, context    what all workers share, and what one worker has
+//!   lookup             lookups in groups, long values, values on flash, for both protocols
+//!   memcache, resp     the two protocols' commands
+//!   session, handover  one connection's state, and its form between two processes
 //! ```
 #![forbid(unsafe_code)]
 
-mod ahead;
-pub mod auth;
-pub mod background;
-pub mod budget;
-pub mod carried;
-pub mod client_info;
-pub mod clock;
-pub mod command_counters;
+pub mod clients;
 pub mod config;
-pub mod connection_table;
 pub mod context;
-pub mod counters;
-pub mod delayed_flush;
-mod flash;
+pub(crate) mod glob;
+pub mod handover;
 pub mod host;
-pub mod hot_keys;
-pub mod indexes;
-mod large;
-pub mod mail;
+pub mod keyspace;
+pub mod lookup;
 pub mod memcache;
-pub mod metadata;
+pub mod memory;
 pub mod metrics;
-pub mod namespaces;
-pub mod notify;
-pub mod out;
-pub mod pace;
-pub mod pins;
-pub mod prefixes;
+pub mod push;
 pub mod resp;
-pub mod routes;
-mod run;
 pub mod session;
 pub mod shared;
-pub mod survey;
-mod values;
-pub mod watch;
+pub mod visit;

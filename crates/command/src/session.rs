@@ -1,15 +1,15 @@
 //! A connection's protocol, endpoint and state between two calls of its protocol's `serve`.
 
-use crate::carried::Carried;
-use crate::clock::Ticks;
 use crate::context::WorkerContext;
-use crate::large::LargeSet;
-use crate::mail::Subscriber;
+use crate::handover::Carried;
+use crate::lookup::large::LargeSet;
+use crate::push::mail::Subscriber;
 use crate::shared::Shared;
+use crate::visit::clock::Ticks;
 use crate::{memcache, resp};
 use segment::{Guard, Namespace, Store};
 
-pub use crate::ahead::{Head, ReadHead};
+pub use crate::lookup::ahead::{Head, ReadHead};
 
 /// The protocol that a listener's clients speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,25 +1,25 @@
 //! The state that commands share, and that other threads of the server read.
 
-use crate::auth::Auth;
-use crate::background::BackgroundCounters;
-use crate::budget::{Budget, SetAside};
-use crate::clock::{Clock, Origin};
-use crate::command_counters::{CommandCounters, CommandShared, CommandTotals};
+use crate::clients::auth::Auth;
+use crate::clients::connection_table::ConnectionTable;
 use crate::config::Config;
-use crate::connection_table::ConnectionTable;
-use crate::counters::{Counter, WorkerCounters};
-use crate::delayed_flush::DelayedFlush;
 use crate::host::Host;
-use crate::hot_keys::{HotKeys, Minutes, Told};
-use crate::mail::{Channels, Post};
+use crate::keyspace::delayed_flush::DelayedFlush;
+use crate::keyspace::namespaces::Namespaces;
+use crate::keyspace::prefixes::Prefixes;
+use crate::memory::budget::{Budget, SetAside};
+use crate::memory::pins::PinBudget;
 use crate::metrics::Recorder;
-use crate::namespaces::Namespaces;
-use crate::notify::KeyEvents;
-use crate::pins::PinBudget;
-use crate::prefixes::Prefixes;
+use crate::metrics::background::BackgroundCounters;
+use crate::metrics::command_counters::{CommandCounters, CommandShared, CommandTotals};
+use crate::metrics::counters::{Counter, WorkerCounters};
+use crate::metrics::hot_keys::{HotKeys, Minutes, Told};
+use crate::metrics::survey::Survey;
+use crate::push::mail::{Channels, Post};
+use crate::push::notify::KeyEvents;
+use crate::push::watch::Hub;
 use crate::resp::acl::Users;
-use crate::survey::Survey;
-use crate::watch::Hub;
+use crate::visit::clock::{Clock, Origin};
 use base::clock::UnixMillis;
 use segment::{Namespace, ResizeError, Store, StoreStats};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub struct Shared {
     /// Hot, big and missed keys, minute by minute.
     pub minutes: Minutes,
     /// Secondary indexes of sets.
-    pub indexes: crate::indexes::Indexes,
+    pub indexes: crate::keyspace::indexes::Indexes,
     /// Watchers, by kind of event.
     pub watch: Arc<Hub>,
     /// Subscribers, by channel.
@@ -108,7 +108,7 @@ impl Shared {
         if after.ms_since(before) > 100 {
             return;
         }
-        if let Some(ahead_ms) = crate::clock::stepped(before, wall, self.wall_ahead_ms()) {
+        if let Some(ahead_ms) = crate::visit::clock::stepped(before, wall, self.wall_ahead_ms()) {
             tracing::warn!(
                 "the wall clock was stepped by {} ms: times to live go on as they were",
                 ahead_ms.saturating_sub(self.wall_ahead_ms())

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::ArgMatches;
-use command::namespaces::DEFAULT_NAME;
+use command::keyspace::namespaces::DEFAULT_NAME;
 use command::session::Protocol;
 use io::listen::ListenAddr;
 use io::signal::{Signal, Signals};

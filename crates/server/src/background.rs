@@ -2,8 +2,8 @@
 //! obtains memory from the kernel ahead of its use.
 
 use crate::shared::Shared;
-use command::clock::Clock;
-use command::watch::Evictions;
+use command::push::watch::Evictions;
+use command::visit::clock::Clock;
 use segment::{Background, Populator, RebuildStep, Rebuilder, SliceKind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,7 +105,7 @@ pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &C
                      says; make room there"
                 );
             }
-            command::metadata::Kept::shorten(&shared.store);
+            command::keyspace::metadata::Kept::shorten(&shared.store);
             std::thread::park_timeout(POPULATE_SLEEP);
         }
     }

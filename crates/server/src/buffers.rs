@@ -29,9 +29,9 @@
 //! A session that holds a buffer may wait for one of a class further down in the table, never further up.
 
 use crate::shared::Shared;
-use command::budget::{Budget, Kind, SetAside};
 use command::context::LINE_BYTES_MAX;
-use command::out::{BIG_BYTES_MIN, OPS_MAX, OUT_BYTES, OpTimes, OutBuffer};
+use command::memory::budget::{Budget, Kind, SetAside};
+use command::visit::out::{BIG_BYTES_MIN, OPS_MAX, OUT_BYTES, OpTimes, OutBuffer};
 use std::sync::Arc;
 
 /// Bytes of an ordinary receive buffer.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use segment::{Checkpointer, Finished};
 
 use crate::shared::Shared;
-use command::clock::Clock;
+use command::visit::clock::Clock;
 
 /// Sleep between two checks for work.
 const LOOK: Duration = Duration::from_millis(50);

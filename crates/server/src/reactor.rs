@@ -4,7 +4,7 @@ use crate::config::kinds::IoChoice;
 use crate::handover::{Arrival, Moved};
 use crate::shared::Shared;
 use crate::worker::{EVENTS_MAX, Worker, WorkerParts};
-use command::clock::Clock;
+use command::visit::clock::Clock;
 use io::listen::Stream;
 use io::waker::Waker;
 use io::{epoll, uring};

@@ -15,10 +15,10 @@ use crate::reactor;
 use crate::shared::Shared;
 use crate::start::{Known, StartError, doors};
 use crate::survey;
-use command::clock::Clock;
-use command::mail::Subscriber;
+use command::push::mail::Subscriber;
 use command::resp::enter_kept;
 use command::session::{Door, Protocol};
+use command::visit::clock::Clock;
 
 /// The listeners of a server.
 pub(crate) struct Doors {

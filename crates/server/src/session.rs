@@ -2,9 +2,9 @@
 
 use crate::buffers::{BYTES_A_CONNECTION_MAX, Input};
 use crate::handover::Early;
-use command::clock::Ticks;
-use command::out::OutBuffer;
 use command::session::{Door, SessionState};
+use command::visit::clock::Ticks;
+use command::visit::out::OutBuffer;
 use io::Token;
 use segment::Awaited;
 

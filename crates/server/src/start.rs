@@ -8,29 +8,29 @@ use crate::threads::Threads;
 use crate::tier::Tiered;
 use arena::MapFile;
 use base::clock::UnixMillis;
-use command::auth::Auth;
-use command::background::BackgroundCounters;
-use command::budget::Budget;
-use command::clock::Origin;
-use command::command_counters::{CommandCounters, CommandShared};
+use command::clients::auth::Auth;
+use command::clients::connection_table::ConnectionTable;
 use command::config::{Address, Config};
-use command::connection_table::ConnectionTable;
-use command::counters::WorkerCounters;
-use command::delayed_flush::DelayedFlush;
-use command::hot_keys::{HotKeys, Minutes};
-use command::mail::{Channels, Post};
-use command::metadata::Kept;
+use command::keyspace::delayed_flush::DelayedFlush;
+use command::keyspace::metadata::Kept;
+use command::keyspace::namespaces::{NamespaceConfig, Namespaces};
+use command::keyspace::prefixes::Prefixes;
+use command::memory::budget::Budget;
+use command::memory::pins::PinBudget;
 use command::metrics::Recorder;
-use command::namespaces::{NamespaceConfig, Namespaces};
-use command::notify::KeyEvents;
-use command::pins::PinBudget;
-use command::prefixes::Prefixes;
+use command::metrics::background::BackgroundCounters;
+use command::metrics::command_counters::{CommandCounters, CommandShared};
+use command::metrics::counters::WorkerCounters;
+use command::metrics::hot_keys::{HotKeys, Minutes};
+use command::metrics::survey::Survey;
+use command::push::mail::{Channels, Post};
+use command::push::notify::KeyEvents;
+use command::push::watch::Hub;
 use command::resp::acl::{FileError, Users};
 use command::resp::make_kept;
 use command::session::{Door, Protocol};
 use command::shared::{AcceptorCounters, Clients, Live, PauseSwitch, WorkerShared};
-use command::survey::Survey;
-use command::watch::Hub;
+use command::visit::clock::Origin;
 use io::listen::{ListenAddr, Listener, bind_patiently};
 use segment::{IndexPlace, Power, Store, StoreConfig, StoreFile};
 use std::fs::File;
@@ -101,7 +101,7 @@ pub struct ServerConfig {
     /// The number of connections that may wait in the kernel to be accepted, for each address.
     pub backlog: i32,
     /// The number of requests of one session that are served before the other sessions, at most
-    /// [`command::context::OPS_A_BATCH`].
+    /// [`command::visit::progress::OPS_A_BATCH`].
     pub requests_a_visit: usize,
     /// File of users and their secrets; without it every client may use the server.
     pub auth_file: Option<std::path::PathBuf>,
@@ -149,7 +149,8 @@ pub struct ServerConfig {
     pub key_events: KeyEvents,
     /// The maximum number of message bytes that wait for one subscriber. A subscriber further behind is closed.
     pub subscriber_backlog_bytes: u64,
-    /// The maximum number of bytes that connections hold outside the store; `None`: [`command::budget::Budget::auto`].
+    /// The maximum number of bytes that connections hold outside the store. `None`: a share of the store, see
+    /// [`command::memory::budget::Budget::auto`].
     pub client_memory_bytes: Option<u64>,
 }
 
@@ -179,7 +180,7 @@ impl Default for ServerConfig {
             shutdown_command: false,
             ipv6_only: false,
             backlog: io::listen::BACKLOG,
-            requests_a_visit: command::context::OPS_A_BATCH,
+            requests_a_visit: command::visit::progress::OPS_A_BATCH,
             auth_file: None,
             acl_file: None,
             evict: true,
@@ -244,7 +245,7 @@ pub enum StartError {
         /// Path of the file.
         path: std::path::PathBuf,
         /// The cause.
-        error: command::auth::AuthError,
+        error: command::clients::auth::AuthError,
     },
     /// The file of users and rights cannot be loaded.
     Rights {
@@ -310,9 +311,9 @@ impl std::fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-impl From<command::metadata::NumberDiffers> for StartError {
-    fn from(differs: command::metadata::NumberDiffers) -> Self {
-        let command::metadata::NumberDiffers { name, kept, asked } = differs;
+impl From<command::keyspace::metadata::NumberDiffers> for StartError {
+    fn from(differs: command::keyspace::metadata::NumberDiffers) -> Self {
+        let command::keyspace::metadata::NumberDiffers { name, kept, asked } = differs;
         Self::NamespaceMoved { name, kept, asked }
     }
 }
@@ -390,7 +391,7 @@ fn check(config: &ServerConfig) -> Result<(), StartError> {
     if config.workers == 0 || config.workers > WORKERS_MAX {
         return Err(StartError::Config("the number of workers must be from 1 to 128"));
     }
-    if !(1..=command::context::OPS_A_BATCH).contains(&config.requests_a_visit) {
+    if !(1..=command::visit::progress::OPS_A_BATCH).contains(&config.requests_a_visit) {
         return Err(StartError::Config("the number of requests a visit must be from 1 to 64"));
     }
     if config.connections_max == 0 {
@@ -618,7 +619,7 @@ pub(crate) fn assemble_in(
         prefixes: Prefixes::new(config.prefix_delimiter),
         sets: kept.sets,
         minutes: Minutes::new(config.prefix_delimiter, started),
-        indexes: command::indexes::Indexes::default(),
+        indexes: command::keyspace::indexes::Indexes::default(),
         watch,
         channels: Arc::new(channels),
         budget,

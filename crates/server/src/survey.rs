@@ -7,7 +7,7 @@
 
 use crate::shared::Shared;
 use base::units::ByteSize;
-use command::survey::Findings;
+use command::metrics::survey::Findings;
 use std::time::{Duration, Instant};
 
 /// Greatest age of a census.

@@ -5,8 +5,8 @@
 mod common;
 
 use base::clock::UnixMillis;
-use command::clock::Clock;
 use command::session::Protocol;
+use command::visit::clock::Clock;
 use common::redis::request;
 use common::{Client, pattern, set, value};
 use gannet_server::start::{ServerConfig, assemble};

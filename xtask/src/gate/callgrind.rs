@@ -16,8 +16,8 @@ pub struct Counted {
 }
 
 /// The factor by which a server's clock runs slower than the machine's. Callgrind slows a server down by a factor of 50
-/// to 100, on a slow machine more. A server ends its iterations and visits by work and by time: with the machine's clock
-/// it would do less in each than at full speed, and how much less would depend on the machine.
+/// to 100, on a slow machine more. A server ends its iterations and visits by work and by time. With the machine's
+/// clock it would do less in each than at full speed, and how much less would depend on the machine.
 const CLOCK_DIVISOR: u32 = 1000;
 
 /// The first bytes of callgrind's files.

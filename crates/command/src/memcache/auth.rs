@@ -4,8 +4,8 @@
 //! the connection goes on. What could not end as such a `set` closes it, so that a stranger holds little memory.
 
 use super::{Call, LINE_ROOM, Step};
-use crate::context::{OPS_A_BATCH, State};
 use crate::metrics::Command;
+use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::memcache::{Error, reply};
 use protocol::number::parse_u32;
 

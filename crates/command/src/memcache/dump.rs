@@ -1,10 +1,10 @@
 //! `lru_crawler metadump` and `mgdump`, `stats cachedump`: every item, in as many calls as it takes.
 
 use super::{Call, LINE_ROOM, Step, exptime};
-use crate::clock::Moment;
-use crate::context::State;
 use crate::metrics::Command;
 use crate::resp::walk_step_ops;
+use crate::visit::clock::Moment;
+use crate::visit::progress::State;
 use protocol::memcache::KEY_BYTES_MAX;
 use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Dump;

@@ -3,7 +3,7 @@
 use base::clock::UnixMillis;
 use segment::Expire;
 
-use crate::clock::Moment;
+use crate::visit::clock::Moment;
 
 /// Up to this many seconds a time counts from now; above, from 1970. Thirty days.
 const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;

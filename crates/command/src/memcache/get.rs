@@ -3,11 +3,12 @@
 use super::run::Retrieval;
 use super::watch::Seen;
 use super::{Call, LINE_ROOM, Step, exptime};
-use crate::context::{OPS_A_BATCH, State, WorkerContext};
+use crate::context::WorkerContext;
+use crate::keyspace::prefixes::Count;
+use crate::lookup::values::{Identity, pin_or_room};
 use crate::metrics::Command;
-use crate::out::OutBuffer;
-use crate::prefixes::Count;
-use crate::values::{Identity, pin_or_room};
+use crate::visit::out::OutBuffer;
+use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::memcache::request::Get;
 use protocol::memcache::{Error, reply};
 use protocol::number::Decimal;

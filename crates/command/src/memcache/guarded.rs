@@ -14,10 +14,10 @@
 //! request is turned again.
 
 use super::{Call, SessionState, Step};
-use crate::context::State;
-use crate::namespaces::{AWAY, Namespaces, PAUSED, ROUTED};
-use crate::run::PROBES_MAX;
+use crate::keyspace::namespaces::{AWAY, Namespaces, PAUSED, ROUTED};
+use crate::lookup::run::PROBES_MAX;
 use crate::shared::Pause;
+use crate::visit::progress::State;
 use protocol::memcache::request::Get;
 use protocol::memcache::{Error, KeyScratch, Keys, Request};
 use segment::Namespace;

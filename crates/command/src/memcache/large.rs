@@ -2,8 +2,8 @@
 
 use super::store::Plan;
 use super::{Call, Step};
-use crate::context::State;
-use crate::large::{ARRIVING_BYTES_MIN, Advance, LargeSet};
+use crate::lookup::large::{ARRIVING_BYTES_MIN, Advance, LargeSet};
+use crate::visit::progress::State;
 use protocol::memcache::{Error, KEY_BYTES_MAX};
 use segment::OpError;
 

@@ -11,7 +11,7 @@
 //!   operation is done twice and no reply is lost.
 //! - A request is consumed when its last reply byte is in the output. A retrieval or a table of statistics longer than
 //!   the output goes on where it was left ([`SessionState::retrieval`], [`SessionState::lines_done`]).
-//! - A large value is written piece by piece ([`super::large`]); a session holds at most one.
+//! - A large value is written piece by piece ([`crate::large`]); a session holds at most one.
 
 mod auth;
 mod dump;
@@ -26,12 +26,13 @@ mod stats;
 mod store;
 mod watch;
 
-use crate::carried::Carried;
-use crate::context::{OPS_A_BATCH, Progress, State, WorkerContext};
+use crate::context::WorkerContext;
+use crate::handover::Carried;
 use crate::metrics::Command;
-use crate::out::OutBuffer;
+use crate::push::watch::{Hub, Watching};
 use crate::session::{Door, Protocol};
-use crate::watch::{Hub, Watching};
+use crate::visit::out::OutBuffer;
+use crate::visit::progress::{OPS_A_BATCH, Progress, State};
 use dump::Dumping;
 use large::Storing;
 use meta::FirstFetch;
@@ -42,9 +43,9 @@ use run::Retrieval;
 pub(super) use run::{head_key, head_set_key};
 use segment::{Guard, Namespace};
 
-use super::ahead::{Head, NextSet};
-use super::large::LargeSet;
-use crate::command_counters::CommandCounters;
+use crate::lookup::ahead::{Head, NextSet};
+use crate::lookup::large::LargeSet;
+use crate::metrics::command_counters::CommandCounters;
 
 pub use stats::command_totals;
 
@@ -53,7 +54,7 @@ pub use stats::command_totals;
 pub const VERSION: &str = concat!("1.6.45-gannet-", env!("CARGO_PKG_VERSION"));
 
 /// Room for the longest reply that is one line, and for the end of a retrieval behind it, in bytes.
-const LINE_ROOM: usize = super::values::LINE_ROOM;
+const LINE_ROOM: usize = crate::lookup::values::LINE_ROOM;
 
 const _: () = assert!(reply::META_LINE_BYTES_MAX + 32 <= LINE_ROOM);
 const _: () = assert!(reply::ITEM_FACTS_BYTES_MAX + 32 <= LINE_ROOM);
@@ -202,7 +203,7 @@ pub fn serve<'l>(
         ctx,
         ops,
         guarded,
-        run_max: crate::run::PROBES_MAX,
+        run_max: crate::lookup::run::PROBES_MAX,
         next_set: None,
     };
     let mut step = match head {

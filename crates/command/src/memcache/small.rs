@@ -2,10 +2,10 @@
 //! the administrative ones.
 
 use super::{Call, Step, VERSION, exptime};
-use crate::context::State;
+use crate::keyspace::prefixes::Count;
 use crate::metrics::Command;
-use crate::notify::Event;
-use crate::prefixes::Count;
+use crate::push::notify::Event;
+use crate::visit::progress::State;
 use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Arith as ArithRequest;
 use protocol::memcache::{Error, KeyScratch, MetaKey};

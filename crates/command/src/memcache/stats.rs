@@ -8,14 +8,14 @@
 
 use super::dump::Format;
 use super::{Call, LINE_ROOM, Step, VERSION};
-use crate::command_counters::CommandTotals;
 use crate::config::Address;
-use crate::context::State;
 use crate::host::FlashFigures;
+use crate::keyspace::namespaces::NamespaceConfig;
 use crate::metrics::Command;
-use crate::namespaces::NamespaceConfig;
-use crate::out::OutBuffer;
+use crate::metrics::command_counters::CommandTotals;
 use crate::shared::Shared;
+use crate::visit::out::OutBuffer;
+use crate::visit::progress::State;
 use base::clock::UnixMillis;
 use protocol::memcache::request::Stats;
 use protocol::memcache::{Error, reply};
@@ -174,7 +174,7 @@ fn prefixes(lines: &mut Lines<'_>, shared: &Shared) {
 /// Writes the figures of each namespace, under memcached's names where such exist: `STAT shop:curr_items 17`.
 fn namespaces(lines: &mut Lines<'_>, shared: &Shared) {
     let named = shared.namespaces.named();
-    for space in crate::namespaces::figures(shared) {
+    for space in crate::keyspace::namespaces::figures(shared) {
         let (store, room, commands) = (space.store, space.room, space.commands);
         let config = named.iter().find(|config| config.number == space.namespace.0);
         let most = |of: fn(&NamespaceConfig) -> u64| config.map_or(0, of);
@@ -217,7 +217,7 @@ pub fn command_totals(shared: &Shared) -> CommandTotals {
     totals
 }
 
-fn sum(shared: &Shared, counter: impl Fn(&crate::counters::WorkerCounters) -> u64) -> u64 {
+fn sum(shared: &Shared, counter: impl Fn(&crate::metrics::counters::WorkerCounters) -> u64) -> u64 {
     shared.workers.iter().map(|worker| counter(&worker.counters)).sum()
 }
 
@@ -299,7 +299,7 @@ fn flash_lines(lines: &mut Lines<'_>, store: &segment::StoreStats, tier: &FlashF
 }
 
 /// Writes how many lines for watchers were written, dropped and skipped.
-fn log_lines(lines: &mut Lines<'_>, hub: &crate::watch::Hub) {
+fn log_lines(lines: &mut Lines<'_>, hub: &crate::push::watch::Hub) {
     use std::sync::atomic::Ordering::Relaxed;
     lines.number("log_worker_dropped", hub.dropped.load(Relaxed));
     lines.number("log_worker_written", hub.written.load(Relaxed));

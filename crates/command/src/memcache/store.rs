@@ -2,11 +2,11 @@
 
 use super::watch::Seen;
 use super::{Call, LINE_ROOM, Step, exptime};
-use crate::ahead::NextSet;
-use crate::clock::Moment;
-use crate::context::State;
+use crate::keyspace::prefixes::Count;
+use crate::lookup::ahead::NextSet;
 use crate::metrics::Command;
-use crate::prefixes::Count;
+use crate::visit::clock::Moment;
+use crate::visit::progress::State;
 use protocol::memcache::key::{KEY_BASE64_BYTES_MAX, encode};
 use protocol::memcache::meta::{Meta, MetaStoreMode, OPAQUE_BYTES_MAX};
 use protocol::memcache::request::{Store, StoreMode};
@@ -68,7 +68,7 @@ impl MetaAnswer {
         answer
     }
 
-    fn write(&self, out: &mut crate::out::OutBuffer, code: &[u8; 2], key: &[u8], token: u64, value_len: u64) {
+    fn write(&self, out: &mut crate::visit::out::OutBuffer, code: &[u8; 2], key: &[u8], token: u64, value_len: u64) {
         let mut line = reply::MetaLine::new(out, code);
         for letter in self.order.into_iter().take_while(|letter| *letter != 0) {
             match letter {

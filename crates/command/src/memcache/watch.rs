@@ -7,10 +7,10 @@
 use super::exptime;
 use super::store::Plan;
 use super::{Call, Step};
-use crate::context::State;
-use crate::notify::Event;
-use crate::prefixes::Count;
-use crate::watch::{Head, Hub, Kind, StoreEvent, Watched};
+use crate::keyspace::prefixes::Count;
+use crate::push::notify::Event;
+use crate::push::watch::{Head, Hub, Kind, StoreEvent, Watched};
+use crate::visit::progress::State;
 use protocol::memcache::request::Watch;
 use protocol::memcache::{Error, reply};
 use segment::{Expire, Item, Key, OpError, PutOutcome};

@@ -8,10 +8,15 @@
 //! Invariants: a recorder has one writer; recording costs plain loads and stores on memory of that worker alone, takes
 //! no lock and allocates nothing; reading never makes a writer wait.
 
+pub mod background;
 mod command;
+pub mod command_counters;
+pub mod counters;
 mod histogram;
+pub mod hot_keys;
 mod recorder;
 mod slow;
+pub mod survey;
 mod window;
 
 pub use command::{Command, Part};

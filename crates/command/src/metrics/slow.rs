@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Orderin
 use base::clock::UnixMillis;
 
 use super::command::Command;
-use crate::clock::{Clock, Ticks};
+use crate::visit::clock::{Clock, Ticks};
 
 /// The number of slow requests that are retained for each worker.
 pub const SLOW_MAX: usize = 64;

@@ -6,8 +6,8 @@ use super::acl::Asked;
 use super::error::Fault;
 use super::table;
 use super::{Call, Run, Stop};
-use crate::context::State;
 use crate::shared::Pause;
+use crate::visit::progress::State;
 
 impl<'c> Call<'c, '_> {
     /// Returns whether a request of so many words may be run.

@@ -10,10 +10,10 @@
 
 use super::error::Fault;
 use super::{Call, LINE_ROOM, Run, SessionState, Step};
-use crate::budget::{self, Budget, Grant};
-use crate::clock::Ticks;
-use crate::context::State;
-use crate::mail::Subscriber;
+use crate::memory::budget::{self, Budget, Grant};
+use crate::push::mail::Subscriber;
+use crate::visit::clock::Ticks;
+use crate::visit::progress::State;
 use protocol::sink::Sink;
 use std::sync::Arc;
 

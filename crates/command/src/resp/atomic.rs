@@ -24,12 +24,13 @@
 use super::error::Fault;
 use super::transaction::{Current, Stage, Transaction};
 use super::{Answers, Call, Run, SessionState, Step, Stop, reply, table};
-use crate::clock::{Moment, Ticks};
 use crate::config::Config;
-use crate::context::{OPS_A_BATCH, State, WorkerContext};
+use crate::context::WorkerContext;
+use crate::lookup::values::LINE_ROOM;
 use crate::metrics::Command;
-use crate::out::{OutBuffer, Spot};
-use crate::values::LINE_ROOM;
+use crate::visit::clock::{Moment, Ticks};
+use crate::visit::out::{OutBuffer, Spot};
+use crate::visit::progress::{OPS_A_BATCH, State};
 use arrayvec::ArrayVec;
 use protocol::resp::{Args, Limits, Parsed, Parser};
 use segment::{Guard, KeyHash};

@@ -2,12 +2,12 @@
 
 use super::acl::Who;
 use super::{Answers, Call, LINE_ROOM, SessionState};
-use crate::carried::{Carried, CarriedUser};
 use crate::context::WorkerContext;
-use crate::mail::Subscriber;
-use crate::out::OutBuffer;
+use crate::handover::{Carried, CarriedUser};
+use crate::push::mail::Subscriber;
 use crate::session::{Door, Protocol};
 use crate::shared::Shared;
+use crate::visit::out::OutBuffer;
 use protocol::resp::Version;
 use segment::Guard;
 

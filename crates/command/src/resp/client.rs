@@ -3,7 +3,7 @@
 use super::error::{Fault, subcommand};
 use super::table::lower;
 use super::{Answers, Call, Run};
-use crate::client_info::ClientText;
+use crate::clients::client_info::ClientText;
 use protocol::resp::{Args, reply};
 
 /// Returns an attribute that a client sets of itself: no space and no control character, 64 bytes at most.

@@ -9,8 +9,8 @@ use super::listing::{LISTING_WORK, Listing};
 use super::number::integer;
 use super::table::lower;
 use super::{Call, Run, Stop};
-use crate::client_info::ClientInfo;
-use crate::connection_table::Connection;
+use crate::clients::client_info::ClientInfo;
+use crate::clients::connection_table::Connection;
 use protocol::resp::{Args, reply};
 use std::collections::BTreeSet;
 

@@ -4,13 +4,14 @@
 //! A change lasts as long as the server. Settings of the file have names of their own: docs/configuration.md.
 
 use super::error::{Fault, subcommand};
-use super::glob::{check, matches};
 use super::number::integer;
+use super::pattern::check;
 use super::table::lower;
 use super::{Call, Run};
 use crate::config::Address;
+use crate::glob::matches;
 use crate::metrics::SLOW_MAX;
-use crate::notify::KeyEvents;
+use crate::push::notify::KeyEvents;
 use crate::shared::Shared;
 use protocol::resp::{Args, reply};
 use segment::ResizeError;

@@ -3,8 +3,8 @@
 use super::error::Fault;
 use super::table::lower;
 use super::{Call, REDIS_VERSION, Run, Stop};
-use crate::client_info::ClientInfo;
-use crate::context::{OPS_A_BATCH, State};
+use crate::clients::client_info::ClientInfo;
+use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::resp::{Args, Version, reply};
 use segment::Namespace;
 

@@ -2,7 +2,7 @@
 
 use super::support::{Support, absent_of};
 use super::table;
-use crate::out::OutBuffer;
+use crate::visit::out::OutBuffer;
 use base::nearest::nearest;
 use protocol::resp::{Args, reply};
 use protocol::sink::{Fixed, Sink};

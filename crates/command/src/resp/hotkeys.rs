@@ -4,8 +4,8 @@ use super::error::Fault;
 use super::number::integer;
 use super::table::lower;
 use super::{Call, LINE_ROOM, Run};
-use crate::hot_keys::{KEPT, LEADERS_MAX, List, MINUTES_MAX, NAME_BYTES_MAX, SAMPLED_ONE_IN};
-use crate::namespaces::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
+use crate::keyspace::namespaces::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
+use crate::metrics::hot_keys::{KEPT, LEADERS_MAX, List, MINUTES_MAX, NAME_BYTES_MAX, SAMPLED_ONE_IN};
 use protocol::resp::{Args, reply};
 
 /// `HOTKEYS [keys | big | missed | prefixes | missed-prefixes] [COUNT n] [MINUTES n]`

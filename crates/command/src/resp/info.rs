@@ -3,10 +3,10 @@
 use super::error::{Fault, subcommand};
 use super::table::{COMMANDS, Entry, find, lower};
 use super::{Call, LINE_ROOM, REDIS_VERSION, Run, Stop};
-use crate::context::State;
-use crate::mail::Kind;
-use crate::namespaces::Namespaces;
+use crate::keyspace::namespaces::Namespaces;
+use crate::push::mail::Kind;
 use crate::shared::{Shared, WorkerShared};
+use crate::visit::progress::State;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Fixed;
 use std::fmt::Write as _;
@@ -138,7 +138,7 @@ pub(super) fn policy(shared: &Shared) -> &'static str {
 
 fn stats(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
     let (commands, store) = (shared.stats_since_reset(), shared.store_stats());
-    let sum = |of: fn(&crate::counters::WorkerCounters) -> &crate::counters::Counter| -> u64 {
+    let sum = |of: fn(&crate::metrics::counters::WorkerCounters) -> &crate::metrics::counters::Counter| -> u64 {
         shared.workers.iter().map(|worker| of(&worker.counters).value()).sum()
     };
     write!(
@@ -177,7 +177,7 @@ fn keyspace(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
 }
 
 fn namespaces(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
-    for space in crate::namespaces::figures(shared) {
+    for space in crate::keyspace::namespaces::figures(shared) {
         let (store, room, commands) = (space.store, space.room, space.commands);
         write!(
             text,
@@ -278,7 +278,7 @@ impl Call<'_, '_> {
 
 impl Entry {
     /// Ten facts, as `COMMAND INFO` has them. Less than 1 KiB.
-    fn put_info(&self, out: &mut crate::out::OutBuffer, version: Version) {
+    fn put_info(&self, out: &mut crate::visit::out::OutBuffer, version: Version) {
         reply::array(out, 10);
         reply::bulk(out, self.name.as_bytes());
         reply::int(out, self.arity.into());
@@ -298,7 +298,7 @@ impl Entry {
     }
 
     /// Name and text, as `COMMAND DOCS` has them. Less than 1 KiB.
-    fn put_docs(&self, out: &mut crate::out::OutBuffer, version: Version) {
+    fn put_docs(&self, out: &mut crate::visit::out::OutBuffer, version: Version) {
         reply::bulk(out, self.name.as_bytes());
         reply::map(out, version, 4);
         for (name, text) in

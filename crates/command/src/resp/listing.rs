@@ -2,9 +2,9 @@
 
 use super::error::Fault;
 use super::{Call, Run};
-use crate::budget::{self, Grant};
-use crate::context::{OPS_A_BATCH, State};
-use crate::mail::NamesCursor;
+use crate::memory::budget::{self, Grant};
+use crate::push::mail::NamesCursor;
+use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::resp::reply;
 use protocol::sink::{Fixed, Sink};
 use std::collections::BTreeSet;

@@ -2,8 +2,8 @@
 
 use super::error::Fault;
 use super::{Args, Call, Run, Stop, reply};
-use crate::context::{OPS_A_BATCH, State};
-use crate::run::PROBES_MAX;
+use crate::lookup::run::PROBES_MAX;
+use crate::visit::progress::{OPS_A_BATCH, State};
 use arrayvec::ArrayVec;
 use segment::{Ahead, Key};
 

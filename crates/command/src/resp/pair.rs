@@ -7,8 +7,8 @@ use super::error::Fault;
 use super::table::lower;
 use super::typed::live;
 use super::{Call, Run, Stop};
-use crate::context::{OPS_A_BATCH, State};
-use crate::notify::Event;
+use crate::push::notify::Event;
+use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::resp::{Args, reply};
 use segment::{Change, CopyStep, Delete, Expire, Item, PartsCopy, PutMode, Value};
 

@@ -6,12 +6,14 @@
 
 use super::aside::LONG_REPLY_BYTES_MAX;
 use super::error::{Fault, subcommand};
-use super::glob::{check, matches, steps_max};
 use super::listing::LISTING_WORK;
+use super::pattern::check;
 use super::table::{Entry, lower};
 use super::{Answers, Call, Run, Stop};
-use crate::context::{OPS_A_BATCH, PUBLISH_WORK, State};
-use crate::mail::{Kind, Name, Publishing, Refused, Subscriber};
+use crate::context::PUBLISH_WORK;
+use crate::glob::{matches, steps_max};
+use crate::push::mail::{Kind, Name, Publishing, Refused, Subscriber};
+use crate::visit::progress::{OPS_A_BATCH, State};
 use arrayvec::ArrayVec;
 use protocol::resp::{Args, Version, reply};
 

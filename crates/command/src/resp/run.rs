@@ -1,14 +1,15 @@
 //! Plain `GET` and `SET`: those that follow one another are looked up together, by [`crate::run`].
 
 use super::{Answers, Call, LINE_ROOM, SessionState, Step, Stop};
-use crate::command_counters::CommandCounters;
-use crate::context::{OPS_A_BATCH, State, WorkerContext};
-use crate::flash;
-use crate::large::ARRIVING_BYTES_MIN;
+use crate::context::WorkerContext;
+use crate::lookup::flash;
+use crate::lookup::large::ARRIVING_BYTES_MIN;
+use crate::lookup::run::{self, PROBES_MAX};
 use crate::metrics::Command;
-use crate::out::PINNED_BYTES_MIN;
-use crate::run::{self, PROBES_MAX};
+use crate::metrics::command_counters::CommandCounters;
 use crate::session::ReadHead;
+use crate::visit::out::PINNED_BYTES_MIN;
+use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::number::Decimal;
 use protocol::resp::{Lone, lone, reply};
 use segment::{Ahead, Expire, Guard, Hit, Key, PutMode, Value};

@@ -4,13 +4,14 @@
 //! that stays is listed at least once, and may be listed twice.
 
 use super::error::Fault;
-use super::glob::{check, matches};
 use super::number::integer;
+use super::pattern::check;
 use super::table::lower;
 use super::typed::{View, type_name};
 use super::walk::{Walk, walk_step_ops};
 use super::{Call, Run};
-use crate::context::State;
+use crate::glob::matches;
+use crate::visit::progress::State;
 use arrayvec::ArrayVec;
 use protocol::number::parse_u64;
 use protocol::resp::Args;

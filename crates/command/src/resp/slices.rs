@@ -17,8 +17,8 @@ use super::transaction::Stage;
 use super::typed::{KeyParts, record};
 use super::walk::Walk;
 use super::{Call, LINE_ROOM, Run, Stop};
-use crate::context::State;
-use crate::out::OutBuffer;
+use crate::visit::out::OutBuffer;
+use crate::visit::progress::State;
 use protocol::resp::Args;
 use record::{Record, bin_bytes_max};
 

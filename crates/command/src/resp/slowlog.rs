@@ -8,8 +8,8 @@ use super::number::integer;
 use super::table::{find, lower};
 use super::{Call, Run};
 use crate::config::WORKERS_MAX;
-use crate::context::State;
 use crate::metrics::{Command, Part, SlowRequest, Totals};
+use crate::visit::progress::State;
 use protocol::resp::{Args, Version, reply};
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -6,11 +6,11 @@ use super::number::{float, integer, put_float};
 use super::told::copy_on;
 use super::typed::string;
 use super::{Answers, Call, Identity, LINE_ROOM, Run, Stop};
-use crate::clock::Moment;
-use crate::context::State;
-use crate::large::LargeSet;
-use crate::notify::Event;
-use crate::out::PINNED_BYTES_MIN;
+use crate::lookup::large::LargeSet;
+use crate::push::notify::Event;
+use crate::visit::clock::Moment;
+use crate::visit::out::PINNED_BYTES_MIN;
+use crate::visit::progress::State;
 use protocol::resp::{Args, reply};
 use segment::{AddOutcome, Change, Expire, Guard, Item, Key, LargeRef, Put, PutMode, PutOutcome, Value};
 

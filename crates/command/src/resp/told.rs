@@ -5,9 +5,9 @@
 
 use super::atomic::answers_bytes_max;
 use super::{Answers, Call, Fault, SessionState, State, Step, Stop};
-use crate::out::{HeadPlace, OutBuffer};
-pub(super) use crate::values::Identity;
-use crate::values::{LINE_ROOM, pin_or_room};
+pub(super) use crate::lookup::values::Identity;
+use crate::lookup::values::{LINE_ROOM, pin_or_room};
+use crate::visit::out::{HeadPlace, OutBuffer};
 use protocol::number::Decimal;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;

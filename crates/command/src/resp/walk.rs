@@ -5,13 +5,14 @@
 //! all that has to be known to report each key once.
 
 use super::error::Fault;
-use super::glob::{check, matches};
+use super::pattern::check;
 use super::slices::Reading;
 use super::table::entry;
 use super::{Call, Run, Stop};
-use crate::budget::{self, Budget, Grant};
-use crate::context::State;
-use crate::out::HeadPlace;
+use crate::glob::matches;
+use crate::memory::budget::{self, Budget, Grant};
+use crate::visit::out::HeadPlace;
+use crate::visit::progress::State;
 use protocol::resp::Args;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;

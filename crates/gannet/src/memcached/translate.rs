@@ -224,7 +224,7 @@ impl Reading {
     fn requests_a_visit(&mut self, text: &str) {
         // memcached refuses 0 alone; a negative number never ends a visit there.
         let wanted = self.number('R', text);
-        let most = command::context::OPS_A_BATCH as i64;
+        let most = command::visit::progress::OPS_A_BATCH as i64;
         match wanted {
             0 => return self.refuse(code::FAILED, "-R is 0; write a number above 0"),
             1.. if wanted <= most => {}

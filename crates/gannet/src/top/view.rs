@@ -2,7 +2,7 @@
 
 use super::reading::{Of, Reading};
 use crate::screen::{Line, Weight};
-use command::namespaces::DEFAULT_NAME;
+use command::keyspace::namespaces::DEFAULT_NAME;
 
 /// Lists that stand beside each other, their titles, and the figures' which reading.rs names.
 const LISTS: [(&str, &str); 5] = [

@@ -13,13 +13,13 @@ use segment::{DRAIN_REASONS, SEGMENT_STATES, StoreStats};
 use super::threads::Placed;
 use crate::shared::Shared;
 use crate::survey::resident_bytes;
-use command::background::{BackgroundCounters, SliceTimes};
-use command::budget::{self, Budget};
-use command::clock::Moment;
-use command::command_counters::CommandTotals;
-use command::counters::{Counter, WorkerCounters};
-use command::namespaces::Figures;
+use command::keyspace::namespaces::Figures;
+use command::memory::budget::{self, Budget};
+use command::metrics::background::{BackgroundCounters, SliceTimes};
+use command::metrics::command_counters::CommandTotals;
+use command::metrics::counters::{Counter, WorkerCounters};
 use command::shared::WorkerShared;
+use command::visit::clock::Moment;
 
 /// The type of a figure, as Prometheus names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

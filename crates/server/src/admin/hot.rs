@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::time::rfc3339;
 use crate::shared::Shared;
-use command::hot_keys::{KEPT, LEADERS_MAX, Leader, List, MINUTES_MAX, Name, SAMPLED_ONE_IN, Told};
+use command::metrics::hot_keys::{KEPT, LEADERS_MAX, Leader, List, MINUTES_MAX, Name, SAMPLED_ONE_IN, Told};
 use segment::Namespace;
 
 /// The parameters of a query: `minutes=60&count=20`.

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::figures::{Figure, Number};
 use super::page::Latencies;
+use command::keyspace::namespaces::Figures;
 use command::metrics::{Counts, Part, SlowRequest, Totals};
-use command::namespaces::Figures;
 
 /// Writes the whole document.
 pub fn write(figures: &[Figure], latencies: &Latencies, spaces: &[Figures], slow: &[SlowRequest]) -> String {

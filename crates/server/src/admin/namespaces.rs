@@ -21,7 +21,7 @@ use crate::config::prefix;
 use crate::config::value::{Auto, Value};
 use crate::config::{Fault, Settings};
 use crate::shared::Shared;
-use command::namespaces::DEFAULT_NAME;
+use command::keyspace::namespaces::DEFAULT_NAME;
 
 /// Returns the namespaces that have a name, in the format of the file, with their numbers.
 pub fn list(settings: &RunningSettings) -> Response {

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::figures::{Figure, Kind, Sample};
 use super::page::Latencies;
+use command::keyspace::namespaces::Figures;
 use command::metrics::{Command, Part};
-use command::namespaces::Figures;
 
 /// The media type that scrapers expect.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use base::units::ByteSize;
-use command::notify::KeyEvents;
+use command::push::notify::KeyEvents;
 use io::affinity::{read_cpus, show_cpus};
 use segment::IndexPlace;
 

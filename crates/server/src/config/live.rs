@@ -12,7 +12,7 @@ use super::settings::Settings;
 use super::table::{Reload, SETTINGS};
 use super::value::{Auto, Wrong};
 use crate::shared::Shared;
-use command::namespaces::DEFAULT_NAME;
+use command::keyspace::namespaces::DEFAULT_NAME;
 
 /// A setting whose value has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]

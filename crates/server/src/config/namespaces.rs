@@ -17,7 +17,7 @@ use super::file::{Reader, toml_text};
 use super::kinds::Endpoint;
 use super::prefix::{self, Prefixes};
 use super::value::{Auto, Shape, Value, Wrong};
-use command::namespaces::{DEFAULT_NAME, NAME_BYTES_MAX, NamespaceConfig};
+use command::keyspace::namespaces::{DEFAULT_NAME, NAME_BYTES_MAX, NamespaceConfig};
 
 /// The name of the tables.
 pub const TABLE: &str = "namespace";

@@ -13,7 +13,7 @@ use super::namespaces;
 use super::settings::Settings;
 use super::value::{Auto, Wrong};
 use crate::start::ServerConfig;
-use command::namespaces::NamespaceConfig;
+use command::keyspace::namespaces::NamespaceConfig;
 use command::session::{Door, Protocol};
 
 /// The divisor of the host's memory that gives `auto` memory.

@@ -4,7 +4,7 @@ use segment::Namespace;
 
 use super::namespaces::NamespaceSettings;
 use super::value::{Words, Wrong};
-use command::routes::{PREFIX_BYTES_MAX, PREFIXES_MAX, Routes};
+use command::keyspace::routes::{PREFIX_BYTES_MAX, PREFIXES_MAX, Routes};
 
 /// Prefixes of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::kinds::{
 use super::namespaces::NamespaceSettings;
 use super::table::SETTINGS;
 use super::value::Auto;
-use command::notify::KeyEvents;
+use command::push::notify::KeyEvents;
 
 /// The user's settings, `auto` not yet resolved. The table of settings ([`SETTINGS`]) says what each field does.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -413,7 +413,7 @@ pub static SETTINGS: [Setting; 45] = [
         path: "limits.requests_a_visit",
         flag: None,
         default: &["64"],
-        range: Some((1, command::context::OPS_A_BATCH as u64)),
+        range: Some((1, command::visit::progress::OPS_A_BATCH as u64)),
         reload: Reload::Restart,
         help: "Requests of one client that are served before other clients get their turn.",
         value: |s| &mut s.requests_a_visit,

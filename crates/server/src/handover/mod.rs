@@ -41,7 +41,7 @@ use arena::MapFile;
 use io::listen::{Listener, Stream};
 
 use crate::start::Known;
-pub use command::carried::{Carried, CarriedTransaction, CarriedUser, CarriedWatch};
+pub use command::handover::{Carried, CarriedTransaction, CarriedUser, CarriedWatch};
 pub use give::{Giver, Kept};
 pub(crate) use moved::Early;
 pub use moved::{Arrival, Moved};

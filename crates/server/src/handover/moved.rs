@@ -1,7 +1,7 @@
 //! Connections between their workers: on the way to one, and after they have left one.
 
-use command::carried::Carried;
-use command::mail::Subscriber;
+use command::handover::Carried;
+use command::push::mail::Subscriber;
 use command::session::Door;
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@
 use super::Core;
 use crate::buffers::Class;
 use crate::session::{Phase, Place};
-use command::out::OUT_BYTES;
-use command::watch::QUEUE_BYTES;
+use command::push::watch::QUEUE_BYTES;
+use command::visit::out::OUT_BYTES;
 use io::Backend;
 
 /// The maximum number of outputs filled for one session in one visit: as many as a watcher's full queue takes, and one

@@ -2,7 +2,7 @@
 
 use super::{Core, Queue};
 use crate::session::{Pause, Phase, Place};
-use command::out::{OutBuffer, PARTS_MAX};
+use command::visit::out::{OutBuffer, PARTS_MAX};
 use io::{Backend, Received, Sent};
 use std::io::IoSlice;
 

@@ -6,7 +6,7 @@ use super::batch::COPIED_BYTES_MAX;
 use super::output::LINGER_NS;
 use crate::buffers::Input;
 use crate::session::{Phase, Place, Table};
-use command::clock::Ticks;
+use command::visit::clock::Ticks;
 use io::Backend;
 use segment::Guard;
 use std::sync::atomic::Ordering::Relaxed;

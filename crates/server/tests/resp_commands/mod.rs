@@ -1,8 +1,8 @@
 //! Whole streams of Redis's commands through a worker on a simulated network. Shared by a test and a fuzz target.
 
 use base::clock::UnixMillis;
-use command::clock::Clock;
 use command::session::Protocol;
+use command::visit::clock::Clock;
 use gannet_server::start::{ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
 use io::sim::{Faults, Sim};

@@ -2,7 +2,7 @@
 
 use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, start, tcp};
-use command::namespaces::NamespaceConfig;
+use command::keyspace::namespaces::NamespaceConfig;
 use command::session::Protocol;
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;

@@ -4,7 +4,7 @@
 use crate::common::redis::request;
 use crate::common::tiered::{Tiered, bytes_of, key};
 use crate::common::{Client, set, value, wait_until};
-use command::hot_keys::List;
+use command::metrics::hot_keys::List;
 use std::io::{BufRead, BufReader, Read, Write};
 
 /// Returns the values that the server returns for `get` lines of several keys.

@@ -3,8 +3,8 @@
 
 use crate::common::redis::{Replies, request};
 use crate::common::{Client, config, pattern, set, start, value, wait_until};
-use command::namespaces::NamespaceConfig;
-use command::notify::KeyEvents;
+use command::keyspace::namespaces::NamespaceConfig;
+use command::push::notify::KeyEvents;
 use command::session::{Door, Protocol};
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;

@@ -4,7 +4,7 @@
 use crate::common::redis::resp;
 use crate::common::{Client, config, pattern, set, start, value};
 use base::prng::Prng;
-use command::namespaces::NamespaceConfig;
+use command::keyspace::namespaces::NamespaceConfig;
 use command::session::{Door, Protocol};
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;

@@ -3,7 +3,7 @@
 
 use crate::common::redis::{Redis, Replies, both, request, resp, resp_addr};
 use crate::common::{start, wait_until};
-use command::notify::KeyEvents;
+use command::push::notify::KeyEvents;
 use gannet_server::start::{Running, ServerConfig};
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -11,7 +11,7 @@ use crate::common::{pattern, set, value};
 use crate::sim::{START_NS, World};
 use base::clock::UnixMillis;
 use base::prng::Prng;
-use command::namespaces::NamespaceConfig;
+use command::keyspace::namespaces::NamespaceConfig;
 use command::session::{Door, Protocol};
 use gannet_server::buffers::aside_bytes_max;
 use gannet_server::start::ServerConfig;

@@ -2,7 +2,7 @@
 
 use crate::common::memcached::Memcached;
 use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
-use command::watch::WATCHERS_MAX;
+use command::push::watch::WATCHERS_MAX;
 use gannet_server::start::Running;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -1,8 +1,8 @@
 //! One worker, unmodified, with a network and a time that follow from a seed.
 
 use base::clock::UnixMillis;
-use command::clock::Clock;
 use command::session::Door;
+use command::visit::clock::Clock;
 use gannet_server::handover::Arrival;
 use gannet_server::shared::Shared;
 use gannet_server::start::{ServerConfig, assemble};

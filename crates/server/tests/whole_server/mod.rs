@@ -16,9 +16,9 @@ pub mod commands;
 
 use base::clock::UnixMillis;
 use choices::Choices;
-use command::budget::Kind;
-use command::clock::Clock;
+use command::memory::budget::Kind;
 use command::session::Protocol;
+use command::visit::clock::Clock;
 use gannet_server::shared::Shared;
 use gannet_server::start::{ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};

@@ -7,12 +7,12 @@
 //! Each command and subcommand has a number, and a user one bit for each. What was said of commands is kept as text
 //! too, since it is told again so.
 
-use super::super::glob::{is_bounded, matches};
 use super::super::support::absent_of;
 use super::super::table::{COMMANDS, Entry, find};
 use super::subcommands::SUBCOMMANDS;
 use super::users::BLOCK_BYTES;
-use crate::namespaces::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
+use crate::glob::{is_bounded, matches};
+use crate::keyspace::namespaces::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
 use std::fmt::Write as _;
 
 /// Commands and subcommands at most.

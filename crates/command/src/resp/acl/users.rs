@@ -4,8 +4,8 @@
 //! takes as long whatever of a password is right; a user that is changed is another value: who holds one sees it whole.
 
 use super::rights::{Rights, Wrong, hex};
-use crate::auth::same_digest;
-use crate::budget::{self, Budget, Grant};
+use crate::clients::auth::same_digest;
+use crate::memory::budget::{self, Budget, Grant};
 use base::clock::UnixMillis;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 /// Users at most.
 pub const USERS_MAX: usize = 1000;
 /// Bytes of a user's name at most.
-pub const NAME_BYTES_MAX: usize = crate::client_info::CLIENT_TEXT_MAX;
+pub const NAME_BYTES_MAX: usize = crate::clients::client_info::CLIENT_TEXT_MAX;
 /// Passwords of one user at most.
 const PASSWORDS_MAX: usize = 100;
 /// Refusals that are told.

@@ -1,6 +1,6 @@
 //! What changes the fields of a hash.
 
-use crate::notify::Event;
+use crate::push::notify::Event;
 use crate::resp::error::Fault;
 use crate::resp::number::{float, integer, put_float};
 use crate::resp::typed::Edited;

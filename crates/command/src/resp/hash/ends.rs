@@ -1,7 +1,7 @@
 //! Fields that end: `HEXPIRE` and its kin, `HTTL` and its kin, and what reads and writes fields with their ends.
 
 use super::change::Pairs;
-use crate::notify::Event;
+use crate::push::notify::Event;
 use crate::resp::error::Fault;
 use crate::resp::expire::{Deadline, Options, Unit};
 use crate::resp::number::integer;

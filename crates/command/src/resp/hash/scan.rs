@@ -3,16 +3,17 @@
 //! A cursor is a place in the order of the hashes of the names: a field that stays is told once by a whole walk,
 //! whatever is stored and deleted meanwhile.
 
-use crate::context::State;
-use crate::out::OutBuffer;
+use crate::glob::matches;
 use crate::resp::error::Fault;
-use crate::resp::glob::{check, matches};
 use crate::resp::number::integer;
+use crate::resp::pattern::check;
 use crate::resp::slices;
 use crate::resp::table::{entry, lower};
 use crate::resp::typed::{KeyParts, put_text, put_texts, record, told_bytes};
 use crate::resp::walk::Walk;
 use crate::resp::{Call, Run, Stop, typed};
+use crate::visit::out::OutBuffer;
+use crate::visit::progress::State;
 use base::prng::Prng;
 use protocol::number::{Decimal, parse_u64};
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};

@@ -4,8 +4,8 @@ use super::super::error::Fault;
 use super::super::table::Entry;
 use super::super::{Answers, Call, Run, Step, Stop};
 use super::{Each, Rule, Stage};
-use crate::context::{OPS_A_BATCH, State};
-use crate::notify::Event;
+use crate::push::notify::Event;
+use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::resp::{Argument, Limits, argument, reply};
 use segment::{Delete, DeleteOutcome, Expire, PutMode};
 

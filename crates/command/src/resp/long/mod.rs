@@ -20,8 +20,9 @@ use super::error::Fault;
 use super::expire::{Deadline, Unit};
 use super::table::{self, Entry};
 use super::{Answers, Call, SessionState, Step, Stop};
-use crate::context::{State, WorkerContext};
-use crate::large::{ARRIVING_BYTES_MIN, LargeSet};
+use crate::context::WorkerContext;
+use crate::lookup::large::{ARRIVING_BYTES_MIN, LargeSet};
+use crate::visit::progress::State;
 use protocol::resp::{Args, Argument, Limits, Parser, ProtocolError, argument, reply};
 use segment::{Expire, Guard, Put, PutMode};
 

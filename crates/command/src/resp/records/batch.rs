@@ -4,10 +4,10 @@ use super::given::Given;
 use super::ops::Op;
 use super::read::{self, Names, Telling};
 use super::{Bad, Options, Refusal, bin_name, set_name, typed};
-use crate::context::{OPS_A_BATCH, State};
 use crate::resp::error::Fault;
 use crate::resp::typed::KeyParts;
 use crate::resp::{Call, Run, Stop};
+use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::resp::{Args, reply};
 use record::ValueType;
 

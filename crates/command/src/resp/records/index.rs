@@ -2,10 +2,8 @@
 
 use super::walk::record_of_set;
 use super::{Bad, bin_name, set_name};
-use crate::clock::Clock;
-use crate::context::State;
-use crate::indexes::{IndexFault, IndexState, Indexes, SetIndex};
-use crate::metadata::{KeptIndex, Notes};
+use crate::keyspace::indexes::{IndexFault, IndexState, Indexes, SetIndex};
+use crate::keyspace::metadata::{KeptIndex, Notes};
 use crate::resp::error::{self, Fault};
 use crate::resp::table::entry;
 use crate::resp::table::lower;
@@ -13,6 +11,8 @@ use crate::resp::typed::{self, KeyParts, View};
 use crate::resp::walk::{Walk, walk_step_ops};
 use crate::resp::{Call, Run, Stop};
 use crate::shared::Shared;
+use crate::visit::clock::Clock;
+use crate::visit::progress::State;
 use protocol::number::parse_u64;
 use protocol::resp::{Args, reply};
 use record::{Entry, IndexType, Name, Record};

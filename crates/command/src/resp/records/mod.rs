@@ -26,7 +26,7 @@ use super::expire::{Deadline, Unit};
 use super::number::{float, integer};
 use super::table::lower;
 use super::{Call, Run};
-use crate::clock::Moment;
+use crate::visit::clock::Moment;
 use base::clock::UnixMillis;
 use protocol::number::Decimal;
 use protocol::resp::{Args, Version, reply};
@@ -80,7 +80,7 @@ const SHOWN_MAX: usize = 96;
 impl Refusal<'_> {
     /// Puts the error line.
     #[cold]
-    fn say(self, out: &mut crate::out::OutBuffer, sets: &Sets, key: &[u8]) {
+    fn say(self, out: &mut crate::visit::out::OutBuffer, sets: &Sets, key: &[u8]) {
         let mut line = Line::new();
         let (code, bin) = match self {
             Self::NotFound => ("NOTFOUND", None),

@@ -2,7 +2,7 @@
 
 use super::ops::{Op, Stopped};
 use super::{Bad, Options, Presence, Refusal};
-use crate::notify::Event;
+use crate::push::notify::Event;
 use crate::resp::error::Fault;
 use crate::resp::typed::Edited;
 use crate::resp::{Call, LINE_ROOM, Run, Stop};

@@ -18,13 +18,13 @@
 use super::read::Telling;
 use super::walk::record_of_set;
 use super::{Bad, set_name};
-use crate::context::State;
-use crate::indexes::{IndexState, SetIndex};
+use crate::keyspace::indexes::{IndexState, SetIndex};
 use crate::resp::error::Fault;
 use crate::resp::number::integer;
 use crate::resp::table::lower;
 use crate::resp::typed::{self, KeyParts};
 use crate::resp::{Call, Run, Stop};
+use crate::visit::progress::State;
 use protocol::resp::{Args, reply};
 use record::{Entry, IndexType, Name, Value};
 use segment::Item;

@@ -1,11 +1,11 @@
 //! What reads records: where they lie, without a copy.
 
 use super::{Bad, bin_name, put_value};
-use crate::out::OutBuffer;
 use crate::resp::error::Fault;
 use crate::resp::table::lower;
 use crate::resp::typed::{self, KeyParts, record, told_bytes};
 use crate::resp::{Call, Run};
+use crate::visit::out::OutBuffer;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
 use record::{Filter, Name, Record, Value};

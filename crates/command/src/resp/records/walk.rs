@@ -5,13 +5,13 @@
 
 use super::read::Telling;
 use super::set_name;
-use crate::context::State;
 use crate::resp::error::Fault;
 use crate::resp::number::integer;
 use crate::resp::table::entry;
 use crate::resp::typed::{self, KeyParts, View};
 use crate::resp::walk::{Walk, walk_step_ops};
 use crate::resp::{Call, Run, Stop};
+use crate::visit::progress::State;
 use protocol::number::{Decimal, parse_u64};
 use protocol::resp::{Args, Version, reply};
 use record::{Kind, NoParts, Record};

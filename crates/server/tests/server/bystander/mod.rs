@@ -10,8 +10,8 @@ mod lab;
 mod table;
 
 use crate::common::redis::request;
-use command::pace::ITERATION_OPS_MAX;
 use command::session::Protocol;
+use command::visit::pace::ITERATION_OPS_MAX;
 use io::sim::SimClient;
 use lab::{Lab, SCALE};
 use table::{Entry, Group, Unit, line};

@@ -18,10 +18,10 @@
 //! Invariants: `pins` is ordered by `at`. `sent` never exceeds the whole. A buffer returns to its pool empty, with
 //! every pin released and every operation's time recorded.
 
-use crate::budget::{self, Budget, Grant};
-use crate::clock::Ticks;
-use crate::context::OPS_A_BATCH;
+use crate::memory::budget::{self, Budget, Grant};
 use crate::metrics::Command;
+use crate::visit::clock::Ticks;
+use crate::visit::progress::OPS_A_BATCH;
 use segment::{Pinned, Store};
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -190,7 +190,7 @@ impl OutBuffer {
     }
 
     /// Returns the number of bytes that could be appended if this buffer were empty. A longer reply needs
-    /// [`crate::context::State::OutputFull`] with `want`.
+    /// [`crate::visit::progress::State::OutputFull`] with `want`.
     pub fn capacity(&self) -> usize {
         self.block.len()
     }

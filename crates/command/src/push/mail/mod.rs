@@ -44,7 +44,7 @@ pub(crate) use names::Name;
 pub use subscriber::SUBSCRIPTIONS_MAX;
 pub use subscriber::{Refused, Subscriber};
 
-use crate::budget::{self, Budget};
+use crate::memory::budget::{self, Budget};
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -15,13 +15,13 @@
 //! long it takes (`worker/arrive.rs`). So a client that announces a value and sends nothing holds the space of one
 //! piece, for a second, and after that a receive buffer.
 
-use crate::budget::{self, Grant};
-use crate::clock::Ticks;
 use crate::context::{ARRIVALS_MAX, WorkerContext};
+use crate::memory::budget::{self, Grant};
+use crate::visit::clock::Ticks;
 use segment::{Arriving, Guard, Key, LargeWriter, Namespace, OpError, Put, PutOutcome, Store};
 
 /// Values and pieces from this length on are received into their place; shorter ones into a buffer, and copied.
-pub(super) const ARRIVING_BYTES_MIN: usize = 16 << 10;
+pub(crate) const ARRIVING_BYTES_MIN: usize = 16 << 10;
 /// Keys up to this length are kept in the session; longer ones in memory of their own, [`LONG_KEYS_MAX`] of them.
 const SHORT_KEY_BYTES_MAX: usize = 250;
 /// Long keys that one worker keeps for values that are arriving.
@@ -32,7 +32,7 @@ const LINE_END: &[u8; 2] = b"\r\n";
 const _: () = assert!(LINE_END.len() <= segment::TAIL_BYTES_MAX && ARRIVALS_MAX > 0);
 
 /// A value that is arriving.
-pub(super) struct LargeSet {
+pub(crate) struct LargeSet {
     body: Body,
     /// The part that is being received into its place in the store.
     arrival: Option<Arrival>,
@@ -100,7 +100,7 @@ impl HeldKey {
 }
 
 /// The outcome for the bytes that are there.
-pub(super) enum Advance {
+pub(crate) enum Advance {
     /// `want` bytes have to be there, from the first one that is not consumed.
     Wait {
         /// Bytes that were taken.
@@ -129,7 +129,7 @@ pub(super) enum Advance {
 
 impl LargeSet {
     /// Returns a value that is written in pieces. Gives the writer back if its key cannot be kept.
-    pub(super) fn pieces(writer: LargeWriter, key: &[u8], ctx: &mut WorkerContext) -> Result<Self, LargeWriter> {
+    pub(crate) fn pieces(writer: LargeWriter, key: &[u8], ctx: &mut WorkerContext) -> Result<Self, LargeWriter> {
         match HeldKey::new(key, ctx) {
             Some(key) => Ok(Self {
                 body: Body::Pieces(writer),
@@ -143,18 +143,18 @@ impl LargeSet {
     }
 
     /// Returns a value of so many bytes that is stored whole. Returns `None` if its key cannot be kept.
-    pub(super) fn whole(bytes: usize, key: &[u8], ctx: &mut WorkerContext) -> Option<Self> {
+    pub(crate) fn whole(bytes: usize, key: &[u8], ctx: &mut WorkerContext) -> Option<Self> {
         let key = HeldKey::new(key, ctx)?;
         let namespace = ctx.namespace;
         Some(Self { body: Body::Whole(bytes), arrival: None, line_end_left: LINE_END.len(), key, namespace })
     }
 
-    pub(super) fn key(&self) -> &[u8] {
+    pub(crate) fn key(&self) -> &[u8] {
         self.key.bytes()
     }
 
     /// Returns the length of the whole value in bytes.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match &self.body {
             Body::Pieces(writer) => writer.bytes(),
             Body::Whole(bytes) => *bytes as u64,
@@ -172,7 +172,7 @@ impl LargeSet {
     }
 
     /// Returns the bytes of the value and its line end that have not been consumed.
-    pub(super) fn unread(&self) -> u64 {
+    pub(crate) fn unread(&self) -> u64 {
         let received = self.arrival.as_ref().map_or(0, |arrival| arrival.arriving.received());
         self.left() + self.line_end_left as u64 - received as u64
     }
@@ -191,7 +191,7 @@ impl LargeSet {
     }
 
     /// Gives up the value, unless it is stored. The caller calls it once, when it is done with the value.
-    pub(super) fn end(mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
+    pub(crate) fn end(mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
         self.abandon(guard, ctx);
         self.key.let_go(ctx);
         if let Body::Pieces(writer) = self.body {
@@ -208,33 +208,33 @@ impl LargeSet {
     }
 
     /// Returns the memory that the rest of the part is received into; `None` if a buffer receives it.
-    pub(super) fn room<'a>(&'a mut self, store: &'a Store) -> Option<&'a mut [u8]> {
+    pub(crate) fn room<'a>(&'a mut self, store: &'a Store) -> Option<&'a mut [u8]> {
         self.arrival.as_mut().map(|arrival| store.room_of(&mut arrival.arriving))
     }
 
     /// Records that `bytes` bytes were received into that room.
-    pub(super) fn receive(&mut self, bytes: usize) {
+    pub(crate) fn receive(&mut self, bytes: usize) {
         if let Some(arrival) = &mut self.arrival {
             arrival.arriving.receive(bytes);
         }
     }
 
-    pub(super) fn is_arriving(&self) -> bool {
+    pub(crate) fn is_arriving(&self) -> bool {
         self.arrival.is_some()
     }
 
     /// Returns when the worker began to receive the incomplete part; `None` if there is no such part.
-    pub(super) fn arriving_since(&self) -> Option<Ticks> {
+    pub(crate) fn arriving_since(&self) -> Option<Ticks> {
         self.arrival.as_ref().filter(|arrival| arrival.arriving.left() > 0).map(|arrival| arrival.since)
     }
 
     /// Returns the bytes that a buffer needs to take over the part that is being received.
-    pub(super) fn part_bytes(&self) -> usize {
+    pub(crate) fn part_bytes(&self) -> usize {
         self.arrival.as_ref().map_or(0, |arrival| arrival.arriving.received() + arrival.arriving.left())
     }
 
     /// Moves the received bytes into a buffer, where the rest is to follow, and returns how many bytes that is.
-    pub(super) fn move_out(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
+    pub(crate) fn move_out(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
         let Some(arrival) = &self.arrival else { return 0 };
         let received = ctx.shared.store.received_of(&arrival.arriving);
         let bytes = received.len();
@@ -246,7 +246,7 @@ impl LargeSet {
     /// Reserves space for the part that comes next, moves the bytes of it that are there into that space, and returns
     /// how many bytes that is. Returns `None` if a buffer is to receive it. `put` applies to a value that is stored
     /// whole.
-    pub(super) fn begin_arrival(
+    pub(crate) fn begin_arrival(
         &mut self,
         guard: &mut Guard<'_>,
         ctx: &mut WorkerContext,
@@ -277,7 +277,7 @@ impl LargeSet {
     }
 
     /// Takes the bytes that are there of the arriving value, up to the end of a part.
-    pub(super) fn go_on(
+    pub(crate) fn go_on(
         &mut self,
         guard: &mut Guard<'_>,
         ctx: &mut WorkerContext,
@@ -336,7 +336,7 @@ impl LargeSet {
     ///
     /// # Errors
     /// If it is parked, ask again.
-    pub(super) fn store(
+    pub(crate) fn store(
         &mut self,
         guard: &mut Guard<'_>,
         ctx: &mut WorkerContext,
@@ -368,7 +368,7 @@ impl LargeSet {
     ///
     /// # Errors
     /// Those of `by`, which gives the writer back with them.
-    pub(super) fn store_by<T>(
+    pub(crate) fn store_by<T>(
         &mut self,
         guard: &mut Guard<'_>,
         by: impl FnOnce(&mut Guard<'_>, &Key<'_>, LargeWriter) -> Result<T, (LargeWriter, OpError)>,

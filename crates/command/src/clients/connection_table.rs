@@ -12,7 +12,7 @@
 //! Bound: an entry of 72 bytes for each connection that the worker may have, touched only when used, and a client info
 //! for each Redis client.
 
-use crate::client_info::ClientInfo;
+use crate::clients::client_info::ClientInfo;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};

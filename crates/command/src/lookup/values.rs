@@ -1,22 +1,23 @@
 //! What every protocol does to put a value into the output: copy it, or pin it and send it from where it lies.
 
-use crate::context::{State, WorkerContext};
-use crate::out::{OutBuffer, PINNED_BYTES_MIN};
+use crate::context::WorkerContext;
+use crate::visit::out::{OutBuffer, PINNED_BYTES_MIN};
+use crate::visit::progress::State;
 use segment::{Item, Pinned, Value};
 
 /// Room that every protocol keeps for what stands around a value, in bytes.
-pub(super) const LINE_ROOM: usize = 1024;
+pub(crate) const LINE_ROOM: usize = 1024;
 
 /// Which value it was, as long as nothing changed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     token: u64,
     /// A number is changed where it stands.
     number: Option<u64>,
 }
 
 impl Identity {
-    pub(super) fn of(item: &Item<'_>) -> Self {
+    pub(crate) fn of(item: &Item<'_>) -> Self {
         let number = match item.value {
             Value::Integer(number) => Some(number),
             _ => None,
@@ -27,7 +28,7 @@ impl Identity {
 
 /// Makes sure of room for a copy of the value and a line, or pins the value.
 #[inline(always)]
-pub(super) fn pin_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, State> {
+pub(crate) fn pin_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, State> {
     if value.len() >= PINNED_BYTES_MIN {
         return pin_long_or_room(out, ctx, value);
     }

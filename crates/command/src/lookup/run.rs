@@ -14,10 +14,11 @@
 //! Invariant: the requests of a run are executed in their order, and a run ends at the first one that cannot be
 //! completed now.
 
-use crate::command_counters::CommandCounters;
-use crate::context::{State, WorkerContext};
+use crate::context::WorkerContext;
 use crate::metrics::Command;
-use crate::out::OPS_TOGETHER_MAX;
+use crate::metrics::command_counters::CommandCounters;
+use crate::visit::out::OPS_TOGETHER_MAX;
+use crate::visit::progress::State;
 use arrayvec::ArrayVec;
 use segment::{Ahead, Guard, Key};
 

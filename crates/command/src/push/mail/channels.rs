@@ -3,9 +3,9 @@
 use super::MailBudget;
 use super::mailbox::{Mailbox, Message, Posted};
 use super::names::{Hashed, Name, RECEIVERS_A_LOCK, Receivers};
-use crate::budget::Budget;
-use crate::resp::glob;
-use crate::watch::Hub;
+use crate::glob;
+use crate::memory::budget::Budget;
+use crate::push::watch::Hub;
 use arrayvec::ArrayVec;
 use protocol::resp::{Version, reply};
 use std::collections::BTreeMap;

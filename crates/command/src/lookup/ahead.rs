@@ -35,7 +35,7 @@ pub struct NextSet {
 impl NextSet {
     /// Prefetches the index buckets of the `set` with this key that begins at `at`.
     #[inline]
-    pub(super) fn ask(guard: &Guard<'_>, namespace: Namespace, at: usize, key: &[u8]) -> Self {
+    pub(crate) fn ask(guard: &Guard<'_>, namespace: Namespace, at: usize, key: &[u8]) -> Self {
         let hashed = guard.key(namespace, key);
         guard.items().prefetch_change(&hashed);
         Self { at, key: hashed.key_hash(), key_len: key.len() }
@@ -44,7 +44,7 @@ impl NextSet {
     /// The key of the request that begins at `at`, if this is of it: its item is asked for. What was taken for the key
     /// beforehand ends at the first blank; where a request is read otherwise, its key is another.
     #[inline]
-    pub(super) fn key<'k>(self, guard: &Guard<'_>, at: usize, key: &'k [u8]) -> Option<Key<'k>> {
+    pub(crate) fn key<'k>(self, guard: &Guard<'_>, at: usize, key: &'k [u8]) -> Option<Key<'k>> {
         if self.at != at || self.key_len != key.len() {
             return None;
         }
@@ -57,11 +57,11 @@ impl NextSet {
 #[derive(Clone, Copy)]
 pub struct ReadHead<'l> {
     /// The key without its bytes.
-    pub(super) key: KeyHash,
-    pub(super) key_len: usize,
+    pub(crate) key: KeyHash,
+    pub(crate) key_len: usize,
     /// The request's bytes.
-    pub(super) consumed: usize,
-    pub(super) ahead: Ahead<'l>,
+    pub(crate) consumed: usize,
+    pub(crate) ahead: Ahead<'l>,
 }
 
 impl<'l> Head<'l> {

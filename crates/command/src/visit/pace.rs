@@ -15,8 +15,8 @@
 //! and the last visit's excess, together at most 500 us. When a command's slice is used up it later continues from its
 //! position, so that no visit depends on a client's numbers.
 
-use crate::clock::{Clock, Ticks};
-use crate::context::OPS_A_BATCH;
+use crate::visit::clock::{Clock, Ticks};
+use crate::visit::progress::OPS_A_BATCH;
 
 /// Time after which an iteration begins no further visit.
 pub const ITERATION_NS_MAX: u64 = 250_000;

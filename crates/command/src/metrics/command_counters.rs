@@ -1,6 +1,6 @@
 //! Counters of commands: one block for each worker, written by that worker alone, summed on read.
 
-use crate::counters::Counter;
+use crate::metrics::counters::Counter;
 use std::sync::Mutex;
 
 macro_rules! counters {

@@ -17,7 +17,7 @@ mod sketch;
 
 pub use sketch::{Leader, NAME_BYTES_MAX, Name};
 
-use crate::counters::Counter;
+use crate::metrics::counters::Counter;
 use base::clock::UnixMillis;
 use base::prng::{Prng, split_mix};
 use segment::Namespace;

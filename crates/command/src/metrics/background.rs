@@ -1,6 +1,6 @@
 //! Counters of the store's background work, by kind of slice.
 
-use crate::counters::Counter;
+use crate::metrics::counters::Counter;
 use segment::SliceKind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

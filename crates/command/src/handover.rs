@@ -9,8 +9,8 @@ use arrayvec::ArrayVec;
 use segment::{Expire, Namespace, Version};
 use serde_json::{Value, json};
 
-use crate::client_info::ClientText;
-use crate::mail::Kind;
+use crate::clients::client_info::ClientText;
+use crate::push::mail::Kind;
 use crate::session::{Door, Protocol};
 use crate::shared::Shared;
 use base::clock::UnixMillis;
@@ -254,9 +254,9 @@ impl Carried {
 
     /// Returns its texts in the form of a client info.
     pub fn card_texts(&self) -> [ClientText; 4] {
-        self.texts
-            .each_ref()
-            .map(|text| text.iter().copied().take(crate::client_info::CLIENT_TEXT_MAX).collect::<ArrayVec<_, _>>())
+        self.texts.each_ref().map(|text| {
+            text.iter().copied().take(crate::clients::client_info::CLIENT_TEXT_MAX).collect::<ArrayVec<_, _>>()
+        })
     }
 }
 

@@ -19,13 +19,13 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::command_counters::CommandTotals;
-use crate::routes::Routes;
+use crate::keyspace::routes::Routes;
+use crate::metrics::command_counters::CommandTotals;
 use crate::shared::Shared;
 use base::clock::UnixMillis;
 use segment::{Namespace, NamespaceStats, Store, Terms, TermsError};
 
-use crate::metadata::Notes;
+use crate::keyspace::metadata::Notes;
 
 /// Name of namespace 0.
 pub const DEFAULT_NAME: &str = "default";

@@ -1,9 +1,9 @@
 //! Evictions and expiries of the background thread, for watchers and subscribers.
 
 use super::{Head, Hub, Kind, Lines};
-use crate::clock::Clock;
-use crate::notify::{self, Event};
+use crate::push::notify::{self, Event};
 use crate::shared::Shared;
+use crate::visit::clock::Clock;
 use segment::{Evicted, EvictionObserver, Expire, Namespace};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -62,7 +62,7 @@ impl Evictions {
             for (event, namespace, to) in keys {
                 let (events, key) = (shared.key_events(), &bytes[from..to]);
                 notify::tell(&shared.channels, events, namespace, event, key, |name, text| {
-                    shared.channels.publish(crate::mail::Kind::Channel, name, text, &mut note);
+                    shared.channels.publish(crate::push::mail::Kind::Channel, name, text, &mut note);
                 });
                 from = to;
             }

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     fn budget(bytes_max: u64) -> Arc<MailBudget> {
-        Arc::new(MailBudget(crate::budget::Budget::new(0, Some(bytes_max))))
+        Arc::new(MailBudget(crate::memory::budget::Budget::new(0, Some(bytes_max))))
     }
 
     fn all(mailbox: &Mailbox, version: Version, room: usize) -> Vec<u8> {

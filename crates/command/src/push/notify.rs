@@ -8,7 +8,7 @@
 //! The number is the namespace's. Notifications are off by default. They then cost a request no more than watching
 //! does: one bit of a word that a worker reads once a batch.
 
-use crate::mail::Channels;
+use crate::push::mail::Channels;
 use segment::Namespace;
 
 /// The changes that are published, a bit each: `K` and `E` select the channels, the others the changes.

@@ -3,8 +3,8 @@
 use protocol::number::Decimal;
 use segment::{FromFlash, Guard, Key, Value};
 
-use crate::context::State;
-use crate::out::PINNED_BYTES_MIN;
+use crate::visit::out::PINNED_BYTES_MIN;
+use crate::visit::progress::State;
 
 /// Writes a value from flash, and the client's flags, to the output through `tell`. Returns false if the key is neither
 /// in memory nor on flash. If the value is long, or of a type that plain reads do not know, the request parks until it
@@ -13,7 +13,7 @@ use crate::out::PINNED_BYTES_MIN;
 /// # Errors
 /// If the value has not been read yet, or the output has no room for it: the state that the request waits in. The
 /// caller tries again in a later iteration.
-pub(super) fn tell(
+pub(crate) fn tell(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
     tell: impl FnOnce(Value<'_>, u32) -> Result<(), State>,
@@ -45,7 +45,7 @@ pub(super) fn tell(
 }
 
 /// Returns a value as the text that the reply contains.
-pub(super) fn text<'v>(value: Value<'v>, digits: &'v mut Option<Decimal>) -> &'v [u8] {
+pub(crate) fn text<'v>(value: Value<'v>, digits: &'v mut Option<Decimal>) -> &'v [u8] {
     match value {
         Value::Integer(number) => digits.insert(Decimal::new(number)).as_slice(),
         Value::Bytes(bytes) => bytes,

@@ -1,0 +1,9 @@
+//! Patterns in requests, which are refused if matching them may take too long.
+
+use super::error::Fault;
+use crate::glob::is_bounded;
+
+/// Refuses a pattern that takes too many steps: see [`crate::glob`].
+pub(super) fn check(pattern: &[u8]) -> Result<(), Fault> {
+    if is_bounded(pattern) { Ok(()) } else { Err(Fault::PatternTooLong) }
+}
