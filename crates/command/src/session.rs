@@ -106,7 +106,7 @@ impl SessionState {
                 state.release(guard, ctx);
                 true
             }
-            Self::Resp(state) => state.release(guard, ctx),
+            Self::Resp(state) => resp::release(state, guard, ctx),
         }
     }
 

@@ -3,7 +3,8 @@
 //! Key, flags and time of that `set` are not looked at. Anything else is answered that the client is not known yet, and
 //! the connection goes on. What could not end as such a `set` closes it, so that a stranger holds little memory.
 
-use super::{Call, LINE_ROOM, Step};
+use super::LINE_ROOM;
+use super::call::{Call, Step};
 use crate::metrics::Command;
 use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::memcache::{Error, reply};
@@ -14,73 +15,71 @@ const STRANGER_BYTES_MAX: usize = 2048;
 /// Words of a `set` at least: its name, key, flags, time and length.
 const SET_WORDS_MIN: usize = 5;
 
-impl<'c> Call<'c, '_> {
-    /// This connection's client has to say who it is.
-    #[inline]
-    pub(super) fn is_stranger(&self) -> bool {
-        !self.session.known && self.ctx.shared.auth.is_some()
-    }
+/// This connection's client has to say who it is.
+#[inline]
+pub(super) fn is_stranger(call: &Call<'_, '_>) -> bool {
+    !call.session.known && call.ctx.shared.auth.is_some()
+}
 
-    /// Goes on until the client is known.
-    #[cold]
-    pub(super) fn admit(&mut self) -> Step {
-        while self.is_stranger() {
-            if self.ops >= OPS_A_BATCH {
-                self.counters().yields.add(1);
-                return Err(State::Yield);
-            }
-            self.room(LINE_ROOM)?;
-            self.admit_one()?;
+/// Goes on until the client is known.
+#[cold]
+pub(super) fn admit(call: &mut Call<'_, '_>) -> Step {
+    while is_stranger(call) {
+        if call.ops >= OPS_A_BATCH {
+            call.counters().yields.add(1);
+            return Err(State::Yield);
         }
-        Ok(())
+        call.room(LINE_ROOM)?;
+        admit_one(call)?;
     }
+    Ok(())
+}
 
-    fn admit_one(&mut self) -> Step {
-        let rest = self.rest();
-        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-            return if rest.len() > STRANGER_BYTES_MAX { Err(State::Close) } else { Err(State::NeedInput { want: 0 }) };
-        };
-        let Some(len) = set_len(&rest[..end]) else { return self.answer_stranger(Error::Unauthenticated, end + 1) };
-        if len > STRANGER_BYTES_MAX {
-            reply::error(self.out, Error::AuthFormat);
-            return Err(State::Close);
-        }
-        let whole = end + 1 + len + 2;
-        if rest.len() < whole {
-            return Err(State::NeedInput { want: whole });
-        }
-        let (value, line_end) = rest[end + 1..whole].split_at(len);
-        if line_end != b"\r\n" {
-            return self.answer_stranger(Error::AuthTermination, whole);
-        }
-        let mut words = value.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
-        let (Some(user), Some(secret)) = (words.next(), words.next()) else {
-            return self.answer_stranger(Error::AuthFormat, whole);
-        };
-        let admitted = self.ctx.shared.auth.as_ref().is_some_and(|auth| auth.admits(user, secret));
-        self.counters().auth_cmds.add(1);
-        if !admitted {
-            self.counters().auth_errors.add(1);
-            return self.answer_stranger(Error::AuthFailure, whole);
-        }
-        self.session.known = true;
-        self.out.push(reply::STORED);
-        self.stranger_done(whole);
-        Ok(())
+fn admit_one(call: &mut Call<'_, '_>) -> Step {
+    let rest = call.rest();
+    let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+        return if rest.len() > STRANGER_BYTES_MAX { Err(State::Close) } else { Err(State::NeedInput { want: 0 }) };
+    };
+    let Some(len) = set_len(&rest[..end]) else { return answer_stranger(call, Error::Unauthenticated, end + 1) };
+    if len > STRANGER_BYTES_MAX {
+        reply::error(call.out, Error::AuthFormat);
+        return Err(State::Close);
     }
+    let whole = end + 1 + len + 2;
+    if rest.len() < whole {
+        return Err(State::NeedInput { want: whole });
+    }
+    let (value, line_end) = rest[end + 1..whole].split_at(len);
+    if line_end != b"\r\n" {
+        return answer_stranger(call, Error::AuthTermination, whole);
+    }
+    let mut words = value.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    let (Some(user), Some(secret)) = (words.next(), words.next()) else {
+        return answer_stranger(call, Error::AuthFormat, whole);
+    };
+    let admitted = call.ctx.shared.auth.as_ref().is_some_and(|auth| auth.admits(user, secret));
+    call.counters().auth_cmds.add(1);
+    if !admitted {
+        call.counters().auth_errors.add(1);
+        return answer_stranger(call, Error::AuthFailure, whole);
+    }
+    call.session.known = true;
+    call.out.push(reply::STORED);
+    stranger_done(call, whole);
+    Ok(())
+}
 
-    fn answer_stranger(&mut self, error: Error, consumed: usize) -> Step {
-        reply::error(self.out, error);
-        self.stranger_done(consumed);
-        Ok(())
-    }
+fn answer_stranger(call: &mut Call<'_, '_>, error: Error, consumed: usize) -> Step {
+    reply::error(call.out, error);
+    stranger_done(call, consumed);
+    Ok(())
+}
 
-    /// The request is done. Nothing of it is kept: a secret may stand where a command is expected.
-    fn stranger_done(&mut self, consumed: usize) {
-        self.at += consumed;
-        self.ops += 1;
-        self.ctx.ops_done(self.out, Command::Other, 1, b"");
-    }
+/// The request is done. Nothing of it is kept: a secret may stand where a command is expected.
+fn stranger_done(call: &mut Call<'_, '_>, consumed: usize) {
+    call.at += consumed;
+    call.ops += 1;
+    call.ctx.ops_done(call.out, Command::Other, 1, b"");
 }
 
 /// The length of the value behind `line`, if it is a `set`.

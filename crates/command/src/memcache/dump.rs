@@ -1,6 +1,7 @@
 //! `lru_crawler metadump` and `mgdump`, `stats cachedump`: every item, in as many calls as it takes.
 
-use super::{Call, LINE_ROOM, Step, exptime};
+use super::call::{Call, Step};
+use super::{LINE_ROOM, exptime};
 use crate::metrics::Command;
 use crate::resp::walk_step_ops;
 use crate::visit::clock::Moment;
@@ -50,48 +51,46 @@ pub(super) struct Dumping {
     is_ended: bool,
 }
 
-impl Call<'_, '_> {
-    /// Reports the next items: what a step finds is reported once the step has come to its end. The line is consumed
-    /// with the last one, so that the session is asked again until then.
-    pub(super) fn dump(&mut self, format: Format, consumed: usize) -> Step {
-        let mut dumping = self.session.dump.take().unwrap_or_default();
-        let told = self.dump_step(format, &mut dumping);
-        if told.is_err() || !dumping.is_ended {
-            self.session.dump = Some(dumping);
-            told?;
-            return if self.ops >= self.ctx.pace.share() { Err(State::Yield) } else { Ok(()) };
-        }
-        self.dump_done(format, consumed);
-        Ok(())
+/// Reports the next items: what a step finds is reported once the step has come to its end. The line is consumed
+/// with the last one, so that the session is asked again until then.
+pub(super) fn dump(call: &mut Call<'_, '_>, format: Format, consumed: usize) -> Step {
+    let mut dumping = call.session.dump.take().unwrap_or_default();
+    let told = dump_step(call, format, &mut dumping);
+    if told.is_err() || !dumping.is_ended {
+        call.session.dump = Some(dumping);
+        told?;
+        return if call.ops >= call.ctx.pace.share() { Err(State::Yield) } else { Ok(()) };
     }
+    dump_done(call, format, consumed);
+    Ok(())
+}
 
-    fn dump_step(&mut self, format: Format, dumping: &mut Dumping) -> Step {
-        if dumping.lines.is_empty() && !dumping.is_ended {
-            let Dumping { told_all, cursor, stride, lines, .. } = dumping;
-            let (before, moment) = (*told_all as usize, self.ctx.moment());
-            let next = self.guard.walks().walk(self.session.namespace, *cursor, stride, &mut |item| {
-                if !matches!(format, Format::Cachedump(most) if *told_all >= most) {
-                    *told_all += 1;
-                    tell(lines, format, item, moment);
-                }
-            });
-            let next = next.map_err(|_| State::Parked)?;
-            let is_enough = matches!(format, Format::Cachedump(most) if *told_all >= most);
-            dumping.is_ended = next.is_none() || is_enough;
-            dumping.cursor = next.unwrap_or(0);
-            self.ops += walk_step_ops(*told_all as usize - before);
-        }
-        let part = dumping.lines.len().min(self.out.room());
-        self.out.push(&dumping.lines[..part]);
-        dumping.lines.drain(..part);
-        self.room(LINE_ROOM)
+fn dump_step(call: &mut Call<'_, '_>, format: Format, dumping: &mut Dumping) -> Step {
+    if dumping.lines.is_empty() && !dumping.is_ended {
+        let Dumping { told_all, cursor, stride, lines, .. } = dumping;
+        let (before, moment) = (*told_all as usize, call.ctx.moment());
+        let next = call.guard.walks().walk(call.session.namespace, *cursor, stride, &mut |item| {
+            if !matches!(format, Format::Cachedump(most) if *told_all >= most) {
+                *told_all += 1;
+                tell(lines, format, item, moment);
+            }
+        });
+        let next = next.map_err(|_| State::Parked)?;
+        let is_enough = matches!(format, Format::Cachedump(most) if *told_all >= most);
+        dumping.is_ended = next.is_none() || is_enough;
+        dumping.cursor = next.unwrap_or(0);
+        call.ops += walk_step_ops(*told_all as usize - before);
     }
+    let part = dumping.lines.len().min(call.out.room());
+    call.out.push(&dumping.lines[..part]);
+    dumping.lines.drain(..part);
+    call.room(LINE_ROOM)
+}
 
-    fn dump_done(&mut self, format: Format, consumed: usize) {
-        self.out.push(format.end());
-        self.at += consumed;
-        self.done(if matches!(format, Format::Cachedump(_)) { Command::Stats } else { Command::Other });
-    }
+fn dump_done(call: &mut Call<'_, '_>, format: Format, consumed: usize) {
+    call.out.push(format.end());
+    call.at += consumed;
+    call.done(if matches!(format, Format::Cachedump(_)) { Command::Stats } else { Command::Other });
 }
 
 fn tell(out: &mut impl protocol::sink::Sink, format: Format, item: &Item<'_>, moment: Moment) {

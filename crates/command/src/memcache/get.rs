@@ -1,11 +1,14 @@
 //! Retrievals that change what they find (`gat`, `gats`), and what all retrievals share.
 
+use super::call::{Call, Step};
 use super::run::Retrieval;
 use super::watch::Seen;
-use super::{Call, LINE_ROOM, Step, exptime};
+use super::{LINE_ROOM, exptime};
 use crate::context::WorkerContext;
 use crate::keyspace::prefixes::Count;
 use crate::lookup::values::{Identity, pin_or_room};
+use crate::memcache::guarded;
+use crate::memcache::watch;
 use crate::metrics::Command;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::{OPS_A_BATCH, State};
@@ -35,152 +38,150 @@ pub(super) enum Found {
     Pinned(Pinned),
 }
 
-impl<'c> Call<'c, '_> {
-    /// Writes what is left to be written of an item, whose line begins at `mark`, and says whether it was there. With
-    /// `end_it` the item that was written ends by this request, which all the same is the last to see it.
-    pub(super) fn finish_item(
-        &mut self,
-        key: &Key<'_>,
-        found: Found,
-        mark: usize,
-        end_it: Option<Ending>,
-    ) -> Result<bool, State> {
-        let done = match found {
-            Found::Miss => return Ok(false),
-            Found::Hit => self.end_item(key, end_it).map(|()| true),
-            Found::Large(large) => self.push_large(key, large, end_it),
-            Found::Pinned(pinned) => self.push_pinned(key, pinned, end_it),
+/// Writes what is left to be written of an item, whose line begins at `mark`, and says whether it was there. With
+/// `end_it` the item that was written ends by this request, which all the same is the last to see it.
+pub(super) fn finish_item(
+    call: &mut Call<'_, '_>,
+    key: &Key<'_>,
+    found: Found,
+    mark: usize,
+    end_it: Option<Ending>,
+) -> Result<bool, State> {
+    let done = match found {
+        Found::Miss => return Ok(false),
+        Found::Hit => end_item(call, key, end_it).map(|()| true),
+        Found::Large(large) => push_large(call, key, large, end_it),
+        Found::Pinned(pinned) => push_pinned(call, key, pinned, end_it),
+    };
+    if done != Ok(true) {
+        call.out.truncate(mark);
+    }
+    done
+}
+
+/// Ends the item that was written. If another one has taken its place, nothing ends and the request is done again.
+fn end_item(call: &mut Call<'_, '_>, key: &Key<'_>, end_it: Option<Ending>) -> Step {
+    let Some(Ending { expire, identity }) = end_it else { return Ok(()) };
+    let ended = call.guard.items_mut().change(key, &mut |_, item, _| match item.map(Identity::of) {
+        Some(there) if there == identity => Change::Expire(expire, true),
+        _ => Change::Keep(false),
+    });
+    match ended {
+        Ok(false) | Err(OpError::Parked) => Err(State::Parked),
+        Ok(true) | Err(_) => Ok(()),
+    }
+}
+
+/// Puts a pinned value and a line end.
+#[cold]
+fn push_pinned(call: &mut Call<'_, '_>, key: &Key<'_>, pinned: Pinned, end_it: Option<Ending>) -> Result<bool, State> {
+    if let Err(state) = end_item(call, key, end_it) {
+        call.ctx.unpin(pinned);
+        return Err(state);
+    }
+    call.out.push_pinned(pinned);
+    call.out.push(reply::CRLF);
+    Ok(true)
+}
+
+/// Puts a large value and a line end; `false` if the value has lost a piece and counts as missing.
+fn push_large(call: &mut Call<'_, '_>, key: &Key<'_>, large: LargeRef, end_it: Option<Ending>) -> Result<bool, State> {
+    if !call.out.has_pin_room() || !call.ctx.pin_budget(large.bytes) {
+        return Err(State::OutputFull { want: LINE_ROOM });
+    }
+    match call.guard.large().pin(key, large) {
+        Ok(Some(pinned)) => push_pinned(call, key, pinned, end_it),
+        refused => {
+            call.ctx.pin_refund(large.bytes);
+            if matches!(refused, Err(OpError::Parked)) { Err(State::Parked) } else { Ok(false) }
+        }
+    }
+}
+
+/// `gat` and `gats`.
+pub(super) fn get_and_touch<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed: usize) -> Step {
+    let expire = exptime::expire(get.touch.unwrap_or(0), call.ctx.moment());
+    let mut keys = get.keys;
+    loop {
+        let (keys_left, with_cas, touch) = (keys.rest().len(), get.with_cas, get.touch);
+        call.session.retrieval = Some(Retrieval { consumed, keys_left, with_cas, touch });
+        if call.ops >= OPS_A_BATCH {
+            return Err(State::Yield);
+        }
+        call.room(LINE_ROOM)?;
+        let Some(bytes) = keys.next() else { break };
+        if call.guarded {
+            guarded::turn_to_key(call, bytes);
+        }
+        call.sample(bytes, true);
+        let key = call.guard.key(call.session.namespace, bytes);
+        if call.guard.locks().is_blocked(&key) {
+            return Err(State::Parked);
+        }
+        // A time that is past ends the item, but only after it was sent.
+        let ends = exptime::is_past(expire, call.ctx.now);
+        // Touch, value and token are of one item: a second look-up could find another.
+        let item = match (ends, get.with_cas) {
+            (true, true) => call.guard.versions().gets(&key),
+            (true, false) => Ok(call.guard.items().peek(&key)),
+            (false, true) => call.guard.items_mut().touch_gets(&key, expire),
+            (false, false) => call.guard.items_mut().touch(&key, expire),
         };
-        if done != Ok(true) {
-            self.out.truncate(mark);
-        }
-        done
-    }
-
-    /// Ends the item that was written. If another one has taken its place, nothing ends and the request is done again.
-    fn end_item(&mut self, key: &Key<'_>, end_it: Option<Ending>) -> Step {
-        let Some(Ending { expire, identity }) = end_it else { return Ok(()) };
-        let ended = self.guard.items_mut().change(key, &mut |_, item, _| match item.map(Identity::of) {
-            Some(there) if there == identity => Change::Expire(expire, true),
-            _ => Change::Keep(false),
-        });
-        match ended {
-            Ok(false) | Err(OpError::Parked) => Err(State::Parked),
-            Ok(true) | Err(_) => Ok(()),
-        }
-    }
-
-    /// Puts a pinned value and a line end.
-    #[cold]
-    fn push_pinned(&mut self, key: &Key<'_>, pinned: Pinned, end_it: Option<Ending>) -> Result<bool, State> {
-        if let Err(state) = self.end_item(key, end_it) {
-            self.ctx.unpin(pinned);
-            return Err(state);
-        }
-        self.out.push_pinned(pinned);
-        self.out.push(reply::CRLF);
-        Ok(true)
-    }
-
-    /// Puts a large value and a line end; `false` if the value has lost a piece and counts as missing.
-    fn push_large(&mut self, key: &Key<'_>, large: LargeRef, end_it: Option<Ending>) -> Result<bool, State> {
-        if !self.out.has_pin_room() || !self.ctx.pin_budget(large.bytes) {
-            return Err(State::OutputFull { want: LINE_ROOM });
-        }
-        match self.guard.large().pin(key, large) {
-            Ok(Some(pinned)) => self.push_pinned(key, pinned, end_it),
-            refused => {
-                self.ctx.pin_refund(large.bytes);
-                if matches!(refused, Err(OpError::Parked)) { Err(State::Parked) } else { Ok(false) }
+        let shown = item.as_ref().ok().and_then(|item| item.as_ref());
+        let end_it = shown.filter(|_| ends).map(|item| Ending { expire, identity: Identity::of(item) });
+        let mark = call.out.mark();
+        let seen = call.ctx.watch.watched.any().then(|| Seen::of(shown));
+        let found = match item {
+            Ok(None) => Found::Miss,
+            Ok(Some(item)) => {
+                let cas = get.with_cas.then(|| call.ctx.told_token(item.token));
+                write_value(call.out, call.ctx, bytes, item.value, item.client_flags, cas)?
             }
-        }
-    }
-
-    /// `gat` and `gats`.
-    pub(super) fn get_and_touch(&mut self, get: Get<'c>, consumed: usize) -> Step {
-        let expire = exptime::expire(get.touch.unwrap_or(0), self.ctx.moment());
-        let mut keys = get.keys;
-        loop {
-            let (keys_left, with_cas, touch) = (keys.rest().len(), get.with_cas, get.touch);
-            self.session.retrieval = Some(Retrieval { consumed, keys_left, with_cas, touch });
-            if self.ops >= OPS_A_BATCH {
-                return Err(State::Yield);
-            }
-            self.room(LINE_ROOM)?;
-            let Some(bytes) = keys.next() else { break };
-            if self.guarded {
-                self.turn_to_key(bytes);
-            }
-            self.sample(bytes, true);
-            let key = self.guard.key(self.session.namespace, bytes);
-            if self.guard.locks().is_blocked(&key) {
-                return Err(State::Parked);
-            }
-            // A time that is past ends the item, but only after it was sent.
-            let ends = exptime::is_past(expire, self.ctx.now);
-            // Touch, value and token are of one item: a second look-up could find another.
-            let item = match (ends, get.with_cas) {
-                (true, true) => self.guard.versions().gets(&key),
-                (true, false) => Ok(self.guard.items().peek(&key)),
-                (false, true) => self.guard.items_mut().touch_gets(&key, expire),
-                (false, false) => self.guard.items_mut().touch(&key, expire),
-            };
-            let shown = item.as_ref().ok().and_then(|item| item.as_ref());
-            let end_it = shown.filter(|_| ends).map(|item| Ending { expire, identity: Identity::of(item) });
-            let mark = self.out.mark();
-            let seen = self.ctx.watch.watched.any().then(|| Seen::of(shown));
-            let found = match item {
-                Ok(None) => Found::Miss,
-                Ok(Some(item)) => {
-                    let cas = get.with_cas.then(|| self.ctx.told_token(item.token));
-                    write_value(self.out, self.ctx, bytes, item.value, item.client_flags, cas)?
-                }
-                Err(OpError::Parked) => return Err(State::Parked),
-                Err(_) => Found::Miss,
-            };
-            let hit = self.finish_item(&key, found, mark, end_it)?;
-            self.tell_get(bytes, seen, hit);
-            if hit {
-                self.tell_touched(bytes, expire);
-            }
-            self.count_prefix(bytes, Count::Get { hit });
-            let counters = self.counters();
-            counters.cmd_touch.add(1);
-            counters.cmd_get.add(1);
-            if hit {
-                counters.touch_hits.add(1);
-                counters.get_hits.add(1);
-            } else {
-                counters.touch_misses.add(1);
-                counters.get_misses.add(1);
-            }
-            self.ops += 1;
-        }
-        self.out.push(reply::END);
-        self.session.retrieval = None;
-        self.at += consumed;
-        self.done(Command::Gat);
-        Ok(())
-    }
-
-    /// Answers a request that could not be done.
-    pub(super) fn op_error(&mut self, error: OpError, quiet: bool) -> Step {
-        let told = match error {
-            OpError::Parked => return Err(State::Parked),
-            OpError::TooLarge => {
-                self.counters().store_too_large.add(1);
-                Error::TooLarge
-            }
-            OpError::OutOfMemory => {
-                self.counters().store_no_memory.add(1);
-                Error::OutOfMemory
-            }
+            Err(OpError::Parked) => return Err(State::Parked),
+            Err(_) => Found::Miss,
         };
-        if !quiet {
-            reply::error(self.out, told);
+        let hit = finish_item(call, &key, found, mark, end_it)?;
+        watch::tell_get(call, bytes, seen, hit);
+        if hit {
+            watch::tell_touched(call, bytes, expire);
         }
-        Ok(())
+        watch::count_prefix(call, bytes, Count::Get { hit });
+        let counters = call.counters();
+        counters.cmd_touch.add(1);
+        counters.cmd_get.add(1);
+        if hit {
+            counters.touch_hits.add(1);
+            counters.get_hits.add(1);
+        } else {
+            counters.touch_misses.add(1);
+            counters.get_misses.add(1);
+        }
+        call.ops += 1;
     }
+    call.out.push(reply::END);
+    call.session.retrieval = None;
+    call.at += consumed;
+    call.done(Command::Gat);
+    Ok(())
+}
+
+/// Answers a request that could not be done.
+pub(super) fn op_error(call: &mut Call<'_, '_>, error: OpError, quiet: bool) -> Step {
+    let told = match error {
+        OpError::Parked => return Err(State::Parked),
+        OpError::TooLarge => {
+            call.counters().store_too_large.add(1);
+            Error::TooLarge
+        }
+        OpError::OutOfMemory => {
+            call.counters().store_no_memory.add(1);
+            Error::OutOfMemory
+        }
+    };
+    if !quiet {
+        reply::error(call.out, told);
+    }
+    Ok(())
 }
 
 /// Writes an item's line and value, unless the value is to be sent from the store. `LINE_ROOM` bytes are free.

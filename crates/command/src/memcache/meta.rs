@@ -1,12 +1,15 @@
 //! The meta commands `mg`, `md` and `ma`. Their answers repeat the flags of the request in its order.
 
+use super::call::{Call, Step};
 use super::exptime::{self, seconds_left};
 use super::get::{Ending, Found};
 use super::watch::Seen;
-use super::{Call, Step};
 use crate::context::WorkerContext;
 use crate::lookup::flash;
 use crate::lookup::values::{Identity, pin_or_room};
+use crate::memcache::get;
+use crate::memcache::small;
+use crate::memcache::watch;
 use crate::metrics::Command;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::State;
@@ -47,252 +50,243 @@ impl FirstFetch {
     }
 }
 
-impl<'c> Call<'c, '_> {
-    pub(super) fn meta_get(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
-        self.sample_meta(meta, true);
-        if meta.is_plain_read() && !self.watched() {
-            self.meta_read(meta, consumed)
-        } else {
-            self.meta_fetch(meta, consumed)
-        }
+pub(super) fn meta_get<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: usize) -> Step {
+    call.sample_meta(meta, true);
+    if meta.is_plain_read() && !watch::watched(call) {
+        meta_read(call, meta, consumed)
+    } else {
+        meta_fetch(call, meta, consumed)
     }
+}
 
-    /// An `mg` that only reads, which nearly every one does: [`Call::meta_fetch`] would answer it alike, and does where
-    /// the item has a lease.
-    fn meta_read(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
-        let mut scratch = KeyScratch::default();
-        let key = self.guard.key(self.session.namespace, meta.key.bytes(&mut scratch));
-        let mark = self.out.mark();
-        if self.guard.locks().is_locked_by_other(&key) {
-            self.ctx.hurries = true;
-            return Err(State::Parked);
-        }
-        let found = match self.guard.items().read(&key, Ahead::default()) {
-            None if self.guard.is_tiered() => match self.read_from_flash(meta, &key)? {
-                true => Found::Hit,
-                false => Found::Miss,
-            },
-            // The right to refill it is to be granted or reported.
-            Some(hit) if hit.is_leased => return self.meta_fetch(meta, consumed),
-            Some(hit) => write_read(self.out, self.ctx, meta, hit)?,
-            None => Found::Miss,
-        };
-        let hit = self.finish_item(&key, found, mark, None)?;
-        self.meta_got(meta, hit, consumed)
+/// An `mg` that only reads, which nearly every one does: [`meta_fetch`] would answer it alike, and does where
+/// the item has a lease.
+fn meta_read<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: usize) -> Step {
+    let mut scratch = KeyScratch::default();
+    let key = call.guard.key(call.session.namespace, meta.key.bytes(&mut scratch));
+    let mark = call.out.mark();
+    if call.guard.locks().is_locked_by_other(&key) {
+        call.ctx.hurries = true;
+        return Err(State::Parked);
     }
+    let found = match call.guard.items().read(&key, Ahead::default()) {
+        None if call.guard.is_tiered() => match read_from_flash(call, meta, &key)? {
+            true => Found::Hit,
+            false => Found::Miss,
+        },
+        // The right to refill it is to be granted or reported.
+        Some(hit) if hit.is_leased => return meta_fetch(call, meta, consumed),
+        Some(hit) => write_read(call.out, call.ctx, meta, hit)?,
+        None => Found::Miss,
+    };
+    let hit = get::finish_item(call, &key, found, mark, None)?;
+    meta_got(call, meta, hit, consumed)
+}
 
-    /// Answers an `mg` that only reads of a key that is not in memory; false: it is nowhere.
-    #[cold]
-    #[inline(never)]
-    fn read_from_flash(&mut self, meta: &Meta<'c>, key: &Key<'_>) -> Result<bool, State> {
-        let (out, ctx) = (&mut *self.out, &*self.ctx);
-        flash::tell(self.guard, key, |value, client_flags| {
-            write_read(out, ctx, meta, Hit { value, client_flags, is_leased: false }).map(|_| ())
-        })
-    }
+/// Answers an `mg` that only reads of a key that is not in memory; false: it is nowhere.
+#[cold]
+#[inline(never)]
+fn read_from_flash<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, key: &Key<'_>) -> Result<bool, State> {
+    let (out, ctx) = (&mut *call.out, &*call.ctx);
+    flash::tell(call.guard, key, |value, client_flags| {
+        write_read(out, ctx, meta, Hit { value, client_flags, is_leased: false }).map(|_| ())
+    })
+}
 
-    /// The end of every `mg`.
-    fn meta_got(&mut self, meta: &Meta<'c>, hit: bool, consumed: usize) -> Step {
-        if !hit && !meta.has(b'q') {
-            let mut line = MetaLine::new(self.out, b"EN");
-            line.reflect(meta);
-            line.finish();
-        }
-        self.count_fetch(meta, hit);
-        self.at += consumed;
-        self.done(Command::MetaGet);
-        Ok(())
-    }
-
-    /// An `mg` of any kind.
-    fn meta_fetch(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
-        let (now, moment) = (self.ctx.now, self.ctx.moment());
-        let touch = meta.expire().map(|exptime| exptime::expire(exptime, moment));
-        // A time that is past ends the item, but only after it was sent.
-        let end_it = touch.filter(|expire| exptime::is_past(*expire, now));
-        let fetch = Fetch {
-            touch: touch.filter(|_| end_it.is_none()),
-            // Flags act in their order: `T` behind `N` also sets the end of an item that `N` has made.
-            vivify: match meta.vivify() {
-                Some(_) if touch.is_some() && end_it.is_none() && stands_first(meta, b'N', b"T") => touch,
-                vivify => vivify.map(|exptime| exptime::expire(exptime, moment)),
-            },
-            recache_below_ms: meta.recache().map(|seconds| u64::try_from(seconds).unwrap_or(0).saturating_mul(1000)),
-            token: meta.token(),
-            want_token: meta.has(b'c') || meta.has(b'C'),
-            want_access: meta.has(b'h') || meta.has(b'l'),
-            no_bump: meta.has(b'u'),
-        };
-        let mut scratch = KeyScratch::default();
-        let key = self.guard.key(self.session.namespace, meta.key.bytes(&mut scratch));
-        // Flags act in their order: `t` before `T` or `N` returns the earlier time.
-        let asks_before = meta.has(b't') && (meta.has(b'T') || meta.has(b'N')) && stands_first(meta, b't', b"TN");
-        let mark = self.out.mark();
-        let watched = self.watched();
-        let mut seen = watched.then_some(Seen::MISS);
-        let mut ending = None;
-        let found = match self.guard.items_mut().fetch(&key, &fetch) {
-            Ok(None) => Found::Miss,
-            Ok(Some(mut fetched)) => {
-                let ended = asks_before.then_some(fetched.expire_before);
-                // One that `N` has made with a time that is past has ended by itself.
-                let lives = !exptime::is_past(fetched.item.expire, now);
-                ending =
-                    end_it.filter(|_| lives).map(|expire| Ending { expire, identity: Identity::of(&fetched.item) });
-                let first = *self.session.fetched.get_or_insert_with(|| FirstFetch::of(&fetched, ended));
-                first.restore(&mut fetched);
-                if fetch.want_token {
-                    fetched.item.token = self.ctx.told_token(fetched.item.token);
-                }
-                if watched && !fetched.vivified {
-                    seen = Some(Seen::of(Some(&fetched.item)));
-                }
-                write_fetched(self.out, self.ctx, meta, &fetched, first.ended)?
-            }
-            Err(error) => {
-                self.op_error(error, false)?;
-                self.at += consumed;
-                self.done(Command::MetaGet);
-                return Ok(());
-            }
-        };
-        let hit = self.finish_item(&key, found, mark, ending)?;
-        self.session.fetched = None;
-        self.tell_get(key.bytes(), seen, hit && seen.is_some_and(|seen| seen.found));
-        if let Some(expire) = touch.filter(|_| hit) {
-            self.tell_touched(key.bytes(), expire);
-        }
-        self.meta_got(meta, hit, consumed)
-    }
-
-    fn count_fetch(&self, meta: &Meta<'_>, hit: bool) {
-        let counters = self.counters();
-        counters.cmd_meta.add(1);
-        counters.cmd_get.add(1);
-        if hit {
-            counters.get_hits.add(1)
-        } else {
-            counters.get_misses.add(1)
-        }
-        if meta.has(b'T') {
-            counters.cmd_touch.add(1);
-            if hit { counters.touch_hits.add(1) } else { counters.touch_misses.add(1) }
-        }
-    }
-
-    pub(super) fn meta_delete(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
-        self.sample_meta(meta, false);
-        let mark_stale = meta.has(b'I');
-        let delete = Delete {
-            compare: meta.compare(),
-            mark_stale,
-            expire: meta.expire().filter(|_| mark_stale).map(|exptime| exptime::expire(exptime, self.ctx.moment())),
-            drop_value: meta.has(b'x'),
-            token: meta.token(),
-        };
-        let mut scratch = KeyScratch::default();
-        let key = self.guard.key(self.session.namespace, meta.key.bytes(&mut scratch));
-        let seen = self.seen(&key);
-        match self.guard.items_mut().delete(&key, &delete) {
-            Ok(outcome) => {
-                self.tell_get(key.bytes(), seen, outcome != DeleteOutcome::NotFound);
-                if outcome == DeleteOutcome::Deleted && !mark_stale && !delete.drop_value {
-                    self.tell_deleted(key.bytes(), seen, "md");
-                }
-                let counters = self.counters();
-                counters.cmd_meta.add(1);
-                let code = match outcome {
-                    DeleteOutcome::Deleted => {
-                        counters.delete_hits.add(1);
-                        b"HD"
-                    }
-                    DeleteOutcome::NotFound => {
-                        counters.delete_misses.add(1);
-                        b"NF"
-                    }
-                    DeleteOutcome::Exists => b"EX",
-                };
-                if !(meta.has(b'q') && code != b"EX") {
-                    let mut line = MetaLine::new(self.out, code);
-                    line.reflect(meta);
-                    line.finish();
-                }
-            }
-            Err(error) => self.op_error(error, false)?,
-        }
-        self.at += consumed;
-        self.done(Command::MetaDelete);
-        Ok(())
-    }
-
-    pub(super) fn meta_arith(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
-        self.sample_meta(meta, false);
-        let moment = self.ctx.moment();
-        let expire = meta.expire().map(|exptime| exptime::expire(exptime, moment));
-        let arith = Arith {
-            delta: meta.delta(),
-            decrement: meta.is_decrement(),
-            // `T` is the item's end, also when it was made by this request.
-            vivify: meta
-                .vivify()
-                .map(|exptime| (meta.initial(), expire.unwrap_or_else(|| exptime::expire(exptime, moment)))),
-            expire,
-            compare: meta.compare(),
-            token: meta.token(),
-            want_token: meta.has(b'c'),
-        };
-        let mut scratch = KeyScratch::default();
-        let key = self.guard.key(self.session.namespace, meta.key.bytes(&mut scratch));
-        let seen = self.seen(&key);
-        match self.guard.numbers().arith(&key, &arith) {
-            Ok(outcome) => {
-                self.tell_arith(&key, seen, outcome);
-                self.tell_added(key.bytes(), outcome);
-                self.counters().cmd_meta.add(1);
-                self.count_arith(arith.decrement, outcome);
-                self.answer_arith(meta, outcome);
-            }
-            Err(error) => self.op_error(error, false)?,
-        }
-        self.at += consumed;
-        self.done(Command::MetaArith);
-        Ok(())
-    }
-
-    /// An `ma` that found nothing and has a number all the same has made it.
-    fn tell_arith(&mut self, key: &Key<'_>, seen: Option<Seen>, outcome: ArithOutcome) {
-        let Some(before) = seen else { return };
-        match outcome {
-            ArithOutcome::Number { value, expire, .. } if !before.found => {
-                self.tell_get(key.bytes(), seen, false);
-                self.tell_number_made(key.bytes(), decimal_len(value), expire);
-            }
-            _ => self.tell_get(key.bytes(), seen, outcome != ArithOutcome::NotFound),
-        }
-    }
-
-    fn answer_arith(&mut self, meta: &Meta<'c>, outcome: ArithOutcome) {
-        let code = match outcome {
-            ArithOutcome::Number { value, token, expire } => {
-                if !meta.has(b'q') {
-                    number_answer(
-                        self.out,
-                        meta,
-                        value,
-                        self.ctx.told_token(token),
-                        seconds_left(expire, self.ctx.now),
-                    );
-                }
-                return;
-            }
-            ArithOutcome::NotNumber => return reply::error(self.out, Error::NotNumber),
-            ArithOutcome::NotFound => b"NF",
-            ArithOutcome::Exists => b"EX",
-        };
-        let mut line = MetaLine::new(self.out, code);
+/// The end of every `mg`.
+fn meta_got<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, hit: bool, consumed: usize) -> Step {
+    if !hit && !meta.has(b'q') {
+        let mut line = MetaLine::new(call.out, b"EN");
         line.reflect(meta);
         line.finish();
     }
+    count_fetch(call, meta, hit);
+    call.at += consumed;
+    call.done(Command::MetaGet);
+    Ok(())
+}
+
+/// An `mg` of any kind.
+fn meta_fetch<'c, 'l>(call: &mut Call<'c, 'l>, meta: &Meta<'c>, consumed: usize) -> Step {
+    let (now, moment) = (call.ctx.now, call.ctx.moment());
+    let touch = meta.expire().map(|exptime| exptime::expire(exptime, moment));
+    // A time that is past ends the item, but only after it was sent.
+    let end_it = touch.filter(|expire| exptime::is_past(*expire, now));
+    let fetch = Fetch {
+        touch: touch.filter(|_| end_it.is_none()),
+        // Flags act in their order: `T` behind `N` also sets the end of an item that `N` has made.
+        vivify: match meta.vivify() {
+            Some(_) if touch.is_some() && end_it.is_none() && stands_first(meta, b'N', b"T") => touch,
+            vivify => vivify.map(|exptime| exptime::expire(exptime, moment)),
+        },
+        recache_below_ms: meta.recache().map(|seconds| u64::try_from(seconds).unwrap_or(0).saturating_mul(1000)),
+        token: meta.token(),
+        want_token: meta.has(b'c') || meta.has(b'C'),
+        want_access: meta.has(b'h') || meta.has(b'l'),
+        no_bump: meta.has(b'u'),
+    };
+    let mut scratch = KeyScratch::default();
+    let key = call.guard.key(call.session.namespace, meta.key.bytes(&mut scratch));
+    // Flags act in their order: `t` before `T` or `N` returns the earlier time.
+    let asks_before = meta.has(b't') && (meta.has(b'T') || meta.has(b'N')) && stands_first(meta, b't', b"TN");
+    let mark = call.out.mark();
+    let watched = watch::watched(call);
+    let mut seen = watched.then_some(Seen::MISS);
+    let mut ending = None;
+    let found = match call.guard.items_mut().fetch(&key, &fetch) {
+        Ok(None) => Found::Miss,
+        Ok(Some(mut fetched)) => {
+            let ended = asks_before.then_some(fetched.expire_before);
+            // One that `N` has made with a time that is past has ended by itself.
+            let lives = !exptime::is_past(fetched.item.expire, now);
+            ending = end_it.filter(|_| lives).map(|expire| Ending { expire, identity: Identity::of(&fetched.item) });
+            let first = *call.session.fetched.get_or_insert_with(|| FirstFetch::of(&fetched, ended));
+            first.restore(&mut fetched);
+            if fetch.want_token {
+                fetched.item.token = call.ctx.told_token(fetched.item.token);
+            }
+            if watched && !fetched.vivified {
+                seen = Some(Seen::of(Some(&fetched.item)));
+            }
+            write_fetched(call.out, call.ctx, meta, &fetched, first.ended)?
+        }
+        Err(error) => {
+            get::op_error(call, error, false)?;
+            call.at += consumed;
+            call.done(Command::MetaGet);
+            return Ok(());
+        }
+    };
+    let hit = get::finish_item(call, &key, found, mark, ending)?;
+    call.session.fetched = None;
+    watch::tell_get(call, key.bytes(), seen, hit && seen.is_some_and(|seen| seen.found));
+    if let Some(expire) = touch.filter(|_| hit) {
+        watch::tell_touched(call, key.bytes(), expire);
+    }
+    meta_got(call, meta, hit, consumed)
+}
+
+fn count_fetch(call: &Call<'_, '_>, meta: &Meta<'_>, hit: bool) {
+    let counters = call.counters();
+    counters.cmd_meta.add(1);
+    counters.cmd_get.add(1);
+    if hit {
+        counters.get_hits.add(1)
+    } else {
+        counters.get_misses.add(1)
+    }
+    if meta.has(b'T') {
+        counters.cmd_touch.add(1);
+        if hit { counters.touch_hits.add(1) } else { counters.touch_misses.add(1) }
+    }
+}
+
+pub(super) fn meta_delete<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: usize) -> Step {
+    call.sample_meta(meta, false);
+    let mark_stale = meta.has(b'I');
+    let delete = Delete {
+        compare: meta.compare(),
+        mark_stale,
+        expire: meta.expire().filter(|_| mark_stale).map(|exptime| exptime::expire(exptime, call.ctx.moment())),
+        drop_value: meta.has(b'x'),
+        token: meta.token(),
+    };
+    let mut scratch = KeyScratch::default();
+    let key = call.guard.key(call.session.namespace, meta.key.bytes(&mut scratch));
+    let seen = watch::seen(call, &key);
+    match call.guard.items_mut().delete(&key, &delete) {
+        Ok(outcome) => {
+            watch::tell_get(call, key.bytes(), seen, outcome != DeleteOutcome::NotFound);
+            if outcome == DeleteOutcome::Deleted && !mark_stale && !delete.drop_value {
+                watch::tell_deleted(call, key.bytes(), seen, "md");
+            }
+            let counters = call.counters();
+            counters.cmd_meta.add(1);
+            let code = match outcome {
+                DeleteOutcome::Deleted => {
+                    counters.delete_hits.add(1);
+                    b"HD"
+                }
+                DeleteOutcome::NotFound => {
+                    counters.delete_misses.add(1);
+                    b"NF"
+                }
+                DeleteOutcome::Exists => b"EX",
+            };
+            if !(meta.has(b'q') && code != b"EX") {
+                let mut line = MetaLine::new(call.out, code);
+                line.reflect(meta);
+                line.finish();
+            }
+        }
+        Err(error) => get::op_error(call, error, false)?,
+    }
+    call.at += consumed;
+    call.done(Command::MetaDelete);
+    Ok(())
+}
+
+pub(super) fn meta_arith<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: usize) -> Step {
+    call.sample_meta(meta, false);
+    let moment = call.ctx.moment();
+    let expire = meta.expire().map(|exptime| exptime::expire(exptime, moment));
+    let arith = Arith {
+        delta: meta.delta(),
+        decrement: meta.is_decrement(),
+        // `T` is the item's end, also when it was made by this request.
+        vivify: meta
+            .vivify()
+            .map(|exptime| (meta.initial(), expire.unwrap_or_else(|| exptime::expire(exptime, moment)))),
+        expire,
+        compare: meta.compare(),
+        token: meta.token(),
+        want_token: meta.has(b'c'),
+    };
+    let mut scratch = KeyScratch::default();
+    let key = call.guard.key(call.session.namespace, meta.key.bytes(&mut scratch));
+    let seen = watch::seen(call, &key);
+    match call.guard.numbers().arith(&key, &arith) {
+        Ok(outcome) => {
+            tell_arith(call, &key, seen, outcome);
+            small::tell_added(call, key.bytes(), outcome);
+            call.counters().cmd_meta.add(1);
+            small::count_arith(call, arith.decrement, outcome);
+            answer_arith(call, meta, outcome);
+        }
+        Err(error) => get::op_error(call, error, false)?,
+    }
+    call.at += consumed;
+    call.done(Command::MetaArith);
+    Ok(())
+}
+
+/// An `ma` that found nothing and has a number all the same has made it.
+fn tell_arith(call: &mut Call<'_, '_>, key: &Key<'_>, seen: Option<Seen>, outcome: ArithOutcome) {
+    let Some(before) = seen else { return };
+    match outcome {
+        ArithOutcome::Number { value, expire, .. } if !before.found => {
+            watch::tell_get(call, key.bytes(), seen, false);
+            watch::tell_number_made(call, key.bytes(), decimal_len(value), expire);
+        }
+        _ => watch::tell_get(call, key.bytes(), seen, outcome != ArithOutcome::NotFound),
+    }
+}
+
+fn answer_arith<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, outcome: ArithOutcome) {
+    let code = match outcome {
+        ArithOutcome::Number { value, token, expire } => {
+            if !meta.has(b'q') {
+                number_answer(call.out, meta, value, call.ctx.told_token(token), seconds_left(expire, call.ctx.now));
+            }
+            return;
+        }
+        ArithOutcome::NotNumber => return reply::error(call.out, Error::NotNumber),
+        ArithOutcome::NotFound => b"NF",
+        ArithOutcome::Exists => b"EX",
+    };
+    let mut line = MetaLine::new(call.out, code);
+    line.reflect(meta);
+    line.finish();
 }
 
 /// `HD` or `VA` with the number after an `ma`.

@@ -3,13 +3,18 @@
 //!
 //! A request is consumed with its last key; one that is answered in part is remembered as a [`Retrieval`].
 
+use super::LINE_ROOM;
+use super::call::{Call, Step};
 use super::get::{Found, write_value};
+use super::session::SessionState;
 use super::watch::Seen;
-use super::{Call, LINE_ROOM, SessionState, Step};
 use crate::context::WorkerContext;
 use crate::keyspace::prefixes::Count;
 use crate::lookup::flash;
 use crate::lookup::run;
+use crate::memcache::get;
+use crate::memcache::guarded;
+use crate::memcache::watch;
 use crate::metrics::Command;
 use crate::metrics::command_counters::CommandCounters;
 use crate::session::ReadHead;
@@ -130,20 +135,20 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
 
     #[inline(always)]
     fn answer(&mut self, probe: &RunKey<'c>, ahead: Ahead<'_>) -> Result<bool, State> {
-        let watched = self.watched();
+        let watched = watch::watched(self);
         if !(watched || probe.with_cas()) {
             // A plain read looks on flash itself, if it has to.
             if self.guard.locks().is_locked_by_other(&probe.key) {
                 self.ctx.hurries = true;
                 return Err(State::Parked);
             }
-            return self.answer_plain(probe, ahead);
+            return answer_plain(self, probe, ahead);
         }
         if self.guard.locks().is_blocked(&probe.key) {
             self.ctx.hurries |= self.guard.is_contended();
             return Err(State::Parked);
         }
-        let hit = self.look_up(probe, watched)?;
+        let hit = look_up(self, probe, watched)?;
         if probe.ends {
             self.out.push(reply::END);
         }
@@ -157,13 +162,13 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
             self.session.retrieval = None;
         } else {
             // A key is an operation's work, though its request is not done.
-            self.session.retrieval = Some(self.remembered(probe, probe.behind));
+            self.session.retrieval = Some(remembered(self, probe, probe.behind));
             self.ops += 1;
         }
     }
 
     fn stopped_at(&mut self, probe: &RunKey<'c>) {
-        self.session.retrieval = Some(self.remembered(probe, probe.from));
+        self.session.retrieval = Some(remembered(self, probe, probe.from));
     }
 
     #[inline(always)]
@@ -174,224 +179,222 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
     }
 }
 
-impl<'c, 'l> Call<'c, 'l> {
-    /// A `get` of one key in its plainest form, whose line has `consumed` bytes, and those that follow.
-    #[inline]
-    pub(super) fn lone_run(&mut self, key: &'c [u8], consumed: usize) -> Step {
-        let mut run = Run::new();
-        self.add_lone(&mut run, self.at, self.guard.key(self.session.namespace, key));
-        self.follow(&mut run, self.at + consumed);
-        self.answer_run(&run, Ahead::default())
-    }
+/// A `get` of one key in its plainest form, whose line has `consumed` bytes, and those that follow.
+#[inline]
+pub(super) fn lone_run<'c>(call: &mut Call<'c, '_>, key: &'c [u8], consumed: usize) -> Step {
+    let mut run = Run::new();
+    add_lone(&mut run, call.at, call.guard.key(call.session.namespace, key));
+    follow(call, &mut run, call.at + consumed);
+    answer_run(call, &run, Ahead::default())
+}
 
-    /// The request that a head was made of, and those that follow.
-    #[inline]
-    pub(super) fn head_run(&mut self, head: ReadHead<'l>) -> Step {
-        let mut run = Run::new();
-        let key = head.key.key(&self.rest()[LONE_VERB_BYTES..][..head.key_len]);
-        self.add_lone(&mut run, self.at, key);
-        self.follow(&mut run, self.at + head.consumed);
-        self.answer_run(&run, head.ahead)
-    }
+/// The request that a head was made of, and those that follow.
+#[inline]
+pub(super) fn head_run<'c, 'l>(call: &mut Call<'c, 'l>, head: ReadHead<'l>) -> Step {
+    let mut run = Run::new();
+    let key = head.key.key(&call.rest()[LONE_VERB_BYTES..][..head.key_len]);
+    add_lone(&mut run, call.at, key);
+    follow(call, &mut run, call.at + head.consumed);
+    answer_run(call, &run, head.ahead)
+}
 
-    /// `get` and `gets`, and those that follow.
-    pub(super) fn get(&mut self, get: Get<'c>, consumed: usize) -> Step {
-        let mut run = Run::new();
-        if self.add(&mut run, self.at, get, consumed) {
-            self.follow(&mut run, self.at + consumed);
+/// `get` and `gets`, and those that follow.
+pub(super) fn get<'c>(call: &mut Call<'c, '_>, get: Get<'c>, consumed: usize) -> Step {
+    let mut run = Run::new();
+    if add(call, &mut run, call.at, get, consumed) {
+        follow(call, &mut run, call.at + consumed);
+    }
+    answer_run(call, &run, Ahead::default())
+}
+
+/// Goes on with a retrieval that was answered in part.
+pub(super) fn retrieval_go_on(call: &mut Call<'_, '_>, retrieval: Retrieval) -> Step {
+    let Retrieval { consumed, keys_left, with_cas, touch } = retrieval;
+    let line = &call.rest()[..consumed - 1];
+    let text = line.strip_suffix(b"\r").unwrap_or(line);
+    let left = Get { keys: Keys::resume(&text[text.len() - keys_left..]), with_cas, touch };
+    if call.guarded {
+        guarded::turn_to_run(call, left.keys);
+    }
+    if touch.is_some() { get::get_and_touch(call, left, consumed) } else { get(call, left, consumed) }
+}
+
+/// Looks the keys up, the first one where `first` says, and answers them in order.
+fn answer_run<'c, 'l>(call: &mut Call<'c, 'l>, run: &Run<'c>, first: Ahead<'l>) -> Step {
+    run::answer(call, run, first)
+}
+
+/// Returns how many keys this call may still look up together.
+fn run_max(call: &Call<'_, '_>) -> usize {
+    call.run_max.min(OPS_A_BATCH - call.ops)
+}
+
+#[inline(always)]
+fn add_lone<'c>(run: &mut Run<'c>, at: usize, key: Key<'c>) {
+    let from = at + LONE_VERB_BYTES;
+    let keys_end = from + key.bytes().len();
+    let [from, keys_end, line_end] = [from, keys_end, keys_end + 2].map(|place| place as u32);
+    run.push(RunKey { key, from, behind: keys_end, keys_end, line_end, command: Command::Get, ends: true });
+}
+
+/// Adds the keys of the request that begins at `at`; false if they do not all fit.
+fn add<'c>(call: &Call<'c, '_>, run: &mut Run<'c>, at: usize, get: Get<'c>, consumed: usize) -> bool {
+    let mut several = run.is_empty() && call.session.retrieval.is_some();
+    let line_end = at + consumed;
+    let line = &call.buf[at..line_end - 1];
+    let keys_end = at + line.strip_suffix(b"\r").unwrap_or(line).len();
+    let mut keys = get.keys;
+    let mut read_from = keys_end - keys.rest().len();
+    let mut next = keys.next();
+    while let Some(bytes) = next {
+        if run.len() == run_max(call) {
+            return false;
         }
-        self.answer_run(&run, Ahead::default())
+        let key = call.guard.key(call.session.namespace, bytes);
+        call.guard.items().prefetch(&key);
+        let read_behind = keys_end - keys.rest().len();
+        next = keys.next();
+        let ends = next.is_none();
+        let command = match (get.with_cas, several || !ends) {
+            (true, _) => Command::Gets,
+            (false, true) => Command::MultiGet,
+            (false, false) => Command::Get,
+        };
+        several = true;
+        let [from, behind] = [read_from, read_behind].map(|place| place as u32);
+        let [keys_end, line_end] = [keys_end, line_end].map(|place| place as u32);
+        run.push(RunKey { key, from, behind, keys_end, line_end, command, ends });
+        read_from = read_behind;
     }
+    true
+}
 
-    /// Goes on with a retrieval that was answered in part.
-    pub(super) fn retrieval_go_on(&mut self, retrieval: Retrieval) -> Step {
-        let Retrieval { consumed, keys_left, with_cas, touch } = retrieval;
-        let line = &self.rest()[..consumed - 1];
-        let text = line.strip_suffix(b"\r").unwrap_or(line);
-        let get = Get { keys: Keys::resume(&text[text.len() - keys_left..]), with_cas, touch };
-        if self.guarded {
-            self.turn_to_run(get.keys);
-        }
-        if touch.is_some() { self.get_and_touch(get, consumed) } else { self.get(get, consumed) }
-    }
-
-    /// Looks the keys up, the first one where `first` says, and answers them in order.
-    fn answer_run(&mut self, run: &Run<'c>, first: Ahead<'l>) -> Step {
-        run::answer(self, run, first)
-    }
-
-    /// Returns how many keys this call may still look up together.
-    fn run_max(&self) -> usize {
-        self.run_max.min(OPS_A_BATCH - self.ops)
-    }
-
-    #[inline(always)]
-    fn add_lone(&self, run: &mut Run<'c>, at: usize, key: Key<'c>) {
-        let from = at + LONE_VERB_BYTES;
-        let keys_end = from + key.bytes().len();
-        let [from, keys_end, line_end] = [from, keys_end, keys_end + 2].map(|place| place as u32);
-        run.push(RunKey { key, from, behind: keys_end, keys_end, line_end, command: Command::Get, ends: true });
-    }
-
-    /// Adds the keys of the request that begins at `at`; false if they do not all fit.
-    fn add(&self, run: &mut Run<'c>, at: usize, get: Get<'c>, consumed: usize) -> bool {
-        let mut several = run.is_empty() && self.session.retrieval.is_some();
-        let line_end = at + consumed;
-        let line = &self.buf[at..line_end - 1];
-        let keys_end = at + line.strip_suffix(b"\r").unwrap_or(line).len();
-        let mut keys = get.keys;
-        let mut read_from = keys_end - keys.rest().len();
-        let mut next = keys.next();
-        while let Some(bytes) = next {
-            if run.len() == self.run_max() {
-                return false;
-            }
-            let key = self.guard.key(self.session.namespace, bytes);
-            self.guard.items().prefetch(&key);
-            let read_behind = keys_end - keys.rest().len();
-            next = keys.next();
-            let ends = next.is_none();
-            let command = match (get.with_cas, several || !ends) {
-                (true, _) => Command::Gets,
-                (false, true) => Command::MultiGet,
-                (false, false) => Command::Get,
-            };
-            several = true;
-            let [from, behind] = [read_from, read_behind].map(|place| place as u32);
-            let [keys_end, line_end] = [keys_end, line_end].map(|place| place as u32);
-            run.push(RunKey { key, from, behind, keys_end, line_end, command, ends });
-            read_from = read_behind;
-        }
-        true
-    }
-
-    /// Adds the keys of the retrievals from `at` on, as long as there are some and they fit.
-    #[inline]
-    fn follow(&self, run: &mut Run<'c>, mut at: usize) {
-        let run_max = self.run_max();
-        while run.len() < run_max {
-            let rest = &self.buf[at..];
-            if let Some((bytes, consumed)) = lone_get(rest) {
-                let key = self.guard.key(self.session.namespace, bytes);
-                self.guard.items().prefetch(&key);
-                self.add_lone(run, at, key);
-                at += consumed;
-                continue;
-            }
-            if !rest.starts_with(b"get") {
-                return;
-            }
-            let Parsed::Request { request: Request::Get(next), consumed } = parse(rest) else { return };
-            if next.touch.is_some() || !self.add(run, at, next, consumed) {
-                return;
-            }
+/// Adds the keys of the retrievals from `at` on, as long as there are some and they fit.
+#[inline]
+fn follow<'c>(call: &Call<'c, '_>, run: &mut Run<'c>, mut at: usize) {
+    let run_max = run_max(call);
+    while run.len() < run_max {
+        let rest = &call.buf[at..];
+        if let Some((bytes, consumed)) = lone_get(rest) {
+            let key = call.guard.key(call.session.namespace, bytes);
+            call.guard.items().prefetch(&key);
+            add_lone(run, at, key);
             at += consumed;
+            continue;
         }
-    }
-
-    /// Returns the state from which the request of `probe` goes on at `from`.
-    fn remembered(&self, probe: &RunKey<'_>, from: u32) -> Retrieval {
-        Retrieval {
-            consumed: probe.line_end as usize - self.at,
-            keys_left: (probe.keys_end - from) as usize,
-            with_cas: probe.with_cas(),
-            touch: None,
+        if !rest.starts_with(b"get") {
+            return;
         }
-    }
-
-    /// Answers a key of a `get` when there are no watchers; returns whether the key was there.
-    #[inline(always)]
-    fn answer_plain(&mut self, probe: &RunKey<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
-        let key = probe.key.bytes();
-        match self.guard.items().read(&probe.key, ahead) {
-            Some(Hit { value: Value::Bytes(bytes), client_flags, .. }) if bytes.len() < PINNED_BYTES_MIN => {
-                let want = LINE_ROOM + bytes.len();
-                if self.out.room() < want {
-                    return Err(State::OutputFull { want });
-                }
-                let written = reply::write_hit(self.out.spare(), key, client_flags, bytes, probe.ends);
-                self.out.advance(written);
-                Ok(true)
-            }
-            None if self.guard.is_tiered() => self.answer_from_flash(probe),
-            None => self.answer_miss(probe),
-            Some(Hit { value, client_flags, .. }) => {
-                if self.out.room() < LINE_ROOM {
-                    return Err(State::OutputFull { want: LINE_ROOM });
-                }
-                let mark = self.out.mark();
-                let found = write_value(self.out, self.ctx, key, value, client_flags, None)?;
-                let hit = self.finish_item(&probe.key, found, mark, None)?;
-                if probe.ends {
-                    self.out.push(reply::END);
-                }
-                Ok(hit)
-            }
+        let Parsed::Request { request: Request::Get(next), consumed } = parse(rest) else { return };
+        if next.touch.is_some() || !add(call, run, at, next, consumed) {
+            return;
         }
+        at += consumed;
     }
+}
 
-    fn answer_miss(&mut self, probe: &RunKey<'_>) -> Result<bool, State> {
-        self.room(LINE_ROOM)?;
-        if probe.ends {
-            self.out.push(reply::END);
-        }
-        Ok(false)
+/// Returns the state from which the request of `probe` goes on at `from`.
+fn remembered(call: &Call<'_, '_>, probe: &RunKey<'_>, from: u32) -> Retrieval {
+    Retrieval {
+        consumed: probe.line_end as usize - call.at,
+        keys_left: (probe.keys_end - from) as usize,
+        with_cas: probe.with_cas(),
+        touch: None,
     }
+}
 
-    /// Answers a key that is not in memory.
-    #[cold]
-    #[inline(never)]
-    fn answer_from_flash(&mut self, probe: &RunKey<'_>) -> Result<bool, State> {
-        let out = &mut *self.out;
-        let told = flash::tell(self.guard, &probe.key, |value, client_flags| {
-            let mut digits = None;
-            let bytes = flash::text(value, &mut digits);
+/// Answers a key of a `get` when there are no watchers; returns whether the key was there.
+#[inline(always)]
+fn answer_plain(call: &mut Call<'_, '_>, probe: &RunKey<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
+    let key = probe.key.bytes();
+    match call.guard.items().read(&probe.key, ahead) {
+        Some(Hit { value: Value::Bytes(bytes), client_flags, .. }) if bytes.len() < PINNED_BYTES_MIN => {
             let want = LINE_ROOM + bytes.len();
-            if out.room() < want {
+            if call.out.room() < want {
                 return Err(State::OutputFull { want });
             }
-            let written = reply::write_hit(out.spare(), probe.key.bytes(), client_flags, bytes, probe.ends);
-            out.advance(written);
+            let written = reply::write_hit(call.out.spare(), key, client_flags, bytes, probe.ends);
+            call.out.advance(written);
+            Ok(true)
+        }
+        None if call.guard.is_tiered() => answer_from_flash(call, probe),
+        None => answer_miss(call, probe),
+        Some(Hit { value, client_flags, .. }) => {
+            if call.out.room() < LINE_ROOM {
+                return Err(State::OutputFull { want: LINE_ROOM });
+            }
+            let mark = call.out.mark();
+            let found = write_value(call.out, call.ctx, key, value, client_flags, None)?;
+            let hit = get::finish_item(call, &probe.key, found, mark, None)?;
+            if probe.ends {
+                call.out.push(reply::END);
+            }
+            Ok(hit)
+        }
+    }
+}
+
+fn answer_miss(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool, State> {
+    call.room(LINE_ROOM)?;
+    if probe.ends {
+        call.out.push(reply::END);
+    }
+    Ok(false)
+}
+
+/// Answers a key that is not in memory.
+#[cold]
+#[inline(never)]
+fn answer_from_flash(call: &mut Call<'_, '_>, probe: &RunKey<'_>) -> Result<bool, State> {
+    let out = &mut *call.out;
+    let told = flash::tell(call.guard, &probe.key, |value, client_flags| {
+        let mut digits = None;
+        let bytes = flash::text(value, &mut digits);
+        let want = LINE_ROOM + bytes.len();
+        if out.room() < want {
+            return Err(State::OutputFull { want });
+        }
+        let written = reply::write_hit(out.spare(), probe.key.bytes(), client_flags, bytes, probe.ends);
+        out.advance(written);
+        Ok(())
+    })?;
+    if told { Ok(true) } else { answer_miss(call, probe) }
+}
+
+/// Answers a key whose token is requested, or while there are watchers; returns whether the key was there.
+#[cold]
+fn look_up(call: &mut Call<'_, '_>, probe: &RunKey<'_>, watched: bool) -> Result<bool, State> {
+    call.room(LINE_ROOM)?;
+    let item = if probe.with_cas() {
+        match call.guard.versions().gets(&probe.key) {
+            Ok(item) => item,
+            Err(error) => return retrieval_failed(call, error).map(|()| false),
+        }
+    } else {
+        call.guard.items().get(&probe.key)
+    };
+    let mark = call.out.mark();
+    let seen = watched.then(|| Seen::of(item.as_ref()));
+    let found = match item {
+        None => Found::Miss,
+        Some(item) => {
+            let cas = probe.with_cas().then(|| call.ctx.told_token(item.token));
+            write_value(call.out, call.ctx, probe.key.bytes(), item.value, item.client_flags, cas)?
+        }
+    };
+    let hit = get::finish_item(call, &probe.key, found, mark, None)?;
+    watch::tell_get(call, probe.key.bytes(), seen, hit);
+    watch::count_prefix(call, probe.key.bytes(), Count::Get { hit });
+    Ok(hit)
+}
+
+/// A retrieval that changes the item could not: the key counts as missing unless it is to be tried again.
+fn retrieval_failed(call: &mut Call<'_, '_>, error: OpError) -> Step {
+    match error {
+        OpError::Parked => Err(State::Parked),
+        OpError::TooLarge | OpError::OutOfMemory => {
+            call.counters().store_no_memory.add(1);
             Ok(())
-        })?;
-        if told { Ok(true) } else { self.answer_miss(probe) }
-    }
-
-    /// Answers a key whose token is requested, or while there are watchers; returns whether the key was there.
-    #[cold]
-    fn look_up(&mut self, probe: &RunKey<'_>, watched: bool) -> Result<bool, State> {
-        self.room(LINE_ROOM)?;
-        let item = if probe.with_cas() {
-            match self.guard.versions().gets(&probe.key) {
-                Ok(item) => item,
-                Err(error) => return self.retrieval_failed(error).map(|()| false),
-            }
-        } else {
-            self.guard.items().get(&probe.key)
-        };
-        let mark = self.out.mark();
-        let seen = watched.then(|| Seen::of(item.as_ref()));
-        let found = match item {
-            None => Found::Miss,
-            Some(item) => {
-                let cas = probe.with_cas().then(|| self.ctx.told_token(item.token));
-                write_value(self.out, self.ctx, probe.key.bytes(), item.value, item.client_flags, cas)?
-            }
-        };
-        let hit = self.finish_item(&probe.key, found, mark, None)?;
-        self.tell_get(probe.key.bytes(), seen, hit);
-        self.count_prefix(probe.key.bytes(), Count::Get { hit });
-        Ok(hit)
-    }
-
-    /// A retrieval that changes the item could not: the key counts as missing unless it is to be tried again.
-    fn retrieval_failed(&mut self, error: OpError) -> Step {
-        match error {
-            OpError::Parked => Err(State::Parked),
-            OpError::TooLarge | OpError::OutOfMemory => {
-                self.counters().store_no_memory.add(1);
-                Ok(())
-            }
         }
     }
 }

@@ -1,8 +1,12 @@
 //! Commands without a value and with a line for an answer: `delete`, `incr`, `decr`, `touch`, `flush_all`, `me`, and
 //! the administrative ones.
 
-use super::{Call, Step, VERSION, exptime};
+use super::call::{Call, Step};
+use super::{VERSION, exptime};
 use crate::keyspace::prefixes::Count;
+use crate::memcache::get;
+use crate::memcache::guarded;
+use crate::memcache::watch;
 use crate::metrics::Command;
 use crate::push::notify::Event;
 use crate::visit::progress::State;
@@ -11,210 +15,207 @@ use protocol::memcache::request::Arith as ArithRequest;
 use protocol::memcache::{Error, KeyScratch, MetaKey};
 use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, ResizeError};
 
-impl<'c> Call<'c, '_> {
-    pub(super) fn delete(&mut self, key: &[u8], noreply: bool, consumed: usize) -> Step {
-        self.sample(key, false);
-        let key = self.guard.key(self.session.namespace, key);
-        let seen = self.seen(&key);
-        match self.guard.items_mut().delete(&key, &Delete::default()) {
-            Ok(outcome) => {
-                self.count_prefix(key.bytes(), Count::Delete);
-                let deleted = outcome == DeleteOutcome::Deleted;
-                self.tell_get(key.bytes(), seen, deleted);
-                if deleted {
-                    self.tell_deleted(key.bytes(), seen, "delete");
-                }
-                let counters = self.counters();
-                if deleted {
-                    counters.delete_hits.add(1)
-                } else {
-                    counters.delete_misses.add(1)
-                }
-                if !noreply {
-                    self.out.push(if deleted { reply::DELETED } else { reply::NOT_FOUND });
-                }
+pub(super) fn delete(call: &mut Call<'_, '_>, key: &[u8], noreply: bool, consumed: usize) -> Step {
+    call.sample(key, false);
+    let key = call.guard.key(call.session.namespace, key);
+    let seen = watch::seen(call, &key);
+    match call.guard.items_mut().delete(&key, &Delete::default()) {
+        Ok(outcome) => {
+            watch::count_prefix(call, key.bytes(), Count::Delete);
+            let deleted = outcome == DeleteOutcome::Deleted;
+            watch::tell_get(call, key.bytes(), seen, deleted);
+            if deleted {
+                watch::tell_deleted(call, key.bytes(), seen, "delete");
             }
-            Err(error) => self.op_error(error, noreply)?,
-        }
-        self.at += consumed;
-        self.done(Command::Delete);
-        Ok(())
-    }
-
-    pub(super) fn arith(&mut self, request: ArithRequest<'_>, consumed: usize) -> Step {
-        let ArithRequest { key, delta, decrement, noreply } = request;
-        self.sample(key, false);
-        let key = self.guard.key(self.session.namespace, key);
-        let arith =
-            Arith { delta, decrement, vivify: None, expire: None, compare: None, token: None, want_token: false };
-        let seen = self.seen(&key);
-        match self.guard.numbers().arith(&key, &arith) {
-            Ok(outcome) => {
-                self.tell_get(key.bytes(), seen, outcome != ArithOutcome::NotFound);
-                self.tell_added(key.bytes(), outcome);
-                self.count_arith(decrement, outcome);
-                match outcome {
-                    _ if noreply => {}
-                    ArithOutcome::Number { value, .. } => reply::number(self.out, value),
-                    ArithOutcome::NotFound => self.out.push(reply::NOT_FOUND),
-                    ArithOutcome::NotNumber => reply::error(self.out, Error::NotNumber),
-                    ArithOutcome::Exists => self.out.push(reply::EXISTS),
-                }
+            let counters = call.counters();
+            if deleted {
+                counters.delete_hits.add(1)
+            } else {
+                counters.delete_misses.add(1)
             }
-            Err(error) => self.op_error(error, noreply)?,
-        }
-        self.at += consumed;
-        self.done(if decrement { Command::Decr } else { Command::Incr });
-        Ok(())
-    }
-
-    /// Notifies the clients that are subscribed to changes of this key, if the counter was changed.
-    pub(super) fn tell_added(&mut self, key: &[u8], outcome: ArithOutcome) {
-        if matches!(outcome, ArithOutcome::Number { .. }) {
-            self.changed(Event::INCRBY, key);
-        }
-    }
-
-    pub(super) fn count_arith(&self, decrement: bool, outcome: ArithOutcome) {
-        let counters = self.counters();
-        match (outcome, decrement) {
-            (ArithOutcome::Number { .. }, false) => counters.incr_hits.add(1),
-            (ArithOutcome::Number { .. }, true) => counters.decr_hits.add(1),
-            (ArithOutcome::NotFound, false) => counters.incr_misses.add(1),
-            (ArithOutcome::NotFound, true) => counters.decr_misses.add(1),
-            (ArithOutcome::Exists, _) => counters.cas_badval.add(1),
-            (ArithOutcome::NotNumber, _) => {}
-        }
-    }
-
-    pub(super) fn touch(&mut self, key: &[u8], exptime: i64, noreply: bool, consumed: usize) -> Step {
-        self.sample(key, false);
-        let key = self.guard.key(self.session.namespace, key);
-        let expire = exptime::expire(exptime, self.ctx.moment());
-        let seen = self.seen(&key);
-        // An item that the touch itself ends was there all the same.
-        match self.guard.items_mut().touch(&key, expire).map(|item| item.is_some()) {
-            Ok(touched) => {
-                self.tell_get(key.bytes(), seen, touched);
-                if touched {
-                    self.tell_touched(key.bytes(), expire);
-                }
-                let counters = self.counters();
-                counters.cmd_touch.add(1);
-                if touched {
-                    counters.touch_hits.add(1)
-                } else {
-                    counters.touch_misses.add(1)
-                }
-                if !noreply {
-                    self.out.push(if touched { reply::TOUCHED } else { reply::NOT_FOUND });
-                }
-            }
-            Err(error) => self.op_error(error, noreply)?,
-        }
-        self.at += consumed;
-        self.done(Command::Touch);
-        Ok(())
-    }
-
-    /// Ends what this connection can see: its listener's namespace, and those that keys lead to from there. A delay
-    /// that is not past yet is kept where every worker looks before its next iteration; any other flushes now and takes
-    /// the place of a delayed one.
-    pub(super) fn flush_all(&mut self, delay: i64, noreply: bool, consumed: usize) -> Step {
-        let now = self.ctx.now;
-        match exptime::expire(delay, self.ctx.moment()) {
-            Expire::At(at) if at > now => {
-                self.namespaces_seen().for_each(|namespace| self.ctx.shared.delayed_flush.schedule(namespace, at));
-            }
-            Expire::At(_) | Expire::Never => {
-                for namespace in self.namespaces_seen() {
-                    if self.guard.items_mut().flush(namespace).is_err() {
-                        self.ctx.shared.delayed_flush.note_refused();
-                        return Err(State::Parked);
-                    }
-                    self.ctx.shared.delayed_flush.cancel(namespace);
-                }
+            if !noreply {
+                call.out.push(if deleted { reply::DELETED } else { reply::NOT_FOUND });
             }
         }
-        self.counters().cmd_flush.add(1);
-        if !noreply {
-            self.out.push(reply::OK);
-        }
-        self.at += consumed;
-        self.done(Command::Flush);
-        Ok(())
+        Err(error) => get::op_error(call, error, noreply)?,
     }
+    call.at += consumed;
+    call.done(Command::Delete);
+    Ok(())
+}
 
-    pub(super) fn meta_debug(&mut self, token: MetaKey<'c>, consumed: usize) -> Step {
-        let mut scratch = KeyScratch::default();
-        let key = self.guard.key(self.session.namespace, token.bytes(&mut scratch));
-        if self.guard.locks().is_blocked(&key) {
-            return Err(State::Parked);
-        }
-        let seen = self.seen(&key);
-        // A client may store by the token that it is shown here.
-        match self.guard.versions().peek_gets(&key) {
-            Err(error) => self.op_error(error, false)?,
-            Ok(None) => self.out.push(reply::META_END),
-            Ok(Some(item)) => {
-                let facts = ItemFacts {
-                    key: key.bytes(),
-                    exp: exptime::seconds_left(item.expire, self.ctx.now),
-                    la: self.ctx.now.ms_since(item.last_access) / 1000,
-                    cas: self.ctx.told_token(item.token),
-                    fetched: item.fetched,
-                    class: item.ttl_class.into(),
-                    size: item.stored_bytes,
-                    client_flags: item.client_flags,
-                };
-                reply::debug(self.out, token, &facts);
+pub(super) fn arith(call: &mut Call<'_, '_>, request: ArithRequest<'_>, consumed: usize) -> Step {
+    let ArithRequest { key, delta, decrement, noreply } = request;
+    call.sample(key, false);
+    let key = call.guard.key(call.session.namespace, key);
+    let arith = Arith { delta, decrement, vivify: None, expire: None, compare: None, token: None, want_token: false };
+    let seen = watch::seen(call, &key);
+    match call.guard.numbers().arith(&key, &arith) {
+        Ok(outcome) => {
+            watch::tell_get(call, key.bytes(), seen, outcome != ArithOutcome::NotFound);
+            tell_added(call, key.bytes(), outcome);
+            count_arith(call, decrement, outcome);
+            match outcome {
+                _ if noreply => {}
+                ArithOutcome::Number { value, .. } => reply::number(call.out, value),
+                ArithOutcome::NotFound => call.out.push(reply::NOT_FOUND),
+                ArithOutcome::NotNumber => reply::error(call.out, Error::NotNumber),
+                ArithOutcome::Exists => call.out.push(reply::EXISTS),
             }
         }
-        self.tell_get(key.bytes(), seen, seen.is_some_and(|seen| seen.found));
-        self.counters().cmd_meta.add(1);
-        self.at += consumed;
-        self.done(Command::Other);
-        Ok(())
+        Err(error) => get::op_error(call, error, noreply)?,
     }
+    call.at += consumed;
+    call.done(if decrement { Command::Decr } else { Command::Incr });
+    Ok(())
+}
 
-    pub(super) fn version(&mut self, consumed: usize) -> Step {
-        self.out.push(b"VERSION ");
-        self.out.push(VERSION.as_bytes());
-        self.answer(reply::CRLF, consumed)
+/// Notifies the clients that are subscribed to changes of this key, if the counter was changed.
+pub(super) fn tell_added(call: &mut Call<'_, '_>, key: &[u8], outcome: ArithOutcome) {
+    if matches!(outcome, ArithOutcome::Number { .. }) {
+        watch::changed(call, Event::INCRBY, key);
     }
+}
 
-    /// Answered at once; the background makes the memory larger or smaller.
-    pub(super) fn cache_memlimit(&mut self, mib: u32, noreply: bool, consumed: usize) -> Step {
-        let resized = self.ctx.shared.resize_memory(u64::from(mib) << 20);
-        self.at += consumed;
-        self.done(Command::Other);
-        if noreply {
+pub(super) fn count_arith(call: &Call<'_, '_>, decrement: bool, outcome: ArithOutcome) {
+    let counters = call.counters();
+    match (outcome, decrement) {
+        (ArithOutcome::Number { .. }, false) => counters.incr_hits.add(1),
+        (ArithOutcome::Number { .. }, true) => counters.decr_hits.add(1),
+        (ArithOutcome::NotFound, false) => counters.incr_misses.add(1),
+        (ArithOutcome::NotFound, true) => counters.decr_misses.add(1),
+        (ArithOutcome::Exists, _) => counters.cas_badval.add(1),
+        (ArithOutcome::NotNumber, _) => {}
+    }
+}
+
+pub(super) fn touch(call: &mut Call<'_, '_>, key: &[u8], exptime: i64, noreply: bool, consumed: usize) -> Step {
+    call.sample(key, false);
+    let key = call.guard.key(call.session.namespace, key);
+    let expire = exptime::expire(exptime, call.ctx.moment());
+    let seen = watch::seen(call, &key);
+    // An item that the touch itself ends was there all the same.
+    match call.guard.items_mut().touch(&key, expire).map(|item| item.is_some()) {
+        Ok(touched) => {
+            watch::tell_get(call, key.bytes(), seen, touched);
+            if touched {
+                watch::tell_touched(call, key.bytes(), expire);
+            }
+            let counters = call.counters();
+            counters.cmd_touch.add(1);
+            if touched {
+                counters.touch_hits.add(1)
+            } else {
+                counters.touch_misses.add(1)
+            }
+            if !noreply {
+                call.out.push(if touched { reply::TOUCHED } else { reply::NOT_FOUND });
+            }
+        }
+        Err(error) => get::op_error(call, error, noreply)?,
+    }
+    call.at += consumed;
+    call.done(Command::Touch);
+    Ok(())
+}
+
+/// Ends what this connection can see: its listener's namespace, and those that keys lead to from there. A delay
+/// that is not past yet is kept where every worker looks before its next iteration; any other flushes now and takes
+/// the place of a delayed one.
+pub(super) fn flush_all(call: &mut Call<'_, '_>, delay: i64, noreply: bool, consumed: usize) -> Step {
+    let now = call.ctx.now;
+    match exptime::expire(delay, call.ctx.moment()) {
+        Expire::At(at) if at > now => {
+            guarded::namespaces_seen(call).for_each(|namespace| call.ctx.shared.delayed_flush.schedule(namespace, at));
+        }
+        Expire::At(_) | Expire::Never => {
+            for namespace in guarded::namespaces_seen(call) {
+                if call.guard.items_mut().flush(namespace).is_err() {
+                    call.ctx.shared.delayed_flush.note_refused();
+                    return Err(State::Parked);
+                }
+                call.ctx.shared.delayed_flush.cancel(namespace);
+            }
+        }
+    }
+    call.counters().cmd_flush.add(1);
+    if !noreply {
+        call.out.push(reply::OK);
+    }
+    call.at += consumed;
+    call.done(Command::Flush);
+    Ok(())
+}
+
+pub(super) fn meta_debug<'c>(call: &mut Call<'c, '_>, token: MetaKey<'c>, consumed: usize) -> Step {
+    let mut scratch = KeyScratch::default();
+    let key = call.guard.key(call.session.namespace, token.bytes(&mut scratch));
+    if call.guard.locks().is_blocked(&key) {
+        return Err(State::Parked);
+    }
+    let seen = watch::seen(call, &key);
+    // A client may store by the token that it is shown here.
+    match call.guard.versions().peek_gets(&key) {
+        Err(error) => get::op_error(call, error, false)?,
+        Ok(None) => call.out.push(reply::META_END),
+        Ok(Some(item)) => {
+            let facts = ItemFacts {
+                key: key.bytes(),
+                exp: exptime::seconds_left(item.expire, call.ctx.now),
+                la: call.ctx.now.ms_since(item.last_access) / 1000,
+                cas: call.ctx.told_token(item.token),
+                fetched: item.fetched,
+                class: item.ttl_class.into(),
+                size: item.stored_bytes,
+                client_flags: item.client_flags,
+            };
+            reply::debug(call.out, token, &facts);
+        }
+    }
+    watch::tell_get(call, key.bytes(), seen, seen.is_some_and(|seen| seen.found));
+    call.counters().cmd_meta.add(1);
+    call.at += consumed;
+    call.done(Command::Other);
+    Ok(())
+}
+
+pub(super) fn version(call: &mut Call<'_, '_>, consumed: usize) -> Step {
+    call.out.push(b"VERSION ");
+    call.out.push(VERSION.as_bytes());
+    call.answer(reply::CRLF, consumed)
+}
+
+/// Answered at once; the background makes the memory larger or smaller.
+pub(super) fn cache_memlimit(call: &mut Call<'_, '_>, mib: u32, noreply: bool, consumed: usize) -> Step {
+    let resized = call.ctx.shared.resize_memory(u64::from(mib) << 20);
+    call.at += consumed;
+    call.done(Command::Other);
+    if noreply {
+        return Ok(());
+    }
+    let (refused, mib) = match resized {
+        Ok(()) => {
+            call.out.push(reply::OK);
             return Ok(());
         }
-        let (refused, mib) = match resized {
-            Ok(()) => {
-                self.out.push(reply::OK);
-                return Ok(());
-            }
-            Err(ResizeError::TooSmall { least_bytes }) => {
-                (&b"MEMLIMIT_TOO_SMALL the least limit, in MiB, is "[..], least_bytes.div_ceil(1 << 20))
-            }
-            Err(ResizeError::TooLarge { most_bytes }) => {
-                (&b"MEMLIMIT_ADJUST_FAILED the greatest limit, in MiB, is "[..], most_bytes >> 20)
-            }
-        };
-        self.out.push(refused);
-        reply::number(self.out, mib);
-        Ok(())
-    }
-
-    /// Every stop finishes what is in flight, so both forms are one.
-    pub(super) fn shutdown(&mut self, consumed: usize) -> Step {
-        if !self.ctx.shared.config.shutdown_command {
-            return self.answer(Error::ShutdownDisabled.wire(), consumed);
+        Err(ResizeError::TooSmall { least_bytes }) => {
+            (&b"MEMLIMIT_TOO_SMALL the least limit, in MiB, is "[..], least_bytes.div_ceil(1 << 20))
         }
-        self.at += consumed;
-        self.ctx.shared.host.request_stop();
-        Err(State::Close)
+        Err(ResizeError::TooLarge { most_bytes }) => {
+            (&b"MEMLIMIT_ADJUST_FAILED the greatest limit, in MiB, is "[..], most_bytes >> 20)
+        }
+    };
+    call.out.push(refused);
+    reply::number(call.out, mib);
+    Ok(())
+}
+
+/// Every stop finishes what is in flight, so both forms are one.
+pub(super) fn shutdown(call: &mut Call<'_, '_>, consumed: usize) -> Step {
+    if !call.ctx.shared.config.shutdown_command {
+        return call.answer(Error::ShutdownDisabled.wire(), consumed);
     }
+    call.at += consumed;
+    call.ctx.shared.host.request_stop();
+    Err(State::Close)
 }

@@ -6,11 +6,13 @@
 //! A table that is longer than the output goes on in the next call: lines are counted, and those already sent are
 //! skipped.
 
+use super::call::{Call, Step};
 use super::dump::Format;
-use super::{Call, LINE_ROOM, Step, VERSION};
+use super::{LINE_ROOM, VERSION};
 use crate::config::Address;
 use crate::host::FlashFigures;
 use crate::keyspace::namespaces::NamespaceConfig;
+use crate::memcache::dump;
 use crate::metrics::Command;
 use crate::metrics::command_counters::CommandTotals;
 use crate::shared::Shared;
@@ -96,57 +98,55 @@ impl Lines<'_> {
     }
 }
 
-impl Call<'_, '_> {
-    /// `stats`. The line is consumed with its last answer.
-    pub(super) fn stats(&mut self, topic: Stats, consumed: usize) -> Step {
-        match topic {
-            Stats::Cachedump { .. } if !self.ctx.shared.config.dump_command => {
-                reply::error(self.out, Error::CachedumpDisabled);
-            }
-            Stats::Cachedump { class, limit } if u64::from(class) == CLASS => {
-                // 0 asks for as many as there are.
-                let most = if limit == 0 { u64::MAX } else { limit.into() };
-                return self.dump(Format::Cachedump(most), consumed);
-            }
-            Stats::Reset => {
-                self.ctx.shared.reset_stats();
-                self.out.push(reply::RESET);
-            }
-            Stats::Detail(on) => {
-                self.ctx.shared.watch.count_prefixes(on);
-                self.ctx.watch.watched = self.ctx.shared.watch.watched();
-                self.out.push(reply::OK);
-            }
-            _ => self.table(topic)?,
+/// `stats`. The line is consumed with its last answer.
+pub(super) fn stats(call: &mut Call<'_, '_>, topic: Stats, consumed: usize) -> Step {
+    match topic {
+        Stats::Cachedump { .. } if !call.ctx.shared.config.dump_command => {
+            reply::error(call.out, Error::CachedumpDisabled);
         }
-        self.at += consumed;
-        self.done(Command::Stats);
-        Ok(())
+        Stats::Cachedump { class, limit } if u64::from(class) == CLASS => {
+            // 0 asks for as many as there are.
+            let most = if limit == 0 { u64::MAX } else { limit.into() };
+            return dump::dump(call, Format::Cachedump(most), consumed);
+        }
+        Stats::Reset => {
+            call.ctx.shared.reset_stats();
+            call.out.push(reply::RESET);
+        }
+        Stats::Detail(on) => {
+            call.ctx.shared.watch.count_prefixes(on);
+            call.ctx.watch.watched = call.ctx.shared.watch.watched();
+            call.out.push(reply::OK);
+        }
+        _ => table(call, topic)?,
     }
+    call.at += consumed;
+    call.done(Command::Stats);
+    Ok(())
+}
 
-    fn table(&mut self, topic: Stats) -> Step {
-        let skip = self.session.lines_done;
-        let mut lines = Lines { out: self.out, skip, next: 0, full: false };
-        match topic {
-            Stats::General => general(&mut lines, &self.ctx.shared, self.ctx.now.secs()),
-            Stats::Items => items(&mut lines, &self.ctx.shared, self.ctx.now),
-            Stats::Slabs => slabs(&mut lines, &self.ctx.shared),
-            Stats::Settings => settings(&mut lines, &self.ctx.shared),
-            Stats::Sizes => lines.text("sizes_status", "disabled"),
-            Stats::Conns => conns(&mut lines, &self.ctx.shared, self.ctx.now.secs()),
-            Stats::DetailDump => prefixes(&mut lines, &self.ctx.shared),
-            Stats::Namespaces => namespaces(&mut lines, &self.ctx.shared),
-            // Other classes are empty.
-            Stats::Cachedump { .. } | Stats::Reset | Stats::Detail(_) => {}
-        }
-        if lines.full {
-            self.session.lines_done = lines.next;
-            return Err(State::OutputFull { want: LINE_ROOM });
-        }
-        self.session.lines_done = 0;
-        self.out.push(reply::END);
-        Ok(())
+fn table(call: &mut Call<'_, '_>, topic: Stats) -> Step {
+    let skip = call.session.lines_done;
+    let mut lines = Lines { out: call.out, skip, next: 0, full: false };
+    match topic {
+        Stats::General => general(&mut lines, &call.ctx.shared, call.ctx.now.secs()),
+        Stats::Items => items(&mut lines, &call.ctx.shared, call.ctx.now),
+        Stats::Slabs => slabs(&mut lines, &call.ctx.shared),
+        Stats::Settings => settings(&mut lines, &call.ctx.shared),
+        Stats::Sizes => lines.text("sizes_status", "disabled"),
+        Stats::Conns => conns(&mut lines, &call.ctx.shared, call.ctx.now.secs()),
+        Stats::DetailDump => prefixes(&mut lines, &call.ctx.shared),
+        Stats::Namespaces => namespaces(&mut lines, &call.ctx.shared),
+        // Other classes are empty.
+        Stats::Cachedump { .. } | Stats::Reset | Stats::Detail(_) => {}
     }
+    if lines.full {
+        call.session.lines_done = lines.next;
+        return Err(State::OutputFull { want: LINE_ROOM });
+    }
+    call.session.lines_done = 0;
+    call.out.push(reply::END);
+    Ok(())
 }
 
 /// Writes the counts by key prefix. A line is longer than those of the other tables.

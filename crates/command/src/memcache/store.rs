@@ -1,9 +1,13 @@
 //! Storage commands whose value lies whole in the input: `set`, `add`, `replace`, `append`, `prepend`, `cas`, `ms`.
 
+use super::call::{Call, Step};
 use super::watch::Seen;
-use super::{Call, LINE_ROOM, Step, exptime};
+use super::{LINE_ROOM, exptime};
 use crate::keyspace::prefixes::Count;
 use crate::lookup::ahead::NextSet;
+use crate::memcache::get;
+use crate::memcache::large;
+use crate::memcache::watch;
 use crate::metrics::Command;
 use crate::visit::clock::Moment;
 use crate::visit::progress::State;
@@ -187,156 +191,161 @@ impl Plan {
     }
 }
 
-impl<'c> Call<'c, '_> {
-    /// A text storage command.
-    pub(super) fn store(&mut self, header: Store<'c>, consumed: usize) -> Step {
-        self.count_prefix(header.key, Count::Set);
-        self.sample(header.key, false);
-        let mut plan = Plan::text(&header, self.ctx.moment());
-        if plan.compare.is_some() && !self.ctx.shared.config.cas {
-            plan.compare = Some(u64::MAX);
-        }
-        self.store_planned(plan, header.key, header.value_len, consumed)
+/// A text storage command.
+pub(super) fn store<'c>(call: &mut Call<'c, '_>, header: Store<'c>, consumed: usize) -> Step {
+    watch::count_prefix(call, header.key, Count::Set);
+    call.sample(header.key, false);
+    let mut plan = Plan::text(&header, call.ctx.moment());
+    if plan.compare.is_some() && !call.ctx.shared.config.cas {
+        plan.compare = Some(u64::MAX);
     }
+    store_planned(call, plan, header.key, header.value_len, consumed)
+}
 
-    /// `ms`.
-    pub(super) fn meta_store(&mut self, meta: &Meta<'c>, value_len: u32, consumed: usize) -> Step {
-        let plan = Plan::meta(meta, self.ctx.moment());
-        let mut scratch = KeyScratch::default();
-        self.sample_meta(meta, false);
-        self.store_planned(plan, meta.key.bytes(&mut scratch), value_len, consumed)
+/// `ms`.
+pub(super) fn meta_store<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, value_len: u32, consumed: usize) -> Step {
+    let plan = Plan::meta(meta, call.ctx.moment());
+    let mut scratch = KeyScratch::default();
+    call.sample_meta(meta, false);
+    store_planned(call, plan, meta.key.bytes(&mut scratch), value_len, consumed)
+}
+
+fn store_planned(call: &mut Call<'_, '_>, plan: Plan, key: &[u8], value_len: u32, consumed: usize) -> Step {
+    if let Err(error) = call.ctx.check_room(value_len.into()) {
+        return store_full(call, &plan, key, value_len, consumed, error);
     }
+    if u64::from(value_len) > call.guard.sizes().large_threshold() {
+        return large::large_begin(call, plan, key, value_len, consumed);
+    }
+    let whole = consumed + value_len as usize + 2;
+    let value = match body(&call.rest()[consumed..], value_len) {
+        Body::Incomplete if large::whole_begin(call, &plan, key, value_len, consumed) => {
+            return Err(State::NeedInput { want: 1 });
+        }
+        Body::Incomplete => return Err(State::NeedInput { want: whole }),
+        Body::Value(value) => value,
+        Body::BadTerminator => {
+            call.at += whole;
+            refuse(call, &plan, Error::BadDataChunk);
+            return Ok(());
+        }
+    };
+    let known = call.next_set.take().and_then(|set| set.key(call.guard, call.at, key));
+    let key = known.unwrap_or_else(|| call.guard.key(call.session.namespace, key));
+    ask_ahead(call, call.at + whole);
+    let before = watch::seen(call, &key);
+    match call.guard.items_mut().put(&key, &plan.put(value)) {
+        Ok(outcome) => stored(call, &plan, key.bytes(), before, outcome, value_len.into()),
+        Err(error) => not_stored(call, &plan, key.bytes(), error)?,
+    }
+    call.at += whole;
+    call.done(plan.command);
+    Ok(())
+}
 
-    fn store_planned(&mut self, plan: Plan, key: &[u8], value_len: u32, consumed: usize) -> Step {
-        if let Err(error) = self.ctx.check_room(value_len.into()) {
-            return self.store_full(&plan, key, value_len, consumed, error);
-        }
-        if u64::from(value_len) > self.guard.sizes().large_threshold() {
-            return self.large_begin(plan, key, value_len, consumed);
-        }
-        let whole = consumed + value_len as usize + 2;
-        let value = match body(&self.rest()[consumed..], value_len) {
-            Body::Incomplete if self.whole_begin(&plan, key, value_len, consumed) => {
-                return Err(State::NeedInput { want: 1 });
+/// Asks for what the `set` at a place of the input is to change, if there is one, while the one before it is done.
+#[inline]
+fn ask_ahead(call: &mut Call<'_, '_>, at: usize) {
+    // Whose key leads to another namespace is known only in its iteration.
+    if !call.guarded {
+        let next = set_key(&call.buf[at..]);
+        call.next_set = next.map(|key| NextSet::ask(call.guard, call.session.namespace, at, key));
+    }
+}
+
+/// A value that does not fit, in a store that evicts nothing: it is not looked at, or waits for room.
+#[cold]
+fn store_full(
+    call: &mut Call<'_, '_>,
+    plan: &Plan,
+    key: &[u8],
+    value_len: u32,
+    consumed: usize,
+    error: OpError,
+) -> Step {
+    not_stored(call, plan, key, error)?;
+    call.at += consumed;
+    call.session.swallow = u64::from(value_len) + 2;
+    call.done(plan.command);
+    Ok(())
+}
+
+/// A value that was not taken: says so, and makes sure that what it was to replace is not read for it.
+pub(super) fn not_stored(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], error: OpError) -> Step {
+    if error != OpError::Parked {
+        let mut before = None;
+        if plan.replaces() {
+            let key = call.guard.key(call.session.namespace, key);
+            before = watch::seen(call, &key);
+            if call.guard.items_mut().delete(&key, &Delete::default()) == Err(OpError::Parked) {
+                return Err(State::Parked);
             }
-            Body::Incomplete => return Err(State::NeedInput { want: whole }),
-            Body::Value(value) => value,
-            Body::BadTerminator => {
-                self.at += whole;
-                self.refuse(&plan, Error::BadDataChunk);
-                return Ok(());
+        }
+        watch::tell_refused(call, plan, key, error, before);
+    }
+    get::op_error(call, error, plan.hides_errors())
+}
+
+/// A request whose value cannot be taken.
+pub(super) fn refuse(call: &mut Call<'_, '_>, plan: &Plan, error: Error) {
+    call.counters().protocol_errors.add(1);
+    if !plan.hides_errors() {
+        reply::error(call.out, error);
+    }
+    call.done(plan.command);
+}
+
+/// Counts a store that was decided, reports it to watchers, and replies. `before` is the item that it found, if
+/// there are watchers.
+pub(super) fn stored(
+    call: &mut Call<'_, '_>,
+    plan: &Plan,
+    key: &[u8],
+    before: Option<Seen>,
+    outcome: PutOutcome,
+    value_len: u64,
+) {
+    // An append or prepend needs an item, compared or not, and one that it can be put behind.
+    let outcome = match outcome {
+        PutOutcome::WrongType => PutOutcome::NotStored,
+        PutOutcome::NotFound if matches!(plan.mode, PutMode::Append | PutMode::Prepend) => PutOutcome::NotStored,
+        outcome => outcome,
+    };
+    watch::tell_stored(call, plan, key, before, outcome, value_len);
+    if matches!(outcome, PutOutcome::Stored { .. }) {
+        call.ctx.note_length(key, value_len);
+    }
+    let counters = call.counters();
+    counters.cmd_set.add(1);
+    match outcome {
+        PutOutcome::Stored { .. } => {
+            counters.items_stored.add(1);
+            if plan.compare.is_some() {
+                counters.cas_hits.add(1);
             }
-        };
-        let known = self.next_set.take().and_then(|set| set.key(self.guard, self.at, key));
-        let key = known.unwrap_or_else(|| self.guard.key(self.session.namespace, key));
-        self.ask_ahead(self.at + whole);
-        let before = self.seen(&key);
-        match self.guard.items_mut().put(&key, &plan.put(value)) {
-            Ok(outcome) => self.stored(&plan, key.bytes(), before, outcome, value_len.into()),
-            Err(error) => self.not_stored(&plan, key.bytes(), error)?,
         }
-        self.at += whole;
-        self.done(plan.command);
-        Ok(())
+        PutOutcome::Exists => counters.cas_badval.add(1),
+        PutOutcome::NotFound => counters.cas_misses.add(1),
+        PutOutcome::NotStored | PutOutcome::WrongType => {}
     }
-
-    /// Asks for what the `set` at a place of the input is to change, if there is one, while the one before it is done.
-    #[inline]
-    fn ask_ahead(&mut self, at: usize) {
-        // Whose key leads to another namespace is known only in its iteration.
-        if !self.guarded {
-            let next = set_key(&self.buf[at..]);
-            self.next_set = next.map(|key| NextSet::ask(self.guard, self.session.namespace, at, key));
-        }
-    }
-
-    /// A value that does not fit, in a store that evicts nothing: it is not looked at, or waits for room.
-    #[cold]
-    fn store_full(&mut self, plan: &Plan, key: &[u8], value_len: u32, consumed: usize, error: OpError) -> Step {
-        self.not_stored(plan, key, error)?;
-        self.at += consumed;
-        self.session.swallow = u64::from(value_len) + 2;
-        self.done(plan.command);
-        Ok(())
-    }
-
-    /// A value that was not taken: says so, and makes sure that what it was to replace is not read for it.
-    pub(super) fn not_stored(&mut self, plan: &Plan, key: &[u8], error: OpError) -> Step {
-        if error != OpError::Parked {
-            let mut before = None;
-            if plan.replaces() {
-                let key = self.guard.key(self.session.namespace, key);
-                before = self.seen(&key);
-                if self.guard.items_mut().delete(&key, &Delete::default()) == Err(OpError::Parked) {
-                    return Err(State::Parked);
-                }
-            }
-            self.tell_refused(plan, key, error, before);
-        }
-        self.op_error(error, plan.hides_errors())
-    }
-
-    /// A request whose value cannot be taken.
-    pub(super) fn refuse(&mut self, plan: &Plan, error: Error) {
-        self.counters().protocol_errors.add(1);
-        if !plan.hides_errors() {
-            reply::error(self.out, error);
-        }
-        self.done(plan.command);
-    }
-
-    /// Counts a store that was decided, reports it to watchers, and replies. `before` is the item that it found, if
-    /// there are watchers.
-    pub(super) fn stored(
-        &mut self,
-        plan: &Plan,
-        key: &[u8],
-        before: Option<Seen>,
-        outcome: PutOutcome,
-        value_len: u64,
-    ) {
-        // An append or prepend needs an item, compared or not, and one that it can be put behind.
-        let outcome = match outcome {
-            PutOutcome::WrongType => PutOutcome::NotStored,
-            PutOutcome::NotFound if matches!(plan.mode, PutMode::Append | PutMode::Prepend) => PutOutcome::NotStored,
-            outcome => outcome,
-        };
-        self.tell_stored(plan, key, before, outcome, value_len);
-        if matches!(outcome, PutOutcome::Stored { .. }) {
-            self.ctx.note_length(key, value_len);
-        }
-        let counters = self.counters();
-        counters.cmd_set.add(1);
-        match outcome {
-            PutOutcome::Stored { .. } => {
-                counters.items_stored.add(1);
-                if plan.compare.is_some() {
-                    counters.cas_hits.add(1);
-                }
-            }
-            PutOutcome::Exists => counters.cas_badval.add(1),
-            PutOutcome::NotFound => counters.cas_misses.add(1),
-            PutOutcome::NotStored | PutOutcome::WrongType => {}
-        }
-        match &plan.answer {
-            Answer::Text { noreply: true } => {}
-            Answer::Text { noreply: false } => self.out.push(match outcome {
-                PutOutcome::Stored { .. } => reply::STORED,
-                PutOutcome::NotStored | PutOutcome::WrongType => reply::NOT_STORED,
-                PutOutcome::Exists => reply::EXISTS,
-                PutOutcome::NotFound => reply::NOT_FOUND,
-            }),
-            Answer::Meta(answer) => {
-                counters.cmd_meta.add(1);
-                let (code, token) = match outcome {
-                    PutOutcome::Stored { token, .. } => (b"HD", self.ctx.told_token(token)),
-                    PutOutcome::NotStored | PutOutcome::WrongType => (b"NS", 0),
-                    PutOutcome::Exists => (b"EX", 0),
-                    PutOutcome::NotFound => (b"NF", 0),
-                };
-                if !(answer.quiet && code == b"HD") {
-                    answer.write(self.out, code, key, token, value_len);
-                }
+    match &plan.answer {
+        Answer::Text { noreply: true } => {}
+        Answer::Text { noreply: false } => call.out.push(match outcome {
+            PutOutcome::Stored { .. } => reply::STORED,
+            PutOutcome::NotStored | PutOutcome::WrongType => reply::NOT_STORED,
+            PutOutcome::Exists => reply::EXISTS,
+            PutOutcome::NotFound => reply::NOT_FOUND,
+        }),
+        Answer::Meta(answer) => {
+            counters.cmd_meta.add(1);
+            let (code, token) = match outcome {
+                PutOutcome::Stored { token, .. } => (b"HD", call.ctx.told_token(token)),
+                PutOutcome::NotStored | PutOutcome::WrongType => (b"NS", 0),
+                PutOutcome::Exists => (b"EX", 0),
+                PutOutcome::NotFound => (b"NF", 0),
+            };
+            if !(answer.quiet && code == b"HD") {
+                answer.write(call.out, code, key, token, value_len);
             }
         }
     }

@@ -4,9 +4,9 @@
 //! `item_get` of the earlier item and then an `item_store`. The earlier item is peeked at for that, and only while
 //! there are watchers.
 
+use super::call::{Call, Step};
 use super::exptime;
 use super::store::Plan;
-use super::{Call, Step};
 use crate::keyspace::prefixes::Count;
 use crate::push::notify::Event;
 use crate::push::watch::{Head, Hub, Kind, StoreEvent, Watched};
@@ -36,176 +36,181 @@ impl Seen {
     }
 }
 
-impl Call<'_, '_> {
-    /// Makes this connection a watcher. What it sends from here on is thrown away.
-    pub(super) fn watch(&mut self, watch: Watch, consumed: usize) -> Step {
-        let shared = &self.ctx.shared;
-        if shared.host.is_stopping() {
-            self.at += consumed;
-            return Err(State::Close);
-        }
-        let mut kinds = Watched::default();
-        for (wanted, kind) in [
-            (watch.fetchers, Kind::Fetchers),
-            (watch.mutations, Kind::Mutations),
-            (watch.evictions, Kind::Evictions),
-            (watch.deletions, Kind::Deletions),
-        ] {
-            if wanted {
-                kinds = kinds.and(kind);
-            }
-        }
-        let Some(watching) = Hub::watch(&shared.watch, kinds, self.ctx.worker, self.ctx.watch.connection) else {
-            return self.answer(Error::TooManyWatchers.wire(), consumed);
-        };
-        self.session.watching = Some(watching);
-        self.session.swallow = u64::MAX;
-        self.answer(reply::OK, consumed)
+/// Makes this connection a watcher. What it sends from here on is thrown away.
+pub(super) fn watch(call: &mut Call<'_, '_>, watch: Watch, consumed: usize) -> Step {
+    let shared = &call.ctx.shared;
+    if shared.host.is_stopping() {
+        call.at += consumed;
+        return Err(State::Close);
     }
-
-    /// Returns true if there are watchers.
-    #[inline]
-    pub(super) fn watched(&self) -> bool {
-        self.ctx.watch.watched.any()
-    }
-
-    /// Counts a request of `key` by its prefix, if that is done.
-    #[inline]
-    pub(super) fn count_prefix(&self, key: &[u8], count: Count) {
-        if self.ctx.watch.watched.counts_prefixes() {
-            self.ctx.shared.prefixes.count(key, count);
+    let mut kinds = Watched::default();
+    for (wanted, kind) in [
+        (watch.fetchers, Kind::Fetchers),
+        (watch.mutations, Kind::Mutations),
+        (watch.evictions, Kind::Evictions),
+        (watch.deletions, Kind::Deletions),
+    ] {
+        if wanted {
+            kinds = kinds.and(kind);
         }
     }
+    let Some(watching) = Hub::watch(&shared.watch, kinds, call.ctx.worker, call.ctx.watch.connection) else {
+        return call.answer(Error::TooManyWatchers.wire(), consumed);
+    };
+    call.session.watching = Some(watching);
+    call.session.swallow = u64::MAX;
+    call.answer(reply::OK, consumed)
+}
 
-    /// Returns the item that a command is about to find, if there are watchers.
-    #[inline]
-    pub(super) fn seen(&self, key: &Key<'_>) -> Option<Seen> {
-        self.watched().then(|| Seen::of(self.guard.items().peek(key).as_ref()))
+/// Returns true if there are watchers.
+#[inline]
+pub(super) fn watched(call: &Call<'_, '_>) -> bool {
+    call.ctx.watch.watched.any()
+}
+
+/// Counts a request of `key` by its prefix, if that is done.
+#[inline]
+pub(super) fn count_prefix(call: &Call<'_, '_>, key: &[u8], count: Count) {
+    if call.ctx.watch.watched.counts_prefixes() {
+        call.ctx.shared.prefixes.count(key, count);
     }
+}
 
-    /// A number of the connection that no other open one has.
-    fn cfd(&self) -> u64 {
-        u64::from(self.ctx.watch.connection) * self.ctx.shared.workers.len() as u64 + self.ctx.worker as u64
+/// Returns the item that a command is about to find, if there are watchers.
+#[inline]
+pub(super) fn seen(call: &Call<'_, '_>, key: &Key<'_>) -> Option<Seen> {
+    watched(call).then(|| Seen::of(call.guard.items().peek(key).as_ref()))
+}
+
+/// A number of the connection that no other open one has.
+fn cfd(call: &Call<'_, '_>) -> u64 {
+    u64::from(call.ctx.watch.connection) * call.ctx.shared.workers.len() as u64 + call.ctx.worker as u64
+}
+
+fn head(call: &Call<'_, '_>) -> Head {
+    Head { now: call.ctx.now, gid: call.ctx.shared.watch.number() }
+}
+
+/// Reports to watchers that `key` was looked up, and `found` or not; `seen` is the item that was there, if there
+/// are watchers.
+#[inline]
+pub(super) fn tell_get(call: &mut Call<'_, '_>, key: &[u8], seen: Option<Seen>, found: bool) {
+    if let Some(seen) = seen
+        && call.ctx.watch.watched.has(Kind::Fetchers)
+    {
+        tell_lookup(call, key, if found { seen } else { Seen::MISS }, found);
     }
+}
 
-    fn head(&self) -> Head {
-        Head { now: self.ctx.now, gid: self.ctx.shared.watch.number() }
+#[cold]
+fn tell_lookup(call: &mut Call<'_, '_>, key: &[u8], seen: Seen, found: bool) {
+    let (head, cfd) = (head(call), cfd(call));
+    let lines = &mut call.ctx.watch.lines;
+    lines.tell(Kind::Fetchers, |line| head.item_get(line, key, found, seen.class, cfd, seen.value_len));
+}
+
+/// Notifies the clients that are subscribed to changes of this key, if notifications are on.
+#[inline]
+pub(super) fn changed(call: &mut Call<'_, '_>, event: Event, key: &[u8]) {
+    if call.ctx.watch.watched.tells_changes() {
+        call.ctx.tell_change(call.session.namespace, event, key);
     }
+}
 
-    /// Reports to watchers that `key` was looked up, and `found` or not; `seen` is the item that was there, if there
-    /// are watchers.
-    #[inline]
-    pub(super) fn tell_get(&mut self, key: &[u8], seen: Option<Seen>, found: bool) {
-        if let Some(seen) = seen
-            && self.ctx.watch.watched.has(Kind::Fetchers)
-        {
-            self.tell_lookup(key, if found { seen } else { Seen::MISS }, found);
+/// Reports that an item ends at another time.
+pub(super) fn tell_touched(call: &mut Call<'_, '_>, key: &[u8], expire: Expire) {
+    let event = match expire {
+        Expire::Never => Event::PERSIST,
+        _ if exptime::is_past(expire, call.ctx.now) => Event::DEL,
+        Expire::At(_) => Event::EXPIRE,
+    };
+    changed(call, event, key);
+}
+
+/// Reports that `cmd` removed the item of `key`.
+pub(super) fn tell_deleted(call: &mut Call<'_, '_>, key: &[u8], seen: Option<Seen>, cmd: &'static str) {
+    changed(call, Event::DEL, key);
+    if let Some(seen) = seen
+        && call.ctx.watch.watched.has(Kind::Deletions)
+    {
+        let head = head(call);
+        let lines = &mut call.ctx.watch.lines;
+        lines.tell(Kind::Deletions, |line| head.deleted(line, key, cmd, seen.class, seen.value_len));
+    }
+}
+
+/// Reports the outcome for a value of `value_len` bytes, and before that the item that the command found.
+pub(super) fn tell_stored(
+    call: &mut Call<'_, '_>,
+    plan: &Plan,
+    key: &[u8],
+    before: Option<Seen>,
+    outcome: PutOutcome,
+    value_len: u64,
+) {
+    let Some(before) = before else { return };
+    tell_get(call, key, Some(before), before.found);
+    let status = match outcome {
+        PutOutcome::Stored { .. } => "stored",
+        PutOutcome::NotStored | PutOutcome::WrongType => "not_stored",
+        PutOutcome::Exists => "exists",
+        PutOutcome::NotFound => "not_found",
+    };
+    let (seen, expire) = match outcome {
+        PutOutcome::Stored { .. } => see_stored(call, key, value_len, plan.expire()),
+        _ => (Seen { found: false, class: 0, value_len }, plan.expire()),
+    };
+    let cmd = plan.watched_name();
+    tell_store(call, key, status, cmd, expire, seen);
+    if matches!(outcome, PutOutcome::Stored { .. }) {
+        let joins = matches!(cmd, "append" | "prepend");
+        changed(call, if joins { Event::APPEND } else { Event::SET }, key);
+        if !joins && expire != Expire::Never {
+            changed(call, Event::EXPIRE, key);
         }
     }
+}
 
-    #[cold]
-    fn tell_lookup(&mut self, key: &[u8], seen: Seen, found: bool) {
-        let (head, cfd) = (self.head(), self.cfd());
-        let lines = &mut self.ctx.watch.lines;
-        lines.tell(Kind::Fetchers, |line| head.item_get(line, key, found, seen.class, cfd, seen.value_len));
-    }
+/// Reports that `ma` created a number of `digits` digits for `key`.
+pub(super) fn tell_number_made(call: &mut Call<'_, '_>, key: &[u8], digits: u64, expire: Expire) {
+    let (seen, expire) = see_stored(call, key, digits, expire);
+    tell_store(call, key, "stored", "add", expire, seen);
+}
 
-    /// Notifies the clients that are subscribed to changes of this key, if notifications are on.
-    #[inline]
-    pub(super) fn changed(&mut self, event: Event, key: &[u8]) {
-        if self.ctx.watch.watched.tells_changes() {
-            self.ctx.tell_change(self.session.namespace, event, key);
-        }
-    }
+/// The item that has just been stored; if it is gone already, what was asked for.
+fn see_stored(call: &Call<'_, '_>, key: &[u8], value_len: u64, expire: Expire) -> (Seen, Expire) {
+    let item = call.guard.items().peek(&call.guard.key(call.session.namespace, key));
+    item.map_or((Seen { found: false, class: 0, value_len }, expire), |item| (Seen::of(Some(&item)), item.expire))
+}
 
-    /// Reports that an item ends at another time.
-    pub(super) fn tell_touched(&mut self, key: &[u8], expire: Expire) {
-        let event = match expire {
-            Expire::Never => Event::PERSIST,
-            _ if exptime::is_past(expire, self.ctx.now) => Event::DEL,
-            Expire::At(_) => Event::EXPIRE,
-        };
-        self.changed(event, key);
+/// Reports that a value was refused. `before` is the item that the refusal removed, if it had to.
+pub(super) fn tell_refused(call: &mut Call<'_, '_>, plan: &Plan, key: &[u8], error: OpError, before: Option<Seen>) {
+    if !watched(call) {
+        return;
     }
+    let status = if error == OpError::TooLarge { "too_large" } else { "no_memory" };
+    tell_store(call, key, status, plan.watched_name(), Expire::Never, Seen::MISS);
+    tell_get(call, key, before, before.is_some_and(|seen| seen.found));
+}
 
-    /// Reports that `cmd` removed the item of `key`.
-    pub(super) fn tell_deleted(&mut self, key: &[u8], seen: Option<Seen>, cmd: &'static str) {
-        self.changed(Event::DEL, key);
-        if let Some(seen) = seen
-            && self.ctx.watch.watched.has(Kind::Deletions)
-        {
-            let head = self.head();
-            let lines = &mut self.ctx.watch.lines;
-            lines.tell(Kind::Deletions, |line| head.deleted(line, key, cmd, seen.class, seen.value_len));
-        }
+#[cold]
+fn tell_store(
+    call: &mut Call<'_, '_>,
+    key: &[u8],
+    status: &'static str,
+    cmd: &'static str,
+    expire: Expire,
+    seen: Seen,
+) {
+    if !call.ctx.watch.watched.has(Kind::Mutations) {
+        return;
     }
-
-    /// Reports the outcome for a value of `value_len` bytes, and before that the item that the command found.
-    pub(super) fn tell_stored(
-        &mut self,
-        plan: &Plan,
-        key: &[u8],
-        before: Option<Seen>,
-        outcome: PutOutcome,
-        value_len: u64,
-    ) {
-        let Some(before) = before else { return };
-        self.tell_get(key, Some(before), before.found);
-        let status = match outcome {
-            PutOutcome::Stored { .. } => "stored",
-            PutOutcome::NotStored | PutOutcome::WrongType => "not_stored",
-            PutOutcome::Exists => "exists",
-            PutOutcome::NotFound => "not_found",
-        };
-        let (seen, expire) = match outcome {
-            PutOutcome::Stored { .. } => self.see_stored(key, value_len, plan.expire()),
-            _ => (Seen { found: false, class: 0, value_len }, plan.expire()),
-        };
-        let cmd = plan.watched_name();
-        self.tell_store(key, status, cmd, expire, seen);
-        if matches!(outcome, PutOutcome::Stored { .. }) {
-            let joins = matches!(cmd, "append" | "prepend");
-            self.changed(if joins { Event::APPEND } else { Event::SET }, key);
-            if !joins && expire != Expire::Never {
-                self.changed(Event::EXPIRE, key);
-            }
-        }
-    }
-
-    /// Reports that `ma` created a number of `digits` digits for `key`.
-    pub(super) fn tell_number_made(&mut self, key: &[u8], digits: u64, expire: Expire) {
-        let (seen, expire) = self.see_stored(key, digits, expire);
-        self.tell_store(key, "stored", "add", expire, seen);
-    }
-
-    /// The item that has just been stored; if it is gone already, what was asked for.
-    fn see_stored(&self, key: &[u8], value_len: u64, expire: Expire) -> (Seen, Expire) {
-        let item = self.guard.items().peek(&self.guard.key(self.session.namespace, key));
-        item.map_or((Seen { found: false, class: 0, value_len }, expire), |item| (Seen::of(Some(&item)), item.expire))
-    }
-
-    /// Reports that a value was refused. `before` is the item that the refusal removed, if it had to.
-    pub(super) fn tell_refused(&mut self, plan: &Plan, key: &[u8], error: OpError, before: Option<Seen>) {
-        if !self.watched() {
-            return;
-        }
-        let status = if error == OpError::TooLarge { "too_large" } else { "no_memory" };
-        self.tell_store(key, status, plan.watched_name(), Expire::Never, Seen::MISS);
-        self.tell_get(key, before, before.is_some_and(|seen| seen.found));
-    }
-
-    #[cold]
-    fn tell_store(&mut self, key: &[u8], status: &'static str, cmd: &'static str, expire: Expire, seen: Seen) {
-        if !self.ctx.watch.watched.has(Kind::Mutations) {
-            return;
-        }
-        let ttl = match expire {
-            Expire::Never => 0,
-            _ if exptime::is_past(expire, self.ctx.now) => TTL_PAST,
-            _ => exptime::seconds_left(expire, self.ctx.now).unsigned_abs(),
-        };
-        let (head, cfd) = (self.head(), self.cfd());
-        let event = StoreEvent { status, cmd, ttl, class: seen.class, cfd, size: seen.value_len };
-        self.ctx.watch.lines.tell(Kind::Mutations, |line| head.item_store(line, key, &event));
-    }
+    let ttl = match expire {
+        Expire::Never => 0,
+        _ if exptime::is_past(expire, call.ctx.now) => TTL_PAST,
+        _ => exptime::seconds_left(expire, call.ctx.now).unsigned_abs(),
+    };
+    let (head, cfd) = (head(call), cfd(call));
+    let event = StoreEvent { status, cmd, ttl, class: seen.class, cfd, size: seen.value_len };
+    call.ctx.watch.lines.tell(Kind::Mutations, |line| head.item_store(line, key, &event));
 }

@@ -9,9 +9,11 @@
 //! comparison for it.
 
 use super::error::Fault;
-use super::{Call, LINE_ROOM, Run, SessionState, Step};
+use crate::lookup::values::LINE_ROOM;
 use crate::memory::budget::{self, Budget, Grant};
 use crate::push::mail::Subscriber;
+use crate::resp::call::{Call, Run, Step};
+use crate::resp::session::{Answers, SessionState};
 use crate::visit::clock::Ticks;
 use crate::visit::progress::State;
 use protocol::sink::Sink;
@@ -144,96 +146,94 @@ impl SessionState {
     }
 }
 
-impl Call<'_, '_> {
-    /// Sends what comes before the next request.
-    #[inline]
-    pub(super) fn go_on(&mut self) -> Step {
-        if self.session.aside.is_some() { self.send_aside() } else { Ok(()) }
-    }
+/// Sends what comes before the next request.
+#[inline]
+pub(super) fn go_on(call: &mut Call<'_, '_>) -> Step {
+    if call.session.aside.is_some() { send_aside(call) } else { Ok(()) }
+}
 
-    #[cold]
-    fn send_aside(&mut self) -> Step {
-        let Some(aside) = &mut self.session.aside else { return Ok(()) };
-        if !aside.long.is_empty() {
-            let rest = &aside.long[aside.sent..];
-            let part = rest.len().min(self.out.spare().len());
-            self.out.push(&rest[..part]);
-            aside.sent += part;
-            if aside.sent < aside.long.len() {
-                return Err(State::OutputFull { want: LINE_ROOM });
-            }
-            (aside.long, aside.sent, aside.held) = (Vec::new(), 0, None);
+#[cold]
+fn send_aside(call: &mut Call<'_, '_>) -> Step {
+    let Some(aside) = &mut call.session.aside else { return Ok(()) };
+    if !aside.long.is_empty() {
+        let rest = &aside.long[aside.sent..];
+        let part = rest.len().min(call.out.spare().len());
+        call.out.push(&rest[..part]);
+        aside.sent += part;
+        if aside.sent < aside.long.len() {
+            return Err(State::OutputFull { want: LINE_ROOM });
         }
-        if aside.subscriber.is_none() {
-            self.session.aside = None;
-            return Ok(());
-        }
-        // Between the parts of one reply nothing may come.
-        if self.session.is_answering() { Ok(()) } else { self.take_mail() }
+        (aside.long, aside.sent, aside.held) = (Vec::new(), 0, None);
     }
+    if aside.subscriber.is_none() {
+        call.session.aside = None;
+        return Ok(());
+    }
+    // Between the parts of one reply nothing may come.
+    if call.session.is_answering() { Ok(()) } else { take_mail(call) }
+}
 
-    /// Puts all messages that wait.
-    pub(super) fn take_mail(&mut self) -> Step {
-        while self.session.has_mail() && !self.session.is_mail_broken() {
-            let bytes = self.session.take_mail(self.out.spare());
-            self.out.advance(bytes);
-            if self.session.has_mail() && self.out.spare().is_empty() {
-                return Err(State::OutputFull { want: LINE_ROOM });
-            }
+/// Puts all messages that wait.
+pub(super) fn take_mail(call: &mut Call<'_, '_>) -> Step {
+    while call.session.has_mail() && !call.session.is_mail_broken() {
+        let bytes = call.session.take_mail(call.out.spare());
+        call.out.advance(bytes);
+        if call.session.has_mail() && call.out.spare().is_empty() {
+            return Err(State::OutputFull { want: LINE_ROOM });
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// A reply of any length, to be put together beside the output.
-    pub(super) fn long_reply(&self) -> LongReply {
-        LongReply::new(&self.ctx.shared.budget)
-    }
+/// A reply of any length, to be put together beside the output.
+pub(super) fn long_reply(call: &Call<'_, '_>) -> LongReply {
+    LongReply::new(&call.ctx.shared.budget)
+}
 
-    /// Answers with a reply that was put together beside the output, whose length has a bound of its own.
-    pub(super) fn say_long(&mut self, reply: Vec<u8>) -> Run {
-        self.say_long_from(reply, 0)
-    }
+/// Answers with a reply that was put together beside the output, whose length has a bound of its own.
+pub(super) fn say_long(call: &mut Call<'_, '_>, reply: Vec<u8>) -> Run {
+    say_long_from(call, reply, 0)
+}
 
-    /// The same with a reply that begins at byte `from`.
-    pub(super) fn say_long_from(&mut self, reply: Vec<u8>, from: usize) -> Run {
-        let mut long = self.long_reply();
-        if reply.len() - from > self.out.room() && !long.grant.resize(reply.capacity() as u64) {
-            return Err(Fault::ClientMemory.into());
-        }
-        long.bytes = reply;
-        self.say_from(long, from)
+/// The same with a reply that begins at byte `from`.
+pub(super) fn say_long_from(call: &mut Call<'_, '_>, reply: Vec<u8>, from: usize) -> Run {
+    let mut long = long_reply(call);
+    if reply.len() - from > call.out.room() && !long.grant.resize(reply.capacity() as u64) {
+        return Err(Fault::ClientMemory.into());
     }
+    long.bytes = reply;
+    say_from(call, long, from)
+}
 
-    /// Answers with a reply that was put together beside the output. One that was refused is an error: its length
-    /// follows from what clients have stored, so it has no other bound.
-    pub(super) fn say(&mut self, reply: LongReply) -> Run {
-        self.say_from(reply, 0)
-    }
+/// Answers with a reply that was put together beside the output. One that was refused is an error: its length
+/// follows from what clients have stored, so it has no other bound.
+pub(super) fn say(call: &mut Call<'_, '_>, reply: LongReply) -> Run {
+    say_from(call, reply, 0)
+}
 
-    fn say_from(&mut self, reply: LongReply, from: usize) -> Run {
-        let LongReply { bytes: mut reply, grant, refused } = reply;
-        if let Some(fault) = refused {
-            return Err(fault.into());
-        }
-        if self.session.answers != super::Answers::All {
-            return Ok(());
-        }
-        if self.beside && self.out.room() < reply.len() - from {
-            // The block counts among the answers from here on.
-            drop(grant);
-            reply.drain(..from);
-            self.out.push_block(reply);
-            return Ok(());
-        }
-        let end = from + (reply.len() - from).min(self.out.spare().len());
-        self.out.push(&reply[from..end]);
-        if end < reply.len() {
-            let since = self.ctx.op_begun;
-            let aside = self.session.aside.get_or_insert_default();
-            (aside.long, aside.sent, aside.held) = (reply, end, Some((grant, since)));
-        }
-        Ok(())
+fn say_from(call: &mut Call<'_, '_>, reply: LongReply, from: usize) -> Run {
+    let LongReply { bytes: mut reply, grant, refused } = reply;
+    if let Some(fault) = refused {
+        return Err(fault.into());
     }
+    if call.session.answers != Answers::All {
+        return Ok(());
+    }
+    if call.beside && call.out.room() < reply.len() - from {
+        // The block counts among the answers from here on.
+        drop(grant);
+        reply.drain(..from);
+        call.out.push_block(reply);
+        return Ok(());
+    }
+    let end = from + (reply.len() - from).min(call.out.spare().len());
+    call.out.push(&reply[from..end]);
+    if end < reply.len() {
+        let since = call.ctx.op_begun;
+        let aside = call.session.aside.get_or_insert_default();
+        (aside.long, aside.sent, aside.held) = (reply, end, Some((grant, since)));
+    }
+    Ok(())
 }
 
 impl SessionState {

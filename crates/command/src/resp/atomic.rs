@@ -21,17 +21,23 @@
 //! - What is queued and what is answered is client memory ([`crate::budget`]), reserved before it is allocated. Other
 //!   bounds: see [`QUEUE_BYTES_MAX`], [`ANSWER_BYTES_MAX`], [`KEYS_AS_ONE_MAX`] and [`segment::KEY_LOCKS_MAX`].
 
+use super::catalog;
 use super::error::Fault;
 use super::transaction::{Current, Stage, Transaction};
-use super::{Answers, Call, Run, SessionState, Step, Stop, reply, table};
 use crate::config::Config;
 use crate::context::WorkerContext;
 use crate::lookup::values::LINE_ROOM;
 use crate::metrics::Command;
+use crate::resp::acl;
+use crate::resp::call::{Call, CommandFunctions, Run, Step, Stop};
+use crate::resp::pubsub;
+use crate::resp::session::{Answers, SessionState};
+use crate::resp::value_reply;
 use crate::visit::clock::{Moment, Ticks};
 use crate::visit::out::{OutBuffer, Spot};
 use crate::visit::progress::{OPS_A_BATCH, State};
 use arrayvec::ArrayVec;
+use protocol::resp::reply;
 use protocol::resp::{Args, Limits, Parsed, Parser};
 use segment::{Guard, KeyHash};
 
@@ -57,225 +63,227 @@ const SPARE_MAX: usize = 4;
 #[expect(clippy::vec_box, reason = "a connection has its transaction in the same box")]
 pub struct Spares(Vec<Box<Transaction>>);
 
-impl<'c> Call<'c, '_> {
-    /// Returns whether a command over several keys does one after another: it has too many to be taken as one.
-    pub(super) fn takes_slices(&self, entry: &table::Entry, args: Args<'c>) -> bool {
-        let keys = entry.key_count(args);
-        keys > KEYS_AS_ONE_MAX && entry.name != "watch"
-    }
+/// Returns whether a command over several keys does one after another: it has too many to be taken as one.
+pub(super) fn takes_slices(entry: &catalog::Entry, args: Args<'_>) -> bool {
+    let keys = entry.key_count(args);
+    keys > KEYS_AS_ONE_MAX && entry.name != "watch"
+}
 
-    /// Another's key lock set keeps this call away from a key of the command.
-    #[cold]
-    pub(super) fn is_kept_away(&mut self, entry: &table::Entry, args: Args<'c>) -> bool {
-        let away = entry.keys_of(args).any(|key| self.guard.locks().is_locked_by_other(&self.key(key)));
-        self.ctx.hurries |= away;
-        away
-    }
+/// Another's key lock set keeps this call away from a key of the command.
+#[cold]
+pub(super) fn is_kept_away<'c>(call: &mut Call<'c, '_>, entry: &catalog::Entry, args: Args<'c>) -> bool {
+    let away = entry.keys_of(args).any(|key| call.guard.locks().is_locked_by_other(&call.key(key)));
+    call.ctx.hurries |= away;
+    away
+}
 
-    /// Keys of the command are on flash: they are asked for, and it waits until they are in memory. Commands that go
-    /// key by key and wait for each themselves need not have all of them at once, nor those that only store.
-    #[cold]
-    pub(super) fn awaits_flash(&mut self, entry: &table::Entry, args: Args<'c>) -> bool {
-        if matches!(entry.name, "get" | "mget" | "set" | "mset" | "del" | "unlink" | "exists" | "touch") {
-            return false;
-        }
-        // All are asked for, and not one after another.
-        let away = |waits, key| self.guard.tier().is_on_flash(&self.key(key)) | waits;
-        entry.keys_of(args).fold(false, away)
+/// Keys of the command are on flash: they are asked for, and it waits until they are in memory. Commands that go
+/// key by key and wait for each themselves need not have all of them at once, nor those that only store.
+#[cold]
+pub(super) fn awaits_flash<'c>(call: &mut Call<'c, '_>, entry: &catalog::Entry, args: Args<'c>) -> bool {
+    if matches!(entry.name, "get" | "mget" | "set" | "mset" | "del" | "unlink" | "exists" | "touch") {
+        return false;
     }
+    // All are asked for, and not one after another.
+    let away = |waits, key| call.guard.tier().is_on_flash(&call.key(key)) | waits;
+    entry.keys_of(args).fold(false, away)
+}
 
-    /// Runs a command that only reads several keys, if no other client changes one of them meanwhile: that costs two
-    /// looks at each key's stripe, and a key lock set much more. Returns `None`, without a reply, if a client did or
-    /// may have.
-    pub(super) fn run_unchanged(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Option<Run> {
-        if !entry.has(table::Flag::ReadOnly) || entry.key_count(args) > KEYS_UNCLAIMED_MAX {
-            return None;
-        }
-        let mut keys = ArrayVec::<KeyHash, KEYS_UNCLAIMED_MAX>::new();
-        entry.keys_of(args).for_each(|key| keys.push(self.key(key).key_hash()));
-        let snapshot = self.guard.locks().snapshot(&keys)?;
-        let mark = self.out.mark();
-        self.copies = true;
-        // An item that goes to flash or comes from there changes its stripe.
-        let ran = (entry.run)(self, args);
-        self.copies = false;
-        let (reads, hits) = std::mem::take(&mut self.reads);
-        if !matches!(ran, Err(Stop::State(_))) && self.guard.locks().holds(&keys, snapshot) {
-            self.note_reads(reads, hits);
-            return Some(ran);
-        }
-        self.out.truncate(mark);
-        self.session.end_request();
-        match ran {
-            // It starts over in an empty output, or in a longer one: that is less than a transaction of its own.
-            Err(Stop::State(State::OutputFull { .. })) if !self.out.is_empty() || !self.out.is_lent() => {
-                let want = if self.out.is_empty() { self.out.capacity() + 1 } else { LINE_ROOM };
-                Some(Err(State::OutputFull { want }.into()))
-            }
-            _ => None,
-        }
+/// Runs a command that only reads several keys, if no other client changes one of them meanwhile: that costs two
+/// looks at each key's stripe, and a key lock set much more. Returns `None`, without a reply, if a client did or
+/// may have.
+pub(super) fn run_unchanged<'c>(
+    call: &mut Call<'c, '_>,
+    entry: &'static catalog::Entry,
+    args: Args<'c>,
+) -> Option<Run> {
+    if !entry.has(catalog::Flag::ReadOnly) || entry.key_count(args) > KEYS_UNCLAIMED_MAX {
+        return None;
     }
+    let mut keys = ArrayVec::<KeyHash, KEYS_UNCLAIMED_MAX>::new();
+    entry.keys_of(args).for_each(|key| keys.push(call.key(key).key_hash()));
+    let snapshot = call.guard.locks().snapshot(&keys)?;
+    let mark = call.out.mark();
+    call.copies = true;
+    // An item that goes to flash or comes from there changes its stripe.
+    let ran = (call.functions[entry.number])(call, args);
+    call.copies = false;
+    let (reads, hits) = std::mem::take(&mut call.reads);
+    if !matches!(ran, Err(Stop::State(_))) && call.guard.locks().holds(&keys, snapshot) {
+        call.note_reads(reads, hits);
+        return Some(ran);
+    }
+    call.out.truncate(mark);
+    call.session.end_request();
+    match ran {
+        // It starts over in an empty output, or in a longer one: that is less than a transaction of its own.
+        Err(Stop::State(State::OutputFull { .. })) if !call.out.is_empty() || !call.out.is_lent() => {
+            let want = if call.out.is_empty() { call.out.capacity() + 1 } else { LINE_ROOM };
+            Some(Err(State::OutputFull { want }.into()))
+        }
+        _ => None,
+    }
+}
 
-    /// A transaction with room for answers, of which nothing is known yet.
-    pub(super) fn spare_transaction(&mut self) -> Box<Transaction> {
-        let spare = self.ctx.spares.0.pop();
-        let shared = &self.ctx.shared;
-        spare.unwrap_or_else(|| Box::new(Transaction::new(shared.store.key_locks(), &shared.budget)))
-    }
+/// A transaction with room for answers, of which nothing is known yet.
+pub(super) fn spare_transaction(call: &mut Call<'_, '_>) -> Box<Transaction> {
+    let spare = call.ctx.spares.0.pop();
+    let shared = &call.ctx.shared;
+    spare.unwrap_or_else(|| Box::new(Transaction::new(shared.store.key_locks(), &shared.budget)))
+}
 
-    /// Runs a command over several keys as one: at once if that can be, else as a transaction of its own.
-    pub(super) fn run_as_one(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Run {
-        let mut one = self.spare_transaction();
-        entry.keys_of(args).for_each(|key| one.key_locks.add(&self.guard.key(self.session.namespace, key)));
-        let mark = self.out.mark();
-        let ran = match self.guard.locks_mut().acquire(&mut one.key_locks) {
-            Ok(()) => {
-                one.stage = Stage::Running;
-                self.guard.locks_mut().attach(&mut one.key_locks);
-                let ran = (entry.run)(self, args);
-                self.guard.locks_mut().detach(&mut one.key_locks);
-                ran
+/// Runs a command over several keys as one: at once if that can be, else as a transaction of its own.
+pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'c>) -> Run {
+    let mut one = spare_transaction(call);
+    entry.keys_of(args).for_each(|key| one.key_locks.add(&call.guard.key(call.session.namespace, key)));
+    let mark = call.out.mark();
+    let ran = match call.guard.locks_mut().acquire(&mut one.key_locks) {
+        Ok(()) => {
+            one.stage = Stage::Running;
+            call.guard.locks_mut().attach(&mut one.key_locks);
+            let ran = (call.functions[entry.number])(call, args);
+            call.guard.locks_mut().detach(&mut one.key_locks);
+            ran
+        }
+        Err(error) => {
+            one.stage = Stage::Obtaining;
+            Err(error.into())
+        }
+    };
+    match ran {
+        Err(Stop::State(_)) => {
+            // What is not done goes on from a copy, since the bytes go with the connection.
+            let is_begun = call.session.done > 0 || call.session.copy.is_some() || call.session.walk.is_some();
+            if !one.hold(entry, args, is_begun) {
+                one.put_away(call.ctx);
+                return Err(Fault::ClientMemory.into());
             }
-            Err(error) => {
-                one.stage = Stage::Obtaining;
-                Err(error.into())
+            if call.session.done > 0 {
+                one.keep_answer(call.out.since(mark));
             }
-        };
-        match ran {
-            Err(Stop::State(_)) => {
-                // What is not done goes on from a copy, since the bytes go with the connection.
-                let is_begun = self.session.done > 0 || self.session.copy.is_some() || self.session.walk.is_some();
-                if !one.hold(entry, args, is_begun) {
-                    one.put_away(self.ctx);
-                    return Err(Fault::ClientMemory.into());
-                }
-                if self.session.done > 0 {
-                    one.keep_answer(self.out.since(mark));
-                }
-                self.out.truncate(mark);
-                self.begin(one);
-                Err(Stop::UnderWay)
-            }
-            ended => {
-                one.put_away(self.ctx);
-                ended
-            }
+            call.out.truncate(mark);
+            begin(call, one);
+            Err(Stop::UnderWay)
+        }
+        ended => {
+            one.put_away(call.ctx);
+            ended
         }
     }
+}
 
-    /// Has the command's answer put together beside the output, over as many visits as it takes. Nothing is claimed.
-    pub(super) fn run_beside(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Run {
-        let mut one = self.spare_transaction();
-        if !one.hold(entry, args, false) {
-            one.put_away(self.ctx);
-            return Err(Fault::ClientMemory.into());
-        }
-        one.stage = Stage::Running;
-        self.begin(one);
-        Err(Stop::UnderWay)
+/// Has the command's answer put together beside the output, over as many visits as it takes. Nothing is claimed.
+pub(super) fn run_beside<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'c>) -> Run {
+    let mut one = spare_transaction(call);
+    if !one.hold(entry, args, false) {
+        one.put_away(call.ctx);
+        return Err(Fault::ClientMemory.into());
     }
+    one.stage = Stage::Running;
+    begin(call, one);
+    Err(Stop::UnderWay)
+}
 
-    /// From here on the session's transaction comes before any other request.
-    pub(super) fn begin(&mut self, mut transaction: Box<Transaction>) {
-        transaction.answers = self.session.answers;
-        (transaction.ready, transaction.begun) = (self.ctx.ready, self.ctx.op_begun);
-        if self.session.answers == Answers::SkipNext {
-            self.session.answers = Answers::All;
-        }
-        self.session.under_way = Some(transaction);
+/// From here on the session's transaction comes before any other request.
+pub(super) fn begin(call: &mut Call<'_, '_>, mut transaction: Box<Transaction>) {
+    transaction.answers = call.session.answers;
+    (transaction.ready, transaction.begun) = (call.ctx.ready, call.ctx.op_begun);
+    if call.session.answers == Answers::SkipNext {
+        call.session.answers = Answers::All;
     }
+    call.session.under_way = Some(transaction);
+}
 
-    /// Goes on with the session's transaction that is under way.
-    pub(super) fn go_on_as_one(&mut self) -> Step {
-        let mut transaction = self.session.under_way.take().expect("it is under way");
-        let step = self.come_further(&mut transaction);
-        match step {
-            Ok(()) | Err(State::Close) => {
-                let (kind, is_lone) = (transaction.kind, transaction.is_lone);
-                let ready = std::mem::replace(&mut self.ctx.ready, transaction.ready);
-                self.ctx.op_begun = transaction.begun;
-                transaction.put_away(self.ctx);
-                self.session.end_request();
-                if !is_lone && self.ctx.watch.watched.tells_commands() {
-                    self.tell_monitors(b"exec", std::iter::empty());
-                }
-                self.done(kind, if is_lone { &b""[..] } else { b"EXEC" });
-                self.ctx.ready = ready;
+/// Goes on with the session's transaction that is under way.
+pub(super) fn go_on_as_one(call: &mut Call<'_, '_>) -> Step {
+    let mut transaction = call.session.under_way.take().expect("it is under way");
+    let step = come_further(call, &mut transaction);
+    match step {
+        Ok(()) | Err(State::Close) => {
+            let (kind, is_lone) = (transaction.kind, transaction.is_lone);
+            let ready = std::mem::replace(&mut call.ctx.ready, transaction.ready);
+            call.ctx.op_begun = transaction.begun;
+            transaction.put_away(call.ctx);
+            call.session.end_request();
+            if !is_lone && call.ctx.watch.watched.tells_commands() {
+                pubsub::tell_monitors(call, b"exec", std::iter::empty());
             }
-            Err(_) => self.session.under_way = Some(transaction),
+            call.done(kind, if is_lone { &b""[..] } else { b"EXEC" });
+            call.ctx.ready = ready;
         }
-        step
+        Err(_) => call.session.under_way = Some(transaction),
     }
+    step
+}
 
-    fn come_further(&mut self, transaction: &mut Transaction) -> Step {
-        if transaction.stage == Stage::Obtaining {
-            if self.guard.locks_mut().acquire(&mut transaction.key_locks).is_err() {
-                self.ctx.hurries = true;
-                return Err(State::Parked);
-            }
-            // The part that was given up to start over may have taken it.
-            transaction.out.force_room(LINE_ROOM);
-            self.guard.locks_mut().attach(&mut transaction.key_locks);
-            let changed = transaction.is_watched_changed(self.guard, &mut self.ops);
-            self.guard.locks_mut().detach(&mut transaction.key_locks);
-            let changed = changed?;
-            transaction.stage = Stage::Running;
-            transaction.begun = self.ctx.clock.ticks();
-            if changed {
-                transaction.queue.clear();
-                reply::null_array(&mut transaction.out, self.session.version);
-            } else if !transaction.is_lone {
-                reply::array(&mut transaction.out, transaction.commands.into());
-            }
-            if !transaction.is_lone {
-                transaction.answer_at = transaction.out.spot();
-            }
+fn come_further(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
+    if transaction.stage == Stage::Obtaining {
+        if call.guard.locks_mut().acquire(&mut transaction.key_locks).is_err() {
+            call.ctx.hurries = true;
+            return Err(State::Parked);
         }
-        if transaction.stage == Stage::Running {
-            let ran = run(self.guard, transaction, self.session, self.ctx, &mut self.ops);
-            if std::mem::take(&mut self.session.wants_key_locks) {
-                // It starts over with its keys claimed.
-                transaction.begin_anew();
-                self.session.end_request();
-                return Err(State::Yield);
-            }
-            ran?;
-            self.ctx.shared.store.let_go(&mut transaction.key_locks);
-            transaction.stage = Stage::Telling;
+        // The part that was given up to start over may have taken it.
+        transaction.out.force_room(LINE_ROOM);
+        call.guard.locks_mut().attach(&mut transaction.key_locks);
+        let changed = transaction.is_watched_changed(call.guard, &mut call.ops);
+        call.guard.locks_mut().detach(&mut transaction.key_locks);
+        let changed = changed?;
+        transaction.stage = Stage::Running;
+        transaction.begun = call.ctx.clock.ticks();
+        if changed {
+            transaction.queue.clear();
+            reply::null_array(&mut transaction.out, call.session.version);
+        } else if !transaction.is_lone {
+            reply::array(&mut transaction.out, transaction.commands.into());
         }
-        self.tell_answers(transaction)
+        if !transaction.is_lone {
+            transaction.answer_at = transaction.out.spot();
+        }
     }
+    if transaction.stage == Stage::Running {
+        let ran = run(call.guard, transaction, call.session, call.ctx, (&mut call.ops, call.functions));
+        if std::mem::take(&mut call.session.wants_key_locks) {
+            // It starts over with its keys claimed.
+            transaction.begin_anew();
+            call.session.end_request();
+            return Err(State::Yield);
+        }
+        ran?;
+        call.ctx.shared.store.let_go(&mut transaction.key_locks);
+        transaction.stage = Stage::Telling;
+    }
+    tell_answers(call, transaction)
+}
 
-    /// Puts what there is room for of the answers.
-    fn tell_answers(&mut self, transaction: &mut Transaction) -> Step {
-        if transaction.is_cut {
-            self.counters().store_too_large.add(1);
-            return Err(State::Close);
-        }
-        if transaction.answers != Answers::All {
-            return Ok(());
-        }
-        let Transaction { out: answers, told, .. } = transaction;
-        answers.retire();
-        let left = answers.collected() - *told;
-        // An empty output may be exchanged for one that holds more.
-        let want = LINE_ROOM + left.min(self.ctx.request_bytes_max);
-        if self.out.is_empty() && self.out.capacity() < want && !self.out.is_lent() && left > self.out.room() {
-            return Err(State::OutputFull { want });
-        }
-        while answers.collected() > 0 {
-            let rest = &answers.first()[*told..];
-            let part = rest.len().min(self.out.room());
-            self.out.push(&rest[..part]);
-            if part < rest.len() {
-                *told += part;
-                return Err(State::OutputFull { want: LINE_ROOM });
-            }
-            answers.drop_first();
-            *told = 0;
-        }
-        Ok(())
+/// Puts what there is room for of the answers.
+fn tell_answers(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step {
+    if transaction.is_cut {
+        call.counters().store_too_large.add(1);
+        return Err(State::Close);
     }
+    if transaction.answers != Answers::All {
+        return Ok(());
+    }
+    let Transaction { out: answers, told, .. } = transaction;
+    answers.retire();
+    let left = answers.collected() - *told;
+    // An empty output may be exchanged for one that holds more.
+    let want = LINE_ROOM + left.min(call.ctx.request_bytes_max);
+    if call.out.is_empty() && call.out.capacity() < want && !call.out.is_lent() && left > call.out.room() {
+        return Err(State::OutputFull { want });
+    }
+    while answers.collected() > 0 {
+        let rest = &answers.first()[*told..];
+        let part = rest.len().min(call.out.room());
+        call.out.push(&rest[..part]);
+        if part < rest.len() {
+            *told += part;
+            return Err(State::OutputFull { want: LINE_ROOM });
+        }
+        answers.drop_first();
+        *told = 0;
+    }
+    Ok(())
 }
 
 /// Bytes of answers that are kept at most, which have room for every value that can be stored now.
@@ -289,7 +297,7 @@ pub(super) fn run(
     transaction: &mut Transaction,
     session: &mut SessionState,
     ctx: &mut WorkerContext,
-    ops: &mut usize,
+    (ops, functions): (&mut usize, &'static CommandFunctions),
 ) -> Step {
     let answer_bytes_max = answers_bytes_max(&ctx.shared.config);
     let Transaction { queue, key_locks, out, at, current, answer_at, is_cut, is_lone, ready, .. } = transaction;
@@ -308,7 +316,7 @@ pub(super) fn run(
         let Current { first, args, end, moment } = *current.get_or_insert_with(|| read(queue, *at, ctx.moment()));
         let args = Args::resumed(&queue[first..end], args);
         session.moment = moment;
-        match run_one(guard, (&queue[*at..end], from, *answer_at), args, out, session, ctx, ops) {
+        match run_one((guard, ctx), (&queue[*at..end], from, *answer_at), args, out, session, (ops, functions)) {
             Ok(()) => {
                 (*at, *current, *answer_at) = (end, None, out.spot());
                 session.end_request();
@@ -341,8 +349,8 @@ impl SessionState {
     /// Gives up all replies, with the places among them. Returns whether the current request is still executed to its
     /// end: one that only reads is not, since no client waits for it.
     fn goes_on_unanswered(&mut self, mut args: Args<'_>) -> bool {
-        let entry = table::find(args.next().unwrap_or_default());
-        if entry.is_some_and(|entry| entry.has(table::Flag::ReadOnly)) {
+        let entry = catalog::find(args.next().unwrap_or_default());
+        if entry.is_some_and(|entry| entry.has(catalog::Flag::ReadOnly)) {
             self.give_up();
             return false;
         }
@@ -400,44 +408,30 @@ fn make_room(out: &mut OutBuffer, answer_at: Spot, want: usize, bytes_max: usize
 /// Runs one request, its answer behind the others. `buf` begins with it; beside it stands when its `EXEC` had come,
 /// if it was queued, and where its answer begins.
 fn run_one<'c>(
-    guard: &'c mut Guard<'_>,
+    (guard, ctx): (&'c mut Guard<'_>, &'c mut WorkerContext),
     (buf, queued, answer_at): (&'c [u8], Option<Ticks>, Spot),
     mut args: Args<'c>,
     out: &'c mut OutBuffer,
     session: &'c mut SessionState,
-    ctx: &'c mut WorkerContext,
-    ops: &mut usize,
+    (ops, functions): (&mut usize, &'static CommandFunctions),
 ) -> Step {
     let name = args.next().unwrap_or_default();
-    let entry = table::find(name).expect("it was found when it was queued");
-    let mut call = Call {
-        guard,
-        buf,
-        at: 0,
-        line_at: 0,
-        out,
-        session,
-        ctx,
-        ops: *ops,
-        beside: true,
-        copies: false,
-        reads: (0, 0),
-    };
+    let entry = catalog::find(name).expect("it was found when it was queued");
+    let call = &mut Call { ops: *ops, beside: true, ..Call::new((guard, ctx), buf, out, session, functions) };
     let ran = call.room(0).map_err(Stop::State).and_then(|()| match queued {
-        Some(_) if call.session.done == 0 => call.permit_queued(entry, args).map_err(Stop::Fault),
+        Some(_) if call.session.done == 0 => acl::permit_queued(call, entry, args).map_err(Stop::Fault),
         _ => Ok(()),
     });
     let ran = match ran {
-        Ok(()) if call.guard.is_tiered() && call.awaits_flash(entry, args) => Err(State::Parked.into()),
-        Ok(()) if call.guard.is_tiered() => call.run_settled(entry, args),
-        Ok(()) => (entry.run)(&mut call, args),
+        Ok(()) if call.guard.is_tiered() && awaits_flash(call, entry, args) => Err(State::Parked.into()),
+        Ok(()) => call.run(entry, args),
         refused => refused,
     };
     *ops = call.ops;
     match ran {
         Ok(()) | Err(Stop::Quit) => {
-            debug_assert!(!call.is_copying(), "{} is answered with a part of a value", entry.name);
-            call.queued_done(entry, (name, args), queued);
+            debug_assert!(!value_reply::is_copying(call), "{} is answered with a part of a value", entry.name);
+            queued_done(call, entry, (name, args), queued);
             Ok(())
         }
         Err(Stop::UnderWay | Stop::Queued) => unreachable!("what acts for a claim begins no other"),
@@ -454,7 +448,7 @@ fn run_one<'c>(
             call.out.force_room(LINE_ROOM);
             call.fault(fault);
             if !matches!(fault, Fault::NoLonger(_)) {
-                call.queued_done(entry, (name, args), queued);
+                queued_done(call, entry, (name, args), queued);
             }
             Ok(())
         }
@@ -467,17 +461,20 @@ fn run_one<'c>(
     }
 }
 
-impl Call<'_, '_> {
-    /// Accounts for an executed request of a transaction: sends it to the clients that monitor, and records the times
-    /// of a queued one. Its reply is sent with those of all, so the time of sending is reported for `EXEC` alone.
-    fn queued_done(&mut self, entry: &table::Entry, (name, args): (&[u8], Args<'_>), queued: Option<Ticks>) {
-        if self.ctx.watch.watched.tells_commands() {
-            self.tell_monitors(name, args);
-        }
-        let Some(ready) = queued else { return };
-        let line = if self.ctx.asks || entry.has_secret() { &[][..] } else { self.buf };
-        self.ctx.op_done_unsent(entry.kind, ready, line);
+/// Accounts for an executed request of a transaction: sends it to the clients that monitor, and records the times
+/// of a queued one. Its reply is sent with those of all, so the time of sending is reported for `EXEC` alone.
+fn queued_done(
+    call: &mut Call<'_, '_>,
+    entry: &catalog::Entry,
+    (name, args): (&[u8], Args<'_>),
+    queued: Option<Ticks>,
+) {
+    if call.ctx.watch.watched.tells_commands() {
+        pubsub::tell_monitors(call, name, args);
     }
+    let Some(ready) = queued else { return };
+    let line = if call.ctx.asks || entry.has_secret() { &[][..] } else { call.buf };
+    call.ctx.op_done_unsent(entry.kind, ready, line);
 }
 
 impl Transaction {
@@ -489,7 +486,7 @@ impl Transaction {
     }
 
     /// Holds one request alone; false if client memory is used up, which does not count if the request is begun.
-    pub(super) fn hold(&mut self, entry: &table::Entry, args: Args<'_>, is_begun: bool) -> bool {
+    pub(super) fn hold(&mut self, entry: &catalog::Entry, args: Args<'_>, is_begun: bool) -> bool {
         let name = entry.name;
         let head = format!("*{}\r\n${}\r\n{name}\r\n", args.len() + 1, name.len());
         let bytes = head.len() + args.wire_bytes();
@@ -501,7 +498,7 @@ impl Transaction {
         self.queue.extend_from_slice(head.as_bytes());
         self.queue.extend_from_slice(args.wire());
         (self.commands, self.is_lone, self.kind) = (1, true, entry.kind);
-        self.only_reads = entry.has(table::Flag::ReadOnly);
+        self.only_reads = entry.has(catalog::Flag::ReadOnly);
         true
     }
 
@@ -521,13 +518,14 @@ impl Transaction {
         guard: &mut Guard<'_>,
         session: &mut SessionState,
         ctx: &mut WorkerContext,
+        functions: &'static CommandFunctions,
     ) -> Option<Box<Self>> {
         // No client waits for the result of a read.
         if self.stage == Stage::Running && !self.only_reads {
             ctx.op_begun = ctx.clock.ticks();
             ctx.pace.begin_visit(ctx.op_begun, true);
             let mut ops = 0;
-            let ran = run(guard, &mut self, session, ctx, &mut ops);
+            let ran = run(guard, &mut self, session, ctx, (&mut ops, functions));
             ctx.pace.charge(ops);
             session.wants_key_locks = false;
             if let Err(state) = ran {

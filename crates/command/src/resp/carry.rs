@@ -1,10 +1,15 @@
 //! A connection of Redis's protocol that goes on in another worker or process: see [`crate::carried`].
 
 use super::acl::Who;
-use super::{Answers, Call, LINE_ROOM, SessionState};
 use crate::context::WorkerContext;
 use crate::handover::{Carried, CarriedUser};
+use crate::lookup::values::LINE_ROOM;
 use crate::push::mail::Subscriber;
+use crate::resp::call::Call;
+use crate::resp::functions::FUNCTIONS;
+use crate::resp::pubsub;
+use crate::resp::session::{Answers, SessionState};
+use crate::resp::transaction;
 use crate::session::{Door, Protocol};
 use crate::shared::Shared;
 use crate::visit::out::OutBuffer;
@@ -69,20 +74,8 @@ impl SessionState {
         let transaction = carried.transaction.as_ref();
         let buf = transaction.map_or(&[][..], |transaction| &transaction.queue);
         let out = &mut out;
-        let mut call = Call {
-            guard,
-            buf,
-            at: 0,
-            line_at: 0,
-            out,
-            session: self,
-            ctx,
-            ops: 0,
-            beside: true,
-            copies: false,
-            reads: (0, 0),
-        };
-        let is_subscribed = call.resubscribe(&carried.subscriptions, carried.monitors);
-        is_subscribed && transaction.is_none_or(|transaction| call.requeue(transaction))
+        let call = &mut Call { beside: true, ..Call::new((guard, ctx), buf, out, self, &FUNCTIONS) };
+        let is_subscribed = pubsub::resubscribe(call, &carried.subscriptions, carried.monitors);
+        is_subscribed && transaction.is_none_or(|transaction| transaction::requeue(call, transaction))
     }
 }

@@ -1,9 +1,11 @@
 //! `CLIENT`: the attributes that a connection sets and reads of itself.
 
+use super::catalog::lower;
 use super::error::{Fault, subcommand};
-use super::table::lower;
-use super::{Answers, Call, Run};
 use crate::clients::client_info::ClientText;
+use crate::resp::call::{Call, Run};
+use crate::resp::clients;
+use crate::resp::session::Answers;
 use protocol::resp::{Args, reply};
 
 /// Returns an attribute that a client sets of itself: no space and no control character, 64 bytes at most.
@@ -43,10 +45,10 @@ pub(super) fn client<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             };
             call.out.push(reply::OK);
         }
-        (b"info", 0) => return call.client_info(),
-        (b"list", _) => return call.client_list(args),
-        (b"kill", 1..) => return call.client_kill(args),
-        (b"pause", 1 | 2) => return call.client_pause(args),
+        (b"info", 0) => return clients::client_info(call),
+        (b"list", _) => return clients::client_list(call, args),
+        (b"kill", 1..) => return clients::client_kill(call, args),
+        (b"pause", 1 | 2) => return clients::client_pause(call, args),
         (b"reply", 1) => {
             let answers = match &lower(args.next().unwrap_or_default())[..] {
                 b"on" => Answers::All,

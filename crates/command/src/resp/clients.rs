@@ -4,13 +4,15 @@
 //! last command and the last time it sent something within a second or two.
 
 use super::aside::LONG_REPLY_BYTES_MAX;
+use super::catalog::lower;
 use super::error::Fault;
 use super::listing::{LISTING_WORK, Listing};
 use super::number::integer;
-use super::table::lower;
-use super::{Call, Run, Stop};
 use crate::clients::client_info::ClientInfo;
 use crate::clients::connection_table::Connection;
+use crate::resp::aside;
+use crate::resp::call::{Call, Run, Stop};
+use crate::resp::listing;
 use protocol::resp::{Args, reply};
 use std::collections::BTreeSet;
 
@@ -113,198 +115,196 @@ fn line(connection: &Connection, client_info: &ClientInfo, now_secs: u64, text: 
     written.expect("text takes what is written");
 }
 
-impl<'c> Call<'c, '_> {
-    /// Gives the next connections that are meant to `each`: of [`LISTING_WORK`] entries, each of which that is meant
-    /// counts as many as `each` says. True at the end of all.
-    fn next_clients(
-        &self,
-        filter: &Filter<'_>,
-        (worker, number): &mut (usize, usize),
-        mut each: impl FnMut(usize, &Connection, &ClientInfo) -> usize,
-    ) -> bool {
-        let (me, now_secs, mut work) = (self.id(), self.ctx.now.secs(), LISTING_WORK);
-        while let Some(shared) = self.ctx.shared.workers.get(*worker) {
-            while *number < shared.connection_table.room() {
-                if work == 0 {
-                    return false;
+/// Gives the next connections that are meant to `each`: of [`LISTING_WORK`] entries, each of which that is meant
+/// counts as many as `each` says. True at the end of all.
+fn next_clients(
+    call: &Call<'_, '_>,
+    filter: &Filter<'_>,
+    (worker, number): &mut (usize, usize),
+    mut each: impl FnMut(usize, &Connection, &ClientInfo) -> usize,
+) -> bool {
+    let (me, now_secs, mut work) = (call.id(), call.ctx.now.secs(), LISTING_WORK);
+    while let Some(shared) = call.ctx.shared.workers.get(*worker) {
+        while *number < shared.connection_table.room() {
+            if work == 0 {
+                return false;
+            }
+            work -= 1;
+            shared.connection_table.clients(*number..*number + 1, |connection, client_info| {
+                if filter.takes(connection, client_info, me, now_secs) {
+                    work = work.saturating_sub(each(*worker, connection, client_info));
                 }
-                work -= 1;
-                shared.connection_table.clients(*number..*number + 1, |connection, client_info| {
-                    if filter.takes(connection, client_info, me, now_secs) {
-                        work = work.saturating_sub(each(*worker, connection, client_info));
-                    }
-                });
-                *number += 1;
-            }
-            (*worker, *number) = (*worker + 1, 0);
+            });
+            *number += 1;
         }
-        true
+        (*worker, *number) = (*worker + 1, 0);
     }
+    true
+}
 
-    /// `CLIENT LIST [TYPE kind | ID id ...]`
-    pub(super) fn client_list(&mut self, mut args: Args<'c>) -> Run {
-        let mut filter = Filter::default();
-        let all = args;
-        match (args.next().map(lower), args.len()) {
-            (None, _) => {}
-            (Some(word), 1) if &word[..] == b"type" => {
-                let kind = args.next().unwrap_or_default();
-                let Some(read) = Kind::read(kind) else { return self.no_kind(kind) };
-                filter.kind = Some(read);
+/// `CLIENT LIST [TYPE kind | ID id ...]`
+pub(super) fn client_list<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let mut filter = Filter::default();
+    let all = args;
+    match (args.next().map(lower), args.len()) {
+        (None, _) => {}
+        (Some(word), 1) if &word[..] == b"type" => {
+            let kind = args.next().unwrap_or_default();
+            let Some(read) = Kind::read(kind) else { return no_kind(call, kind) };
+            filter.kind = Some(read);
+        }
+        (Some(word), 1..) if &word[..] == b"id" => read_ids(call, all)?,
+        _ => return Err(Fault::Syntax.into()),
+    }
+    let (now_secs, mut listing) = (call.ctx.now.secs(), listing::listing(call));
+    call.note_command("client|list");
+    let Listing { text, connection, ids, .. } = &mut *listing;
+    filter.ids = (!ids.is_empty()).then_some(ids);
+    let mut written = String::new();
+    let is_end = next_clients(call, &filter, connection, |_, connection, client_info| {
+        // What would not fit into a reply is left out.
+        if text.len() + written.len() + 1024 < LONG_REPLY_BYTES_MAX {
+            line(connection, client_info, now_secs, &mut written);
+        }
+        WORK_A_LINE
+    });
+    text.extend_from_slice(written.as_bytes());
+    if is_end { listing::say_list_text(call, *listing) } else { listing::list_later(call, listing) }
+}
+
+/// Reads the numbers behind the first of `args` into the list, in which they are sorted.
+fn read_ids<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if call.session.done == 0 {
+        // The word before them.
+        call.session.done = 1;
+    }
+    let mut listing = listing::listing(call);
+    let read = call.each_key(args, |_, id| {
+        let id = integer(id).ok().filter(|id| *id > 0).ok_or(Fault::ClientId)?;
+        listing.ids.insert(id as u64);
+        Ok(())
+    });
+    if !matches!(read, Err(Stop::Fault(_))) {
+        listing::keep_listing(call, listing)?;
+    }
+    read
+}
+
+/// `CLIENT INFO`
+pub(super) fn client_info(call: &mut Call<'_, '_>) -> Run {
+    call.note_command("client|info");
+    let text = client_line(call);
+    say_text(call, &text)
+}
+
+/// The line of this client, as `CLIENT INFO` has it.
+pub(super) fn client_line(call: &Call<'_, '_>) -> String {
+    let (now_secs, mut text) = (call.ctx.now.secs(), String::new());
+    let number = call.ctx.watch.connection as usize;
+    call.ctx
+        .connection_table()
+        .clients(number..number + 1, |connection, client_info| line(connection, client_info, now_secs, &mut text));
+    text
+}
+
+/// Ends the connections of a user's clients; says whether this is one of them.
+pub(super) fn end_clients_of(call: &mut Call<'_, '_>, user: &[u8]) -> bool {
+    let filter = Filter { user: Some(user), ..Filter::default() };
+    let mut listing = Box::<Listing>::default();
+    while !kill_clients(call, &filter, &mut listing) {}
+    listing.closes_me
+}
+
+/// Ends the connections of the next clients, and counts them in `listing`: this one ends by itself. True when all
+/// are done.
+fn kill_clients(call: &mut Call<'_, '_>, filter: &Filter<'_>, listing: &mut Listing) -> bool {
+    let me = call.id();
+    let mut killed = Vec::new();
+    let Listing { connection, closes_me, count, .. } = listing;
+    let is_end = next_clients(call, filter, connection, |worker, connection, client_info| {
+        *count += 1;
+        if client_info.id == me {
+            *closes_me = true;
+        } else {
+            killed.push((worker, connection.number as u32, client_info.id));
+        }
+        1
+    });
+    for (worker, number, id) in killed {
+        if call.ctx.shared.workers[worker].connection_table.kill(number, id) {
+            call.ctx.note_mail(worker, number);
+        }
+    }
+    is_end
+}
+
+fn say_text(call: &mut Call<'_, '_>, text: &str) -> Run {
+    let mut all = Vec::with_capacity(text.len() + 32);
+    reply::verbatim(&mut all, call.session.version, b"txt", text.as_bytes());
+    aside::say_long(call, all)
+}
+
+fn no_kind(call: &mut Call<'_, '_>, word: &[u8]) -> Run {
+    super::error::word(call.out, "ERR Unknown client type", word);
+    Ok(())
+}
+
+/// `CLIENT KILL addr:port`, or `CLIENT KILL` with what the connections to be closed have in common.
+pub(super) fn client_kill<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let old_form = args.len() == 1;
+    let mut filter = Filter { skip_me: !old_form, ..Filter::default() };
+    if old_form {
+        filter.addr = args.next();
+    }
+    while let Some(word) = args.next() {
+        let value = args.next().ok_or(Fault::Syntax)?;
+        match &lower(word)[..] {
+            b"id" => {
+                let id = integer(value).ok().filter(|id| *id > 0).ok_or(Fault::ClientIdAbove0)?;
+                filter.id = Some(id as u64);
             }
-            (Some(word), 1..) if &word[..] == b"id" => self.read_ids(all)?,
+            b"addr" => filter.addr = Some(value),
+            b"laddr" => filter.laddr = Some(value),
+            b"user" => filter.user = Some(value),
+            b"type" => match Kind::read(value) {
+                Some(kind) => filter.kind = Some(kind),
+                None => return no_kind(call, value),
+            },
+            b"maxage" => filter.age_secs_min = u64::try_from(integer(value)?).map_err(|_| Fault::NotInteger)?,
+            b"skipme" => match &lower(value)[..] {
+                b"yes" => filter.skip_me = true,
+                b"no" => filter.skip_me = false,
+                _ => return Err(Fault::Syntax.into()),
+            },
             _ => return Err(Fault::Syntax.into()),
         }
-        let (now_secs, mut listing) = (self.ctx.now.secs(), self.listing());
-        self.note_command("client|list");
-        let Listing { text, connection, ids, .. } = &mut *listing;
-        filter.ids = (!ids.is_empty()).then_some(ids);
-        let mut written = String::new();
-        let is_end = self.next_clients(&filter, connection, |_, connection, client_info| {
-            // What would not fit into a reply is left out.
-            if text.len() + written.len() + 1024 < LONG_REPLY_BYTES_MAX {
-                line(connection, client_info, now_secs, &mut written);
-            }
-            WORK_A_LINE
-        });
-        text.extend_from_slice(written.as_bytes());
-        if is_end { self.say_list_text(*listing) } else { self.list_later(listing) }
     }
+    let mut listing = listing::listing(call);
+    if !kill_clients(call, &filter, &mut listing) {
+        return listing::list_later(call, listing);
+    }
+    let (count, dies) = (listing.count, listing.closes_me);
+    match (old_form, count) {
+        (true, 0) => return Err(Fault::NoSuchClient.into()),
+        (true, _) => call.out.push(reply::OK),
+        (false, _) => call.int(count as i64),
+    }
+    if dies { Err(Stop::Quit) } else { Ok(()) }
+}
 
-    /// Reads the numbers behind the first of `args` into the list, in which they are sorted.
-    fn read_ids(&mut self, args: Args<'c>) -> Run {
-        if self.session.done == 0 {
-            // The word before them.
-            self.session.done = 1;
-        }
-        let mut listing = self.listing();
-        let read = self.each_key(args, |_, id| {
-            let id = integer(id).ok().filter(|id| *id > 0).ok_or(Fault::ClientId)?;
-            listing.ids.insert(id as u64);
-            Ok(())
-        });
-        if !matches!(read, Err(Stop::Fault(_))) {
-            self.keep_listing(listing)?;
-        }
-        read
+/// `CLIENT PAUSE ms [WRITE | ALL]`
+pub(super) fn client_pause<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let ms = integer(args.next().unwrap_or_default()).map_err(|_| Fault::Timeout)?;
+    let all = match args.next().map(lower) {
+        None => true,
+        Some(word) if args.len() == 0 && &word[..] == b"all" => true,
+        Some(word) if args.len() == 0 && &word[..] == b"write" => false,
+        Some(_) => return Err(Fault::PauseMode.into()),
+    };
+    if !(0..=PAUSE_MS_MAX).contains(&ms) {
+        return Err(Fault::Timeout.into());
     }
-
-    /// `CLIENT INFO`
-    pub(super) fn client_info(&mut self) -> Run {
-        self.note_command("client|info");
-        let text = self.client_line();
-        self.say_text(&text)
-    }
-
-    /// The line of this client, as `CLIENT INFO` has it.
-    pub(super) fn client_line(&self) -> String {
-        let (now_secs, mut text) = (self.ctx.now.secs(), String::new());
-        let number = self.ctx.watch.connection as usize;
-        self.ctx
-            .connection_table()
-            .clients(number..number + 1, |connection, client_info| line(connection, client_info, now_secs, &mut text));
-        text
-    }
-
-    /// Ends the connections of a user's clients; says whether this is one of them.
-    pub(super) fn end_clients_of(&mut self, user: &[u8]) -> bool {
-        let filter = Filter { user: Some(user), ..Filter::default() };
-        let mut listing = Box::<Listing>::default();
-        while !self.kill_clients(&filter, &mut listing) {}
-        listing.closes_me
-    }
-
-    /// Ends the connections of the next clients, and counts them in `listing`: this one ends by itself. True when all
-    /// are done.
-    fn kill_clients(&mut self, filter: &Filter<'_>, listing: &mut Listing) -> bool {
-        let me = self.id();
-        let mut killed = Vec::new();
-        let Listing { connection, closes_me, count, .. } = listing;
-        let is_end = self.next_clients(filter, connection, |worker, connection, client_info| {
-            *count += 1;
-            if client_info.id == me {
-                *closes_me = true;
-            } else {
-                killed.push((worker, connection.number as u32, client_info.id));
-            }
-            1
-        });
-        for (worker, number, id) in killed {
-            if self.ctx.shared.workers[worker].connection_table.kill(number, id) {
-                self.ctx.note_mail(worker, number);
-            }
-        }
-        is_end
-    }
-
-    fn say_text(&mut self, text: &str) -> Run {
-        let mut all = Vec::with_capacity(text.len() + 32);
-        reply::verbatim(&mut all, self.session.version, b"txt", text.as_bytes());
-        self.say_long(all)
-    }
-
-    fn no_kind(&mut self, word: &[u8]) -> Run {
-        super::error::word(self.out, "ERR Unknown client type", word);
-        Ok(())
-    }
-
-    /// `CLIENT KILL addr:port`, or `CLIENT KILL` with what the connections to be closed have in common.
-    pub(super) fn client_kill(&mut self, mut args: Args<'c>) -> Run {
-        let old_form = args.len() == 1;
-        let mut filter = Filter { skip_me: !old_form, ..Filter::default() };
-        if old_form {
-            filter.addr = args.next();
-        }
-        while let Some(word) = args.next() {
-            let value = args.next().ok_or(Fault::Syntax)?;
-            match &lower(word)[..] {
-                b"id" => {
-                    let id = integer(value).ok().filter(|id| *id > 0).ok_or(Fault::ClientIdAbove0)?;
-                    filter.id = Some(id as u64);
-                }
-                b"addr" => filter.addr = Some(value),
-                b"laddr" => filter.laddr = Some(value),
-                b"user" => filter.user = Some(value),
-                b"type" => match Kind::read(value) {
-                    Some(kind) => filter.kind = Some(kind),
-                    None => return self.no_kind(value),
-                },
-                b"maxage" => filter.age_secs_min = u64::try_from(integer(value)?).map_err(|_| Fault::NotInteger)?,
-                b"skipme" => match &lower(value)[..] {
-                    b"yes" => filter.skip_me = true,
-                    b"no" => filter.skip_me = false,
-                    _ => return Err(Fault::Syntax.into()),
-                },
-                _ => return Err(Fault::Syntax.into()),
-            }
-        }
-        let mut listing = self.listing();
-        if !self.kill_clients(&filter, &mut listing) {
-            return self.list_later(listing);
-        }
-        let (count, dies) = (listing.count, listing.closes_me);
-        match (old_form, count) {
-            (true, 0) => return Err(Fault::NoSuchClient.into()),
-            (true, _) => self.out.push(reply::OK),
-            (false, _) => self.int(count as i64),
-        }
-        if dies { Err(Stop::Quit) } else { Ok(()) }
-    }
-
-    /// `CLIENT PAUSE ms [WRITE | ALL]`
-    pub(super) fn client_pause(&mut self, mut args: Args<'c>) -> Run {
-        let ms = integer(args.next().unwrap_or_default()).map_err(|_| Fault::Timeout)?;
-        let all = match args.next().map(lower) {
-            None => true,
-            Some(word) if args.len() == 0 && &word[..] == b"all" => true,
-            Some(word) if args.len() == 0 && &word[..] == b"write" => false,
-            Some(_) => return Err(Fault::PauseMode.into()),
-        };
-        if !(0..=PAUSE_MS_MAX).contains(&ms) {
-            return Err(Fault::Timeout.into());
-        }
-        self.ctx.shared.live.pause.set(self.ctx.now.plus_ms(ms as u64), all);
-        self.out.push(reply::OK);
-        Ok(())
-    }
+    call.ctx.shared.live.pause.set(call.ctx.now.plus_ms(ms as u64), all);
+    call.out.push(reply::OK);
+    Ok(())
 }

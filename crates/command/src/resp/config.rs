@@ -3,15 +3,16 @@
 //!
 //! A change lasts as long as the server. Settings of the file have names of their own: docs/configuration.md.
 
+use super::catalog::lower;
 use super::error::{Fault, subcommand};
 use super::number::integer;
 use super::pattern::check;
-use super::table::lower;
-use super::{Call, Run};
 use crate::config::Address;
 use crate::glob::matches;
 use crate::metrics::SLOW_MAX;
 use crate::push::notify::KeyEvents;
+use crate::resp::aside;
+use crate::resp::call::{Call, Run};
 use crate::shared::Shared;
 use protocol::resp::{Args, reply};
 use segment::ResizeError;
@@ -98,9 +99,9 @@ pub(super) fn config<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                 reply::bulk(&mut all, name.as_bytes());
                 reply::bulk(&mut all, value(&call.ctx.shared).as_bytes());
             }
-            call.say_long(all)
+            aside::say_long(call, all)
         }
-        (b"set", 2..) if args.len().is_multiple_of(2) => call.config_set(args),
+        (b"set", 2..) if args.len().is_multiple_of(2) => config_set(call, args),
         (b"resetstat", 0) => {
             call.ctx.shared.reset_stats();
             call.out.push(reply::OK);
@@ -219,40 +220,38 @@ impl Change {
     }
 }
 
-impl<'c> Call<'c, '_> {
-    /// Changes all, or nothing if one of them is wrong.
-    fn config_set(&mut self, args: Args<'c>) -> Run {
-        let mut changes = Vec::new();
-        let (mut words, shared) = (args, &self.ctx.shared);
-        while let (Some(name), Some(value)) = (words.next(), words.next()) {
-            let lower = name.to_ascii_lowercase();
-            let Some((name, _)) = KNOWN.iter().find(|(known, _)| known.as_bytes() == lower) else {
-                super::error::word(self.out, "ERR Unknown option or number of arguments for CONFIG SET -", name);
-                return Ok(());
-            };
-            match Change::read(name, value, shared) {
-                Ok(change) => changes.push((*name, change)),
-                Err(why) => {
-                    self.config_failed(name, why);
-                    return Ok(());
-                }
-            }
-        }
-        // The memory goes first: it alone may yet be refused.
-        changes.sort_by_key(|(_, change)| !matches!(change, Change::Memory(_)));
-        for (name, change) in changes {
-            if let Err(why) = change.apply(&self.ctx.shared) {
-                self.config_failed(name, &why);
+/// Changes all, or nothing if one of them is wrong.
+fn config_set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let mut changes = Vec::new();
+    let (mut words, shared) = (args, &call.ctx.shared);
+    while let (Some(name), Some(value)) = (words.next(), words.next()) {
+        let lower = name.to_ascii_lowercase();
+        let Some((name, _)) = KNOWN.iter().find(|(known, _)| known.as_bytes() == lower) else {
+            super::error::word(call.out, "ERR Unknown option or number of arguments for CONFIG SET -", name);
+            return Ok(());
+        };
+        match Change::read(name, value, shared) {
+            Ok(change) => changes.push((*name, change)),
+            Err(why) => {
+                config_failed(call, name, why);
                 return Ok(());
             }
         }
-        self.ctx.watch.watched = self.ctx.shared.watch.watched();
-        self.out.push(reply::OK);
-        Ok(())
     }
+    // The memory goes first: it alone may yet be refused.
+    changes.sort_by_key(|(_, change)| !matches!(change, Change::Memory(_)));
+    for (name, change) in changes {
+        if let Err(why) = change.apply(&call.ctx.shared) {
+            config_failed(call, name, &why);
+            return Ok(());
+        }
+    }
+    call.ctx.watch.watched = call.ctx.shared.watch.watched();
+    call.out.push(reply::OK);
+    Ok(())
+}
 
-    fn config_failed(&mut self, name: &str, why: &str) {
-        let text = format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}");
-        reply::error(self.out, text.as_bytes());
-    }
+fn config_failed(call: &mut Call<'_, '_>, name: &str, why: &str) {
+    let text = format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}");
+    reply::error(call.out, text.as_bytes());
 }

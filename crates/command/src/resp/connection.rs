@@ -1,15 +1,19 @@
 //! The start and the end of a connection, and the commands that report on the connection itself.
 
+use super::REDIS_VERSION;
+use super::catalog::lower;
 use super::error::Fault;
-use super::table::lower;
-use super::{Call, REDIS_VERSION, Run, Stop};
 use crate::clients::client_info::ClientInfo;
+use crate::resp::acl;
+use crate::resp::call::{Call, Run, Stop};
+use crate::resp::pubsub;
+use crate::resp::transaction;
 use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::resp::{Args, Version, reply};
 use segment::Namespace;
 
 pub(super) fn ping<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    if call.is_subscribed_in_2() && args.len() <= 1 {
+    if pubsub::is_subscribed_in_2(call) && args.len() <= 1 {
         // A reply that has the form of a message.
         let text = args.next().unwrap_or_default();
         call.room(text.len())?;
@@ -42,14 +46,14 @@ pub(super) fn quit<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
 }
 
 pub(super) fn select<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let (from, to) = (call.session.namespace, call.database(args.next().unwrap_or_default())?);
+    let (from, to) = (call.session.namespace, database(call, args.next().unwrap_or_default())?);
     let namespaces = &call.ctx.shared.namespaces;
     if to != from {
         if !namespaces.enter(to) {
             return Err(Fault::DatabaseFull.into());
         }
         namespaces.leave(from);
-        call.move_to(to);
+        move_to(call, to);
     }
     call.out.push(reply::OK);
     Ok(())
@@ -62,7 +66,7 @@ pub(super) fn auth<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         Some(secret) => (first, secret, true),
         None => (&b"default"[..], first, false),
     };
-    call.admit(user, secret, has_name)?;
+    acl::admit(call, user, secret, has_name)?;
     call.out.push(reply::OK);
     Ok(())
 }
@@ -83,7 +87,7 @@ pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         match &lower(word)[..] {
             b"auth" => {
                 let (Some(user), Some(secret)) = (args.next(), args.next()) else { return Err(Fault::Syntax.into()) };
-                call.admit(user, secret, true)?;
+                acl::admit(call, user, secret, true)?;
             }
             b"setname" => name = Some(super::client::text(args.next().ok_or(Fault::Syntax)?)?),
             _ => return Err(Fault::Syntax.into()),
@@ -124,13 +128,13 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         call.ctx.note_work(1024);
         return Err(State::Yield.into());
     }
-    call.discard_all();
+    transaction::discard_all(call);
     let (held_off, home, from) = (call.session.held_off, call.session.home, call.session.namespace);
     if from != home {
         // It came in there, whatever other clients have come in meanwhile.
         call.ctx.shared.namespaces.count_in(home);
         call.ctx.shared.namespaces.leave(from);
-        call.move_to(home);
+        move_to(call, home);
     }
     *call.session = super::SessionState { held_off, ..super::SessionState::of(home) };
     call.with_client_info(|client_info| {
@@ -146,19 +150,17 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     Ok(())
 }
 
-impl Call<'_, '_> {
-    /// The namespace that a client names.
-    pub(super) fn database(&self, text: &[u8]) -> Result<Namespace, Fault> {
-        self.ctx.shared.namespaces.find(text).ok_or_else(|| match super::number::integer(text) {
-            Ok(_) => Fault::Database,
-            Err(fault) => fault,
-        })
-    }
+/// The namespace that a client names.
+pub(super) fn database(call: &Call<'_, '_>, text: &[u8]) -> Result<Namespace, Fault> {
+    call.ctx.shared.namespaces.find(text).ok_or_else(|| match super::number::integer(text) {
+        Ok(_) => Fault::Database,
+        Err(fault) => fault,
+    })
+}
 
-    /// From here on the connection's keys are in another namespace.
-    fn move_to(&mut self, namespace: Namespace) {
-        self.session.namespace = namespace;
-        self.ctx.turn_to(namespace);
-        self.with_client_info(|client_info| client_info.database = namespace.0);
-    }
+/// From here on the connection's keys are in another namespace.
+fn move_to(call: &mut Call<'_, '_>, namespace: Namespace) {
+    call.session.namespace = namespace;
+    call.ctx.turn_to(namespace);
+    call.with_client_info(|client_info| client_info.database = namespace.0);
 }

@@ -1,7 +1,7 @@
 //! Error replies to requests that cannot be done, in the words of Redis: clients compare them.
 
+use super::catalog;
 use super::support::{Support, absent_of};
-use super::table;
 use crate::visit::out::OutBuffer;
 use base::nearest::nearest;
 use protocol::resp::{Args, reply};
@@ -320,7 +320,7 @@ pub(super) fn unknown(out: &mut OutBuffer, name: &[u8], args: Args<'_>) {
         line.put(b"' ");
         left = left.saturating_sub(word.len().max(1));
     }
-    let names = table::COMMANDS.iter().map(|entry| entry.name);
+    let names = catalog::COMMANDS.iter().map(|entry| entry.name);
     let near = std::str::from_utf8(name).ok().and_then(|name| nearest(name, names));
     if let Some(near) = near {
         line.put(b"(did you mean '");
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn an_error_fits_its_line_whatever_words_it_repeats() {
         let long = [b'x'; 300];
-        let misspelled = table::COMMANDS.iter().map(|entry| format!("{}x", entry.name));
+        let misspelled = catalog::COMMANDS.iter().map(|entry| format!("{}x", entry.name));
         let names = ABSENT.iter().map(|absent| absent.name.to_owned()).chain(misspelled).chain(["x".repeat(200)]);
         let mut longest = 0;
         for name in names {

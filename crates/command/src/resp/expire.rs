@@ -1,11 +1,12 @@
 //! When items end: deadlines in arguments, `EXPIRE` and its kin, `TTL` and its kin.
 
+use super::catalog::lower;
 use super::error::Fault;
 use super::number::integer;
-use super::table::lower;
 use super::typed::live;
-use super::{Call, Run};
 use crate::push::notify::Event;
+use crate::resp::call::{Call, Run};
+use crate::resp::typed;
 use crate::visit::clock::Moment;
 use crate::visit::out::OutBuffer;
 use base::clock::UnixMillis;
@@ -196,7 +197,7 @@ pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 /// there is no such key.
 fn tell(call: &mut Call<'_, '_>, mut args: Args<'_>, show: impl Fn(i64, i64) -> i64) -> Run {
     let key = call.key(args.next().unwrap_or_default());
-    call.is_there(&key)?;
+    typed::is_there(call, &key)?;
     let moment = call.moment();
     let told = match call.guard.items().peek(&key).map(|item| item.expire) {
         None => -2,

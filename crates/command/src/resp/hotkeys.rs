@@ -1,11 +1,12 @@
 //! `HOTKEYS`: which keys and prefixes are asked for most, are longest, or are missed.
 
+use super::catalog::lower;
 use super::error::Fault;
 use super::number::integer;
-use super::table::lower;
-use super::{Call, LINE_ROOM, Run};
 use crate::keyspace::namespaces::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
+use crate::lookup::values::LINE_ROOM;
 use crate::metrics::hot_keys::{KEPT, LEADERS_MAX, List, MINUTES_MAX, NAME_BYTES_MAX, SAMPLED_ONE_IN};
+use crate::resp::call::{Call, Run};
 use protocol::resp::{Args, reply};
 
 /// `HOTKEYS [keys | big | missed | prefixes | missed-prefixes] [COUNT n] [MINUTES n]`

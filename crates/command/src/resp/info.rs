@@ -1,10 +1,12 @@
 //! What the server says of itself: `INFO`, `CONFIG`, `COMMAND`, `TIME`.
 
+use super::REDIS_VERSION;
+use super::catalog::{COMMANDS, Entry, find, lower};
 use super::error::{Fault, subcommand};
-use super::table::{COMMANDS, Entry, find, lower};
-use super::{Call, LINE_ROOM, REDIS_VERSION, Run, Stop};
 use crate::keyspace::namespaces::Namespaces;
+use crate::lookup::values::LINE_ROOM;
 use crate::push::mail::Kind;
+use crate::resp::call::{Call, Run, Stop};
 use crate::shared::{Shared, WorkerShared};
 use crate::visit::progress::State;
 use protocol::resp::{Args, Version, reply};
@@ -215,18 +217,18 @@ pub(super) fn time<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
 pub(super) fn command<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
-        (b"", _) => call.tell_commands(COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Info),
+        (b"", _) => tell_commands(call, COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Info),
         (b"count", 0) => {
             call.int(COMMANDS.len() as i64);
             Ok(())
         }
-        (b"list", 0) => call.tell_commands(COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Name),
-        (b"info", 0) => call.tell_commands(COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Info),
-        (b"info", count) => call.tell_commands(count, |number| find(args.into_iter().nth(number)?), Telling::Info),
-        (b"docs", 0) => call.tell_commands(COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Docs),
+        (b"list", 0) => tell_commands(call, COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Name),
+        (b"info", 0) => tell_commands(call, COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Info),
+        (b"info", count) => tell_commands(call, count, |number| find(args.into_iter().nth(number)?), Telling::Info),
+        (b"docs", 0) => tell_commands(call, COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Docs),
         (b"docs", _) => {
             let known = args.filter_map(find).count();
-            call.tell_commands(known, |number| args.filter_map(find).nth(number), Telling::Docs)
+            tell_commands(call, known, |number| args.filter_map(find).nth(number), Telling::Docs)
         }
         _ => {
             subcommand(call.out, "COMMAND", topic);
@@ -243,37 +245,35 @@ enum Telling {
     Docs,
 }
 
-impl Call<'_, '_> {
-    /// Lists `count` commands, over several calls if the output is shorter.
-    fn tell_commands(
-        &mut self,
-        count: usize,
-        entry: impl Fn(usize) -> Option<&'static Entry>,
-        telling: Telling,
-    ) -> Run {
-        let version = self.session.version;
-        let mut next = self.session.done as usize;
-        if next == 0 {
-            match telling {
-                Telling::Docs => reply::map(self.out, version, count as u64),
-                _ => reply::array(self.out, count as u64),
-            }
+/// Lists `count` commands, over several calls if the output is shorter.
+fn tell_commands(
+    call: &mut Call<'_, '_>,
+    count: usize,
+    entry: impl Fn(usize) -> Option<&'static Entry>,
+    telling: Telling,
+) -> Run {
+    let version = call.session.version;
+    let mut next = call.session.done as usize;
+    if next == 0 {
+        match telling {
+            Telling::Docs => reply::map(call.out, version, count as u64),
+            _ => reply::array(call.out, count as u64),
         }
-        while next < count {
-            if self.out.room() < 2 * LINE_ROOM {
-                return Err(Stop::State(State::OutputFull { want: 2 * LINE_ROOM }));
-            }
-            match (entry(next), telling) {
-                (None, _) => reply::null_array(self.out, version),
-                (Some(entry), Telling::Name) => reply::bulk(self.out, entry.name.as_bytes()),
-                (Some(entry), Telling::Info) => entry.put_info(self.out, version),
-                (Some(entry), Telling::Docs) => entry.put_docs(self.out, version),
-            }
-            next += 1;
-            self.session.done = next as u32;
-        }
-        Ok(())
     }
+    while next < count {
+        if call.out.room() < 2 * LINE_ROOM {
+            return Err(Stop::State(State::OutputFull { want: 2 * LINE_ROOM }));
+        }
+        match (entry(next), telling) {
+            (None, _) => reply::null_array(call.out, version),
+            (Some(entry), Telling::Name) => reply::bulk(call.out, entry.name.as_bytes()),
+            (Some(entry), Telling::Info) => entry.put_info(call.out, version),
+            (Some(entry), Telling::Docs) => entry.put_docs(call.out, version),
+        }
+        next += 1;
+        call.session.done = next as u32;
+    }
+    Ok(())
 }
 
 impl Entry {

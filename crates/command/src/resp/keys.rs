@@ -1,11 +1,12 @@
 //! Whole keys: whether they are there, what they are, and their end.
 
+use super::catalog::lower;
 use super::error::Fault;
-use super::table::lower;
 use super::typed::{live, type_name};
-use super::{Call, Run};
 use crate::keyspace::namespaces::Namespaces;
 use crate::push::notify::Event;
+use crate::resp::call::{Call, Run};
+use crate::resp::typed;
 use crate::visit::progress::State;
 use protocol::resp::{Args, reply};
 use record::Kind;
@@ -28,7 +29,7 @@ pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn exists<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
         let key = call.key(bytes);
-        let is_there = call.is_there(&key)?;
+        let is_there = typed::is_there(call, &key)?;
         if !is_there && call.guard.tier().is_false_miss(&key) {
             return Err(State::Parked.into());
         }
@@ -58,7 +59,7 @@ pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 
 pub(super) fn kind<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = call.key(args.next().unwrap_or_default());
-    call.is_there(&key)?;
+    typed::is_there(call, &key)?;
     let name = call.guard.items().peek(&key).and_then(|item| type_name(&item, call.ctx.view())).unwrap_or("none");
     reply::simple(call.out, name.as_bytes());
     Ok(())

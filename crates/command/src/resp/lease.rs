@@ -7,12 +7,15 @@
 //!             ──there──> [value, hit, t]
 //! ```
 
+use super::catalog::lower;
 use super::error::Fault;
 use super::expire::{Deadline, Unit};
-use super::table::lower;
-use super::told::Identity;
-use super::{Call, Run};
+use super::value_reply::Identity;
 use crate::push::notify::Event;
+use crate::resp::call::{Call, Run};
+use crate::resp::string;
+use crate::resp::typed;
+use crate::resp::value_reply;
 use crate::visit::progress::State;
 use protocol::number::Decimal;
 use protocol::resp::{Args, reply};
@@ -35,26 +38,26 @@ pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     for _ in 0..LOOKS_MAX {
         let Some((token, identity)) = call.guard.versions().gets(&key)?.map(|item| (item.token, Identity::of(&item)))
         else {
-            if call.is_copying() {
-                return Err(call.copy_again());
+            if value_reply::is_copying(call) {
+                return Err(value_reply::copy_again(call));
             }
             call.note_read(false);
             reply::null_array(call.out, call.session.version);
             return Ok(());
         };
-        if !call.is_copying() {
+        if !value_reply::is_copying(call) {
             reply::array(call.out, 2);
         }
-        match call.tell(&key)? {
+        match value_reply::tell(call, &key)? {
             Some(told) if told.identity == identity => {
-                call.finish(told);
+                value_reply::finish(call, told);
                 call.note_read(true);
-                call.put_token(token);
+                put_token(call, token);
                 return Ok(());
             }
             // Another value has taken its place: value and token have to be of one item.
             Some(other) => {
-                call.take_back(Some(other), mark);
+                value_reply::take_back(call, Some(other), mark);
                 if call.beside {
                     return Err(State::Yield.into());
                 }
@@ -62,7 +65,7 @@ pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             // What the token belongs to has no value any more.
             None => {
                 call.note_read(false);
-                call.put_token(token);
+                put_token(call, token);
                 return Ok(());
             }
         }
@@ -90,14 +93,14 @@ fn store<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, invalidate: bool, name
     }
     // In a store without tokens none is right.
     let compare = Some(if call.ctx.shared.config.cas { token } else { u64::MAX });
-    call.room_to_store(value.len() as u64)?;
+    typed::room_to_store(call, value.len() as u64)?;
     let key = call.key(bytes);
     let put = Put { compare, invalidate, expire, ..Put::set(value) };
     match call.guard.items_mut().put(&key, &put)? {
         PutOutcome::Stored { .. } => {
-            call.note_store();
+            string::note_store(call);
             call.ctx.note_length(bytes, value.len() as u64);
-            call.tell_set(bytes, expire);
+            string::tell_set(call, bytes, expire);
             call.out.push(reply::OK);
         }
         _ => call.null(),
@@ -142,23 +145,23 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     // What holds the place of a value that is awaited is empty, and has no meaning.
     let awaited = lease != Lease::None && !stale && fetched.item.value.client_bytes() == 0;
     let mark = call.out.mark();
-    if awaited && call.is_copying() {
-        return Err(call.copy_again());
+    if awaited && value_reply::is_copying(call) {
+        return Err(value_reply::copy_again(call));
     }
-    if !call.is_copying() {
+    if !value_reply::is_copying(call) {
         reply::array(call.out, 3);
     }
     if awaited {
         call.null();
     } else {
-        let told = call.tell(&key)?;
+        let told = value_reply::tell(call, &key)?;
         if told.as_ref().map_or(lease == Lease::AlreadyWon, |told| told.identity != identity) {
             // Another value has taken its place: value, state and token have to be of one item.
-            call.take_back(told, mark);
+            value_reply::take_back(call, told, mark);
             return Err(State::Parked.into());
         }
         if let Some(told) = told {
-            call.finish(told);
+            value_reply::finish(call, told);
         }
     }
     call.note_read(!awaited);
@@ -168,7 +171,7 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
         Lease::AlreadyWon => b"wait",
     };
     reply::bulk(call.out, state);
-    call.put_token(token);
+    put_token(call, token);
     Ok(())
 }
 
@@ -185,10 +188,8 @@ pub(super) fn lease_stale<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
     Ok(())
 }
 
-impl Call<'_, '_> {
-    /// Tokens have 64 bits, one more than numbers of the protocol.
-    fn put_token(&mut self, token: u64) {
-        let token = self.ctx.told_token(token);
-        reply::bulk(self.out, Decimal::new(token).as_slice());
-    }
+/// Tokens have 64 bits, one more than numbers of the protocol.
+fn put_token(call: &mut Call<'_, '_>, token: u64) {
+    let token = call.ctx.told_token(token);
+    reply::bulk(call.out, Decimal::new(token).as_slice());
 }

@@ -1,9 +1,10 @@
 //! Lists that take more than one visit: what is found is put together beside the output, a bounded part a visit.
 
 use super::error::Fault;
-use super::{Call, Run};
 use crate::memory::budget::{self, Grant};
 use crate::push::mail::NamesCursor;
+use crate::resp::aside;
+use crate::resp::call::{Call, Run};
 use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::resp::reply;
 use protocol::sink::{Fixed, Sink};
@@ -57,53 +58,51 @@ impl Listing {
     }
 }
 
-impl Call<'_, '_> {
-    /// The list of the request at hand, which is begun with its first visit.
-    pub(super) fn listing(&mut self) -> Box<Listing> {
-        self.session.listing.take().unwrap_or_default()
-    }
+/// The list of the request at hand, which is begun with its first visit.
+pub(super) fn listing(call: &mut Call<'_, '_>) -> Box<Listing> {
+    call.session.listing.take().unwrap_or_default()
+}
 
-    /// The list goes on in another visit.
-    pub(super) fn list_later(&mut self, listing: Box<Listing>) -> Run {
-        self.keep_listing(listing)?;
-        self.session.done = self.session.done.max(1);
-        self.ops = OPS_A_BATCH;
-        self.ctx.note_work(2 * LISTING_WORK);
-        Err(State::Yield.into())
-    }
+/// The list goes on in another visit.
+pub(super) fn list_later(call: &mut Call<'_, '_>, listing: Box<Listing>) -> Run {
+    keep_listing(call, listing)?;
+    call.session.done = call.session.done.max(1);
+    call.ops = OPS_A_BATCH;
+    call.ctx.note_work(2 * LISTING_WORK);
+    Err(State::Yield.into())
+}
 
-    /// Keeps the list for the next visit, if there is client memory for it.
-    pub(super) fn keep_listing(&mut self, mut listing: Box<Listing>) -> Result<(), Fault> {
-        let bytes = listing.text.capacity() + listing.ids.len() * BYTES_AN_ID;
-        let none = || Grant::none(&self.ctx.shared.budget, budget::Kind::Replies);
-        if !listing.grant.get_or_insert_with(none).resize(bytes as u64) {
-            return Err(Fault::ClientMemory);
-        }
-        self.session.listing = Some(listing);
-        Ok(())
+/// Keeps the list for the next visit, if there is client memory for it.
+pub(super) fn keep_listing(call: &mut Call<'_, '_>, mut listing: Box<Listing>) -> Result<(), Fault> {
+    let bytes = listing.text.capacity() + listing.ids.len() * BYTES_AN_ID;
+    let none = || Grant::none(&call.ctx.shared.budget, budget::Kind::Replies);
+    if !listing.grant.get_or_insert_with(none).resize(bytes as u64) {
+        return Err(Fault::ClientMemory);
     }
+    call.session.listing = Some(listing);
+    Ok(())
+}
 
-    /// Answers with the list as an array of bulk strings.
-    pub(super) fn say_list(&mut self, mut listing: Listing) -> Run {
-        // Its bytes count among the replies from here on.
-        listing.grant = None;
-        let mut head = Fixed::<HEAD_BYTES>::new();
-        reply::array(&mut head, listing.count);
-        self.say_behind(head.as_slice(), listing.text)
-    }
+/// Answers with the list as an array of bulk strings.
+pub(super) fn say_list(call: &mut Call<'_, '_>, mut listing: Listing) -> Run {
+    // Its bytes count among the replies from here on.
+    listing.grant = None;
+    let mut head = Fixed::<HEAD_BYTES>::new();
+    reply::array(&mut head, listing.count);
+    say_behind(call, head.as_slice(), listing.text)
+}
 
-    /// Answers with the list as text.
-    pub(super) fn say_list_text(&mut self, mut listing: Listing) -> Run {
-        listing.grant = None;
-        let mut head = Fixed::<HEAD_BYTES>::new();
-        reply::text_head(&mut head, self.session.version, b"txt", listing.len() as u64);
-        listing.text.put(b"\r\n");
-        self.say_behind(head.as_slice(), listing.text)
-    }
+/// Answers with the list as text.
+pub(super) fn say_list_text(call: &mut Call<'_, '_>, mut listing: Listing) -> Run {
+    listing.grant = None;
+    let mut head = Fixed::<HEAD_BYTES>::new();
+    reply::text_head(&mut head, call.session.version, b"txt", listing.len() as u64);
+    listing.text.put(b"\r\n");
+    say_behind(call, head.as_slice(), listing.text)
+}
 
-    fn say_behind(&mut self, head: &[u8], mut text: Vec<u8>) -> Run {
-        let from = HEAD_BYTES - head.len();
-        text[from..HEAD_BYTES].copy_from_slice(head);
-        self.say_long_from(text, from)
-    }
+fn say_behind(call: &mut Call<'_, '_>, head: &[u8], mut text: Vec<u8>) -> Run {
+    let from = HEAD_BYTES - head.len();
+    text[from..HEAD_BYTES].copy_from_slice(head);
+    aside::say_long_from(call, text, from)
 }

@@ -1,10 +1,14 @@
 //! `MGET`: its keys are looked up together, as those of `GET`s that follow one another ([`super::run`]).
 
 use super::error::Fault;
-use super::{Args, Call, Run, Stop, reply};
 use crate::lookup::run::PROBES_MAX;
+use crate::resp::call::{Call, Run, Stop};
+use crate::resp::run;
+use crate::resp::slices;
+use crate::resp::value_reply;
 use crate::visit::progress::{OPS_A_BATCH, State};
 use arrayvec::ArrayVec;
+use protocol::resp::{Args, reply};
 use segment::{Ahead, Key};
 
 /// Goes on behind the keys that were answered in an earlier call.
@@ -12,7 +16,7 @@ pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if !call.session.is_answered_in_part() {
         reply::array(call.out, args.len() as u64);
     }
-    let mut args = call.words_left(args);
+    let mut args = slices::words_left(call, args);
     let (mut reads, mut hits) = (0, 0);
     let ran = loop {
         let mut keys = ArrayVec::<(Key<'c>, usize), PROBES_MAX>::new();
@@ -29,8 +33,8 @@ pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         let aheads: ArrayVec<Ahead<'_>, PROBES_MAX> =
             keys.iter().map(|(key, _)| call.guard.items().prefetch_item(key.key_hash())).collect();
         let done = keys.iter().zip(aheads).try_for_each(|((key, wire_bytes), ahead)| {
-            hits += u64::from(call.one_of_many(key, ahead)?);
-            call.words_done(1, *wire_bytes);
+            hits += u64::from(one_of_many(call, key, ahead)?);
+            slices::words_done(call, 1, *wire_bytes);
             reads += 1;
             Ok(())
         });
@@ -42,28 +46,26 @@ pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     ran
 }
 
-impl Call<'_, '_> {
-    /// Answers one key: null as well where there is something else than a string. Says whether there was a string.
-    #[inline(always)]
-    fn one_of_many(&mut self, key: &Key<'_>, ahead: Ahead<'_>) -> Result<bool, Stop> {
-        if self.ops >= OPS_A_BATCH {
-            return Err(State::Yield.into());
-        }
-        let short = if self.is_copying() { None } else { self.answer_short(key, ahead)? };
-        let hit = match short {
-            Some(hit) => hit,
-            None => {
-                self.room(0)?;
-                match self.value_of(key.bytes()) {
-                    Err(Stop::Fault(Fault::WrongType)) => {
-                        self.null();
-                        false
-                    }
-                    read => read?,
-                }
-            }
-        };
-        self.ops += 1;
-        Ok(hit)
+/// Answers one key: null as well where there is something else than a string. Says whether there was a string.
+#[inline(always)]
+fn one_of_many(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Result<bool, Stop> {
+    if call.ops >= OPS_A_BATCH {
+        return Err(State::Yield.into());
     }
+    let short = if value_reply::is_copying(call) { None } else { run::answer_short(call, key, ahead)? };
+    let hit = match short {
+        Some(hit) => hit,
+        None => {
+            call.room(0)?;
+            match value_reply::value_of(call, key.bytes()) {
+                Err(Stop::Fault(Fault::WrongType)) => {
+                    call.null();
+                    false
+                }
+                read => read?,
+            }
+        }
+    };
+    call.ops += 1;
+    Ok(hit)
 }

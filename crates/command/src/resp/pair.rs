@@ -3,11 +3,16 @@
 //! Their keys are claimed when they are called (`atomic`), so what is looked at stays as it is. A part that is done is
 //! noted in [`super::SessionState::done`], so that what parks in between goes on behind it.
 
+use super::catalog::lower;
 use super::error::Fault;
-use super::table::lower;
 use super::typed::live;
-use super::{Call, Run, Stop};
 use crate::push::notify::Event;
+use crate::resp::call::{Call, Run, Stop};
+use crate::resp::connection;
+use crate::resp::records::index;
+use crate::resp::slices;
+use crate::resp::string;
+use crate::resp::typed;
 use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::resp::{Args, reply};
 use segment::{Change, CopyStep, Delete, Expire, Item, PartsCopy, PutMode, Value};
@@ -36,14 +41,14 @@ enum Copied {
 
 pub(super) fn rename<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (from, to) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-    call.rename(from, to, Target::Replaced)?;
+    rename_key(call, from, to, Target::Replaced)?;
     call.out.push(reply::OK);
     Ok(())
 }
 
 pub(super) fn renamenx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (from, to) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-    let renamed = call.rename(from, to, Target::Kept)?;
+    let renamed = rename_key(call, from, to, Target::Kept)?;
     call.int(renamed.into());
     Ok(())
 }
@@ -56,7 +61,7 @@ pub(super) fn copy<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         match &lower(word)[..] {
             b"replace" => target = Target::Replaced,
             b"db" => {
-                if call.database(args.next().ok_or(Fault::Syntax)?)? != call.session.namespace {
+                if connection::database(call, args.next().ok_or(Fault::Syntax)?)? != call.session.namespace {
                     return Err(Fault::AcrossDatabases.into());
                 }
             }
@@ -66,7 +71,7 @@ pub(super) fn copy<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     if from == to {
         return Err(Fault::SameKey.into());
     }
-    let copied = call.copy_item(from, to, target)?;
+    let copied = copy_item(call, from, to, target)?;
     if copied == Copied::Done {
         call.changed(Event::COPY_TO, to);
     }
@@ -78,7 +83,7 @@ pub(super) fn mset<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if !args.len().is_multiple_of(2) {
         return Err(Fault::Arity("mset").into());
     }
-    call.store_pairs(args)?;
+    store_pairs(call, args)?;
     call.out.push(reply::OK);
     Ok(())
 }
@@ -89,190 +94,186 @@ pub(super) fn msetnx<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     }
     let is_begun = call.session.done > 0;
     for key in args.step_by(2).filter(|_| !is_begun) {
-        if call.is_there(&call.key(key))? {
+        if typed::is_there(call, &call.key(key))? {
             call.int(0);
             return Ok(());
         }
     }
-    call.store_pairs(args)?;
+    store_pairs(call, args)?;
     call.int(1);
     Ok(())
 }
 
-impl<'c> Call<'c, '_> {
-    /// Stores all values or, if one is too long or there is no room, none.
-    fn store_pairs(&mut self, args: Args<'c>) -> Run {
-        if self.session.done == 0 {
-            let (mut keys, mut bytes) = (args, 0);
-            while let (Some(key), Some(value)) = (keys.next(), keys.next()) {
-                self.guard.sizes().check_fits(&self.key(key), value.len() as u64)?;
-                bytes += value.len() as u64;
-            }
-            self.ctx.check_room(bytes)?;
+/// Stores all values or, if one is too long or there is no room, none.
+fn store_pairs<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if call.session.done == 0 {
+        let (mut keys, mut bytes) = (args, 0);
+        while let (Some(key), Some(value)) = (keys.next(), keys.next()) {
+            call.guard.sizes().check_fits(&call.key(key), value.len() as u64)?;
+            bytes += value.len() as u64;
         }
-        let mut pairs = self.words_left(args);
-        loop {
-            let before = pairs.wire_bytes();
-            let (Some(key), Some(value)) = (pairs.next(), pairs.next()) else { return Ok(()) };
-            if self.ops >= OPS_A_BATCH {
-                return Err(State::Yield.into());
-            }
-            self.store_plain(key, value, PutMode::Set, Expire::Never)?;
-            self.words_done(2, before - pairs.wire_bytes());
-            self.ops += 1 + value.len() / (4 << 10);
+        call.ctx.check_room(bytes)?;
+    }
+    let mut pairs = slices::words_left(call, args);
+    loop {
+        let before = pairs.wire_bytes();
+        let (Some(key), Some(value)) = (pairs.next(), pairs.next()) else { return Ok(()) };
+        if call.ops >= OPS_A_BATCH {
+            return Err(State::Yield.into());
+        }
+        string::store_plain(call, key, value, PutMode::Set, Expire::Never)?;
+        slices::words_done(call, 2, before - pairs.wire_bytes());
+        call.ops += 1 + value.len() / (4 << 10);
+    }
+}
+
+/// Returns whether the item was renamed; false if a target is there that is kept.
+fn rename_key(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<bool, Stop> {
+    if call.session.done == 0 {
+        if from == to {
+            return if typed::is_there(call, &call.key(from))? {
+                Ok(target == Target::Replaced)
+            } else {
+                Err(Fault::NoKey.into())
+            };
+        }
+        match store_under(call, to, &mut |call| move_or_copy(call, from, to, target))? {
+            Copied::Done => call.session.done = COPIED,
+            Copied::Moved => call.session.done = MOVED,
+            Copied::NoSource => return Err(Fault::NoKey.into()),
+            Copied::TargetKept => return Ok(false),
         }
     }
-
-    /// Returns whether the item was renamed; false if a target is there that is kept.
-    fn rename(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<bool, Stop> {
-        if self.session.done == 0 {
-            if from == to {
-                return if self.is_there(&self.key(from))? {
-                    Ok(target == Target::Replaced)
-                } else {
-                    Err(Fault::NoKey.into())
-                };
-            }
-            match self.store_under(to, &mut |call| call.move_or_copy(from, to, target))? {
-                Copied::Done => self.session.done = COPIED,
-                Copied::Moved => self.session.done = MOVED,
-                Copied::NoSource => return Err(Fault::NoKey.into()),
-                Copied::TargetKept => return Ok(false),
-            }
-        }
-        let (key, new) = (self.key(from), self.key(to));
-        match self.session.done {
-            MOVED => drop(self.guard.renames().unshare(&key, &new)?),
-            _ => drop(self.guard.items_mut().delete(&key, &Delete::default())?),
-        }
-        self.changed(Event::RENAME_FROM, from);
-        self.changed(Event::RENAME_TO, to);
-        Ok(true)
+    let (key, new) = (call.key(from), call.key(to));
+    match call.session.done {
+        MOVED => drop(call.guard.renames().unshare(&key, &new)?),
+        _ => drop(call.guard.items_mut().delete(&key, &Delete::default())?),
     }
+    call.changed(Event::RENAME_FROM, from);
+    call.changed(Event::RENAME_TO, to);
+    Ok(true)
+}
 
-    /// Has `store` put something under `to`, and enters that in the indexes.
-    fn store_under(
-        &mut self,
-        to: &[u8],
-        store: &mut dyn FnMut(&mut Self) -> Result<Copied, Stop>,
-    ) -> Result<Copied, Stop> {
-        let shared = std::sync::Arc::clone(&self.ctx.shared);
-        let stripe = match shared.indexes.any() {
-            true => Some(shared.indexes.stripe(self.key(to).hash()).ok_or(State::Parked)?),
-            false => None,
-        };
-        let stored = store(self)?;
-        if matches!(stored, Copied::Done | Copied::Moved) {
-            self.note_store();
-            if stripe.is_some() {
-                // What has lost a part already is gone.
-                let _ = self.enter_in(to, &mut |set| shared.indexes.of(set));
-            }
+/// Has `store` put something under `to`, and enters that in the indexes.
+fn store_under<'c, 'l>(
+    call: &mut Call<'c, 'l>,
+    to: &[u8],
+    store: &mut dyn FnMut(&mut Call<'c, 'l>) -> Result<Copied, Stop>,
+) -> Result<Copied, Stop> {
+    let shared = std::sync::Arc::clone(&call.ctx.shared);
+    let stripe = match shared.indexes.any() {
+        true => Some(shared.indexes.stripe(call.key(to).hash()).ok_or(State::Parked)?),
+        false => None,
+    };
+    let stored = store(call)?;
+    if matches!(stored, Copied::Done | Copied::Moved) {
+        string::note_store(call);
+        if stripe.is_some() {
+            // What has lost a part already is gone.
+            let _ = index::enter_in(call, to, &mut |set| shared.indexes.of(set));
         }
-        Ok(stored)
     }
+    Ok(stored)
+}
 
-    /// Stores what `from` has under `to`: value, flags and end. Of a value in parts nothing but its head is looked at.
-    fn move_or_copy(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
-        if let Some(ended) = self.is_refused(from, to, target) {
+/// Stores what `from` has under `to`: value, flags and end. Of a value in parts nothing but its head is looked at.
+fn move_or_copy(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
+    if let Some(ended) = is_refused(call, from, to, target) {
+        return Ok(ended);
+    }
+    let (of_from, of_to) = (call.key(from), call.key(to));
+    if call.guard.renames().share(&of_from, &of_to)? {
+        return Ok(Copied::Moved);
+    }
+    copy_whole(call, from, to, target)
+}
+
+/// Why nothing is copied, if so.
+fn is_refused(call: &Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Option<Copied> {
+    let is_there = |key: &[u8]| live(call.guard.items().peek(&call.key(key)), call.ctx.view()).is_some();
+    if !is_there(from) {
+        return Some(Copied::NoSource);
+    }
+    let is_kept = target == Target::Kept && is_there(to);
+    // What a rename that goes on has put there is no target.
+    (is_kept && !call.guard.parts().shares(&call.key(from), &call.key(to))).then_some(Copied::TargetKept)
+}
+
+/// The same for a value that both have from then on. One in many parts is copied over many visits.
+fn copy_item(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
+    let in_parts = |item: Item<'_>| match item.value {
+        Value::Typed { kind, .. } => kind & segment::KIND_IN_PARTS != 0,
+        _ => false,
+    };
+    if call.session.copy.is_none() && !call.guard.items().peek(&call.key(from)).is_some_and(in_parts) {
+        return store_under(call, to, &mut |call| copy_whole(call, from, to, target));
+    }
+    if call.session.copy.is_none() {
+        if let Some(ended) = is_refused(call, from, to, target) {
             return Ok(ended);
         }
-        let (of_from, of_to) = (self.key(from), self.key(to));
-        if self.guard.renames().share(&of_from, &of_to)? {
-            return Ok(Copied::Moved);
-        }
-        self.copy_whole(from, to, target)
+        call.session.copy = call.guard.parts().begin_copy(&call.key(from)).map(Box::new);
     }
+    let Some(mut copy) = call.session.copy.take() else { return Ok(Copied::NoSource) };
+    let copied = copy_on(call, from, to, &mut copy);
+    match &copied {
+        Ok(Copied::Done) => {}
+        Err(Stop::State(_)) => call.session.copy = Some(copy),
+        _ => {
+            let to = call.key(to);
+            call.guard.renames().abort_copy(&to, &copy);
+        }
+    }
+    copied
+}
 
-    /// Why nothing is copied, if so.
-    fn is_refused(&self, from: &[u8], to: &[u8], target: Target) -> Option<Copied> {
-        let is_there = |key: &[u8]| live(self.guard.items().peek(&self.key(key)), self.ctx.view()).is_some();
-        if !is_there(from) {
-            return Some(Copied::NoSource);
+/// Goes on with a copy of a value in parts.
+fn copy_on(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], copy: &mut PartsCopy) -> Result<Copied, Stop> {
+    let keys = (call.key(from), call.key(to));
+    loop {
+        if call.ops >= OPS_A_BATCH {
+            return Err(State::Yield.into());
         }
-        let is_kept = target == Target::Kept && is_there(to);
-        // What a rename that goes on has put there is no target.
-        (is_kept && !self.guard.parts().shares(&self.key(from), &self.key(to))).then_some(Copied::TargetKept)
+        call.ops += 1;
+        match call.guard.renames().copy_part(&keys.0, &keys.1, copy)? {
+            CopyStep::More => {}
+            // It has lost a part, and counts as missing.
+            CopyStep::Lost => return Ok(Copied::NoSource),
+            CopyStep::All => break,
+        }
     }
+    store_under(call, to, &mut |call| {
+        let keys = (call.key(from), call.key(to));
+        let is_whole = call.guard.renames().finish_copy(&keys.0, &keys.1, copy)?;
+        Ok(if is_whole { Copied::Done } else { Copied::NoSource })
+    })
+}
 
-    /// The same for a value that both have from then on. One in many parts is copied over many visits.
-    fn copy_item(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
-        let in_parts = |item: Item<'_>| match item.value {
-            Value::Typed { kind, .. } => kind & segment::KIND_IN_PARTS != 0,
-            _ => false,
-        };
-        if self.session.copy.is_none() && !self.guard.items().peek(&self.key(from)).is_some_and(in_parts) {
-            return self.store_under(to, &mut |call| call.copy_whole(from, to, target));
+/// Stores what is one item, or in pieces, under the other key too.
+fn copy_whole(call: &mut Call<'_, '_>, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
+    let (from, to, view) = (call.key(from), call.key(to), call.ctx.view());
+    let is_large = |item: Item<'_>| matches!(item.value, Value::Large(_));
+    if call.guard.items().peek(&from).is_some_and(is_large) {
+        if target == Target::Kept && live(call.guard.items().peek(&to), view).is_some() {
+            return Ok(Copied::TargetKept);
         }
-        if self.session.copy.is_none() {
-            if let Some(ended) = self.is_refused(from, to, target) {
-                return Ok(ended);
-            }
-            self.session.copy = self.guard.parts().begin_copy(&self.key(from)).map(Box::new);
-        }
-        let Some(mut copy) = self.session.copy.take() else { return Ok(Copied::NoSource) };
-        let copied = self.copy_on(from, to, &mut copy);
-        match &copied {
-            Ok(Copied::Done) => {}
-            Err(Stop::State(_)) => self.session.copy = Some(copy),
-            _ => {
-                let to = self.key(to);
-                self.guard.renames().abort_copy(&to, &copy);
-            }
-        }
-        copied
+        return Ok(call.guard.large().copy(&from, &to)?.map_or(Copied::NoSource, |()| Copied::Done));
     }
-
-    /// Goes on with a copy of a value in parts.
-    fn copy_on(&mut self, from: &[u8], to: &[u8], copy: &mut PartsCopy) -> Result<Copied, Stop> {
-        let keys = (self.key(from), self.key(to));
-        loop {
-            if self.ops >= OPS_A_BATCH {
-                return Err(State::Yield.into());
-            }
-            self.ops += 1;
-            match self.guard.renames().copy_part(&keys.0, &keys.1, copy)? {
-                CopyStep::More => {}
-                // It has lost a part, and counts as missing.
-                CopyStep::Lost => return Ok(Copied::NoSource),
-                CopyStep::All => break,
-            }
+    Ok(call.guard.items_mut().change(&to, &mut |guard, there, bytes| {
+        let Some(item) = live(guard.items().peek(&from), view) else { return Change::Keep(Copied::NoSource) };
+        if target == Target::Kept && live(there.copied(), view).is_some() {
+            return Change::Keep(Copied::TargetKept);
         }
-        self.store_under(to, &mut |call| {
-            let keys = (call.key(from), call.key(to));
-            let is_whole = call.guard.renames().finish_copy(&keys.0, &keys.1, copy)?;
-            Ok(if is_whole { Copied::Done } else { Copied::NoSource })
-        })
-    }
-
-    /// Stores what is one item, or in pieces, under the other key too.
-    fn copy_whole(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
-        let (from, to, view) = (self.key(from), self.key(to), self.ctx.view());
-        let is_large = |item: Item<'_>| matches!(item.value, Value::Large(_));
-        if self.guard.items().peek(&from).is_some_and(is_large) {
-            if target == Target::Kept && live(self.guard.items().peek(&to), view).is_some() {
-                return Ok(Copied::TargetKept);
-            }
-            return Ok(self.guard.large().copy(&from, &to)?.map_or(Copied::NoSource, |()| Copied::Done));
+        bytes.reserve_exact(item.value_len() as usize);
+        if !guard.pieces().copy_range(&from, item.value, 0..item.value_len(), &mut |part| bytes.extend_from_slice(part))
+        {
+            // It has lost a piece, and counts as missing.
+            return Change::Keep(Copied::NoSource);
         }
-        Ok(self.guard.items_mut().change(&to, &mut |guard, there, bytes| {
-            let Some(item) = live(guard.items().peek(&from), view) else { return Change::Keep(Copied::NoSource) };
-            if target == Target::Kept && live(there.copied(), view).is_some() {
-                return Change::Keep(Copied::TargetKept);
-            }
-            bytes.reserve_exact(item.value_len() as usize);
-            if !guard
-                .pieces()
-                .copy_range(&from, item.value, 0..item.value_len(), &mut |part| bytes.extend_from_slice(part))
-            {
-                // It has lost a piece, and counts as missing.
-                return Change::Keep(Copied::NoSource);
-            }
-            let (expire, answer) = (item.expire, Copied::Done);
-            match item.value {
-                Value::Typed { kind, .. } => Change::StoreTyped { kind, expire, answer },
-                _ => Change::Store { client_flags: item.client_flags, expire, answer },
-            }
-        })?)
-    }
+        let (expire, answer) = (item.expire, Copied::Done);
+        match item.value {
+            Value::Typed { kind, .. } => Change::StoreTyped { kind, expire, answer },
+            _ => Change::Store { client_flags: item.client_flags, expire, answer },
+        }
+    })?)
 }

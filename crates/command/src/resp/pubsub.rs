@@ -5,14 +5,17 @@
 //! a subscriber may not do anything else meanwhile; with version 3 messages come as pushes between replies.
 
 use super::aside::LONG_REPLY_BYTES_MAX;
+use super::catalog::{Entry, lower};
 use super::error::{Fault, subcommand};
 use super::listing::LISTING_WORK;
 use super::pattern::check;
-use super::table::{Entry, lower};
-use super::{Answers, Call, Run, Stop};
 use crate::context::PUBLISH_WORK;
 use crate::glob::{matches, steps_max};
 use crate::push::mail::{Kind, Name, Publishing, Refused, Subscriber};
+use crate::resp::aside;
+use crate::resp::call::{Call, Run, Stop};
+use crate::resp::listing;
+use crate::resp::session::Answers;
 use crate::visit::progress::{OPS_A_BATCH, State};
 use arrayvec::ArrayVec;
 use protocol::resp::{Args, Version, reply};
@@ -48,45 +51,45 @@ const fn word(kind: Kind, subscribed: bool) -> &'static [u8] {
 }
 
 pub(super) fn subscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.subscribe(Kind::Channel, args)
+    subscribe_to(call, Kind::Channel, args)
 }
 
 pub(super) fn psubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.subscribe(Kind::Pattern, args)
+    subscribe_to(call, Kind::Pattern, args)
 }
 
 pub(super) fn ssubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.subscribe(Kind::Shard, args)
+    subscribe_to(call, Kind::Shard, args)
 }
 
 pub(super) fn unsubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.unsubscribe(Kind::Channel, args)
+    unsubscribe_from(call, Kind::Channel, args)
 }
 
 pub(super) fn punsubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.unsubscribe(Kind::Pattern, args)
+    unsubscribe_from(call, Kind::Pattern, args)
 }
 
 pub(super) fn sunsubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.unsubscribe(Kind::Shard, args)
+    unsubscribe_from(call, Kind::Shard, args)
 }
 
 pub(super) fn publish<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.publish(Kind::Channel, args)
+    publish_to(call, Kind::Channel, args)
 }
 
 pub(super) fn spublish<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.publish(Kind::Shard, args)
+    publish_to(call, Kind::Shard, args)
 }
 
 /// `PUBSUB CHANNELS [pattern] | NUMSUB name ... | NUMPAT | SHARDCHANNELS [pattern] | SHARDNUMSUB name ...`
 pub(super) fn pubsub<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
-        (b"channels", 0 | 1) => call.tell_names(Kind::Channel, args.next()),
-        (b"shardchannels", 0 | 1) => call.tell_names(Kind::Shard, args.next()),
-        (b"numsub", _) => call.tell_subscribers(Kind::Channel, args),
-        (b"shardnumsub", _) => call.tell_subscribers(Kind::Shard, args),
+        (b"channels", 0 | 1) => tell_names(call, Kind::Channel, args.next()),
+        (b"shardchannels", 0 | 1) => tell_names(call, Kind::Shard, args.next()),
+        (b"numsub", _) => tell_subscribers(call, Kind::Channel, args),
+        (b"shardnumsub", _) => tell_subscribers(call, Kind::Shard, args),
         (b"numpat", 0) => {
             let patterns = call.ctx.shared.channels.names(Kind::Pattern);
             call.int(patterns as i64);
@@ -100,264 +103,261 @@ pub(super) fn pubsub<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 }
 
 pub(super) fn monitor<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
-    if !call.subscriber().monitor() {
+    if !subscriber(call).monitor() {
         return Err(Fault::TooManyMonitors.into());
     }
-    call.note_subscriptions();
+    note_subscriptions(call);
     call.out.push(reply::OK);
     Ok(())
 }
 
-impl<'c> Call<'c, '_> {
-    /// This connection as a subscriber, of nothing at first.
-    fn subscriber(&mut self) -> &mut Subscriber {
-        let (shared, worker, connection) = (&self.ctx.shared, self.ctx.worker, self.ctx.watch.connection);
-        let aside = self.session.aside.get_or_insert_default();
-        aside.subscriber.get_or_insert_with(|| Subscriber::new(&shared.channels, worker, connection))
-    }
+/// This connection as a subscriber, of nothing at first.
+fn subscriber<'s>(call: &'s mut Call<'_, '_>) -> &'s mut Subscriber {
+    let (shared, worker, connection) = (&call.ctx.shared, call.ctx.worker, call.ctx.watch.connection);
+    let aside = call.session.aside.get_or_insert_default();
+    aside.subscriber.get_or_insert_with(|| Subscriber::new(&shared.channels, worker, connection))
+}
 
-    /// Restores subscriptions and MONITOR mode. False: client memory is used up.
-    pub(super) fn resubscribe(&mut self, subscriptions: &[(u8, Vec<u8>)], monitors: bool) -> bool {
-        if subscriptions.is_empty() && !monitors {
-            return true;
-        }
-        let subscriber = self.subscriber();
-        let subscribed = subscriptions.iter().all(|(kind, name)| {
-            let kind = Kind::ALL.into_iter().find(|known| *known as u8 == *kind);
-            kind.is_some_and(|kind| subscriber.subscribe(kind, name).is_ok())
-        });
-        let is_whole = subscribed && (!monitors || subscriber.monitor());
-        self.note_subscriptions();
-        is_whole
+/// Restores subscriptions and MONITOR mode. False: client memory is used up.
+pub(super) fn resubscribe(call: &mut Call<'_, '_>, subscriptions: &[(u8, Vec<u8>)], monitors: bool) -> bool {
+    if subscriptions.is_empty() && !monitors {
+        return true;
     }
+    let subscriber = subscriber(call);
+    let subscribed = subscriptions.iter().all(|(kind, name)| {
+        let kind = Kind::ALL.into_iter().find(|known| *known as u8 == *kind);
+        kind.is_some_and(|kind| subscriber.subscribe(kind, name).is_ok())
+    });
+    let is_whole = subscribed && (!monitors || subscriber.monitor());
+    note_subscriptions(call);
+    is_whole
+}
 
-    /// A subscriber that is one of nothing any more is none.
-    fn end_subscriber(&mut self) {
-        if let Some(aside) = &mut self.session.aside
-            && aside.subscriber.as_ref().is_some_and(Subscriber::is_idle)
-        {
-            aside.subscriber = None;
-        }
+/// A subscriber that is one of nothing any more is none.
+fn end_subscriber(call: &mut Call<'_, '_>) {
+    if let Some(aside) = &mut call.session.aside
+        && aside.subscriber.as_ref().is_some_and(Subscriber::is_idle)
+    {
+        aside.subscriber = None;
     }
+}
 
-    /// Subscriptions as the answers count them.
-    fn subscriptions(&self, kind: Kind) -> i64 {
-        let count = |kind| self.session.subscriber().map_or(0, |subscriber| subscriber.count(kind) as i64);
-        if kind == Kind::Shard { count(kind) } else { count(Kind::Channel) + count(Kind::Pattern) }
+/// Subscriptions as the answers count them.
+fn subscriptions(call: &Call<'_, '_>, kind: Kind) -> i64 {
+    let count = |kind| call.session.subscriber().map_or(0, |subscriber| subscriber.count(kind) as i64);
+    if kind == Kind::Shard { count(kind) } else { count(Kind::Channel) + count(Kind::Pattern) }
+}
+
+/// Says what is subscribed to now.
+fn tell_subscription(call: &mut Call<'_, '_>, kind: Kind, subscribed: bool, name: Option<&[u8]>) {
+    let (version, count) = (call.session.version, subscriptions(call, kind));
+    reply::push(call.out, version, 3);
+    reply::bulk(call.out, word(kind, subscribed));
+    match name {
+        Some(name) => reply::bulk(call.out, name),
+        None => reply::null(call.out, version),
     }
+    call.int(count);
+}
 
-    /// Says what is subscribed to now.
-    fn tell_subscription(&mut self, kind: Kind, subscribed: bool, name: Option<&[u8]>) {
-        let (version, count) = (self.session.version, self.subscriptions(kind));
-        reply::push(self.out, version, 3);
-        reply::bulk(self.out, word(kind, subscribed));
-        match name {
-            Some(name) => reply::bulk(self.out, name),
-            None => reply::null(self.out, version),
+fn subscribe_to<'c>(call: &mut Call<'c, '_>, kind: Kind, args: Args<'c>) -> Run {
+    let subscribed = call.each_key(args, |call, name| {
+        if name.len() > NAME_BYTES_MAX {
+            return Err(Fault::ChannelTooLong.into());
         }
-        self.int(count);
-    }
-
-    fn subscribe(&mut self, kind: Kind, args: Args<'c>) -> Run {
-        let subscribed = self.each_key(args, |call, name| {
-            if name.len() > NAME_BYTES_MAX {
-                return Err(Fault::ChannelTooLong.into());
-            }
-            if kind == Kind::Pattern {
-                check(name)?;
-            }
-            call.room(name.len())?;
-            call.subscriber().subscribe(kind, name).map_err(|refused| match refused {
-                Refused::TooMany => Fault::TooManySubscriptions,
-                Refused::NoMemory => Fault::NoMailMemory,
-            })?;
-            call.tell_subscription(kind, true, Some(name));
-            call.ctx.note_work(WORK_A_NAME);
-            Ok(())
-        });
-        self.note_subscriptions();
-        if !matches!(subscribed, Err(Stop::State(_))) {
-            self.end_subscriber();
+        if kind == Kind::Pattern {
+            check(name)?;
         }
-        subscribed
-    }
-
-    /// Each name takes two steps, which [`super::SessionState::done`] counts: it is left, so that no message for it
-    /// comes in any more; and when those that had come in are out, that is said.
-    fn unsubscribe(&mut self, kind: Kind, args: Args<'c>) -> Run {
-        let named = args.len();
-        let mut left = self.behind(args, self.session.done / 2);
-        loop {
-            let mut next = left;
-            let asked = next.next();
-            if self.session.done.is_multiple_of(2) {
-                let held = self.session.subscriber().filter(|_| named == 0).and_then(|held| held.some_name(kind));
-                let name: &[u8] = match (asked, &held) {
-                    (Some(name), _) => name,
-                    (None, Some(name)) => name,
-                    (None, None) => break,
-                };
-                self.room(name.len())?;
-                if self.ops >= OPS_A_BATCH {
-                    return Err(State::Yield.into());
-                }
-                if let Some(subscriber) = self.session.aside.as_mut().and_then(|aside| aside.subscriber.as_mut()) {
-                    subscriber.leave(kind, name);
-                }
-                self.session.done += 1;
-            }
-            let gone = self.session.subscriber().and_then(Subscriber::left);
-            let Some(name) = asked.or(gone.as_deref()) else { break };
-            if self.session.answers == Answers::All {
-                self.take_mail()?;
-            }
-            self.room(name.len())?;
-            if let Some(subscriber) = self.session.aside.as_mut().and_then(|aside| aside.subscriber.as_mut()) {
-                subscriber.forget(kind);
-            }
-            self.tell_subscription(kind, false, Some(name));
-            self.session.done += 1;
-            left = next;
-            self.passed(args, left, self.session.done / 2);
-            self.ctx.note_work(WORK_A_NAME);
-            self.ops += 1;
-        }
-        if self.session.done == 0 {
-            self.tell_subscription(kind, false, None);
-        }
-        self.end_subscriber();
-        self.note_subscriptions();
+        call.room(name.len())?;
+        subscriber(call).subscribe(kind, name).map_err(|refused| match refused {
+            Refused::TooMany => Fault::TooManySubscriptions,
+            Refused::NoMemory => Fault::NoMailMemory,
+        })?;
+        tell_subscription(call, kind, true, Some(name));
+        call.ctx.note_work(WORK_A_NAME);
         Ok(())
+    });
+    note_subscriptions(call);
+    if !matches!(subscribed, Err(Stop::State(_))) {
+        end_subscriber(call);
     }
+    subscribed
+}
 
-    /// Writes down what the connection is subscribed to.
-    pub(super) fn note_subscriptions(&self) {
-        let count = |kind| self.session.subscriber().map_or(0, |subscriber| subscriber.count(kind) as u32);
-        let monitors = self.session.subscriber().is_some_and(Subscriber::monitors);
-        self.with_client_info(|client_info| {
-            (client_info.subscriptions, client_info.monitors) = (Kind::ALL.map(count), monitors)
-        });
-    }
-
-    /// A message for many, or with many patterns to be matched, takes several visits.
-    fn publish(&mut self, kind: Kind, mut args: Args<'c>) -> Run {
-        let message = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-        let (publishing, mut work) = (self.session.publishing.take(), PUBLISH_WORK);
-        let mut publishing = publishing.map_or_else(Publishing::default, |publishing| *publishing);
-        let told = self.ctx.publish_some(&mut publishing, kind, message, &mut work);
-        self.ops += (PUBLISH_WORK - work) / WORK_AN_OP;
-        self.ctx.note_work(PUBLISH_WORK - work);
-        let Some(told) = told else {
-            self.session.publishing = Some(Box::new(publishing));
-            self.session.done = 1;
-            return Err(State::Yield.into());
-        };
-        self.int(told as i64);
-        Ok(())
-    }
-
-    fn tell_names(&mut self, kind: Kind, pattern: Option<&[u8]>) -> Run {
-        pattern.map_or(Ok(()), check)?;
-        let (mut listing, mut work) = (self.listing(), LISTING_WORK);
-        loop {
-            let mut names = ArrayVec::<Name, NAMES_A_LOCK>::new();
-            let is_end = self.ctx.shared.channels.next_names(kind, &mut listing.names, &mut names);
-            for name in names.iter().map(Name::bytes) {
-                work = work.saturating_sub(1 + name.len() / BYTES_AN_ENTRY);
-                if let Some(pattern) = pattern {
-                    work = work.saturating_sub(steps_max(pattern, name) / BYTES_AN_ENTRY);
-                }
-                // What would not fit into a reply is left out.
-                let fits = listing.len() + name.len() + 64 < LONG_REPLY_BYTES_MAX;
-                if fits && pattern.is_none_or(|pattern| matches(pattern, name)) {
-                    reply::bulk(&mut listing.text, name);
-                    listing.count += 1;
-                }
-            }
-            if is_end {
-                return self.say_list(*listing);
-            }
-            if work == 0 {
-                return self.list_later(listing);
-            }
-        }
-    }
-
-    fn tell_subscribers(&mut self, kind: Kind, args: Args<'c>) -> Run {
-        if self.session.done == 0 {
-            reply::array(self.out, 2 * args.len() as u64);
-        }
-        self.each_key(args, |call, name| {
+/// Each name takes two steps, which [`super::SessionState::done`] counts: it is left, so that no message for it
+/// comes in any more; and when those that had come in are out, that is said.
+fn unsubscribe_from<'c>(call: &mut Call<'c, '_>, kind: Kind, args: Args<'c>) -> Run {
+    let named = args.len();
+    let mut left = call.behind(args, call.session.done / 2);
+    loop {
+        let mut next = left;
+        let asked = next.next();
+        if call.session.done.is_multiple_of(2) {
+            let held = call.session.subscriber().filter(|_| named == 0).and_then(|held| held.some_name(kind));
+            let name: &[u8] = match (asked, &held) {
+                (Some(name), _) => name,
+                (None, Some(name)) => name,
+                (None, None) => break,
+            };
             call.room(name.len())?;
-            reply::bulk(call.out, name);
-            let subscribers = call.ctx.shared.channels.subscribers(kind, name);
-            call.int(subscribers as i64);
-            call.ctx.note_work(WORK_A_NAME);
-            Ok(())
-        })
-    }
-
-    /// Refuses what a subscriber of version 2 may not do: it could not distinguish replies from messages.
-    pub(super) fn may_while_subscribed(&self, entry: &Entry) -> Result<(), Fault> {
-        let subscribed = self.is_subscribed_in_2();
-        let may = matches!(
-            entry.name,
-            "subscribe"
-                | "unsubscribe"
-                | "psubscribe"
-                | "punsubscribe"
-                | "ssubscribe"
-                | "sunsubscribe"
-                | "ping"
-                | "quit"
-                | "reset"
-        );
-        if subscribed && !may { Err(Fault::Subscribed(entry.name)) } else { Ok(()) }
-    }
-
-    /// It speaks version 2 and is subscribed to something.
-    pub(super) fn is_subscribed_in_2(&self) -> bool {
-        self.session.version == Version::Resp2 && self.session.subscriber().is_some_and(Subscriber::is_subscribed)
-    }
-
-    /// Sends a command with its `words` to the clients that monitor, unless it is one that brings secrets.
-    #[cold]
-    pub(super) fn tell_monitors<'w>(&mut self, name: &'w [u8], words: impl Iterator<Item = &'w [u8]>) {
-        if matches!(&lower(name)[..], b"acl" | b"auth" | b"hello") {
-            return;
+            if call.ops >= OPS_A_BATCH {
+                return Err(State::Yield.into());
+            }
+            if let Some(subscriber) = call.session.aside.as_mut().and_then(|aside| aside.subscriber.as_mut()) {
+                subscriber.leave(kind, name);
+            }
+            call.session.done += 1;
         }
-        let now = self.ctx.now;
-        let peer = self.ctx.connection_table().peer(self.ctx.watch.connection);
-        let peer = peer.map_or_else(|| "unix:".to_owned(), |peer| peer.to_string());
-        let mut line =
-            format!("+{}.{:03}000 [{} {peer}]", now.secs(), now.0 % 1000, self.session.namespace.0).into_bytes();
-        for word in std::iter::once(name).chain(words) {
-            line.extend_from_slice(b" \"");
-            for &byte in word.iter().take(MONITORED_BYTES_MAX.saturating_sub(line.len())) {
-                match byte {
-                    b'\\' | b'"' => line.extend_from_slice(&[b'\\', byte]),
-                    b'\n' => line.extend_from_slice(b"\\n"),
-                    b'\r' => line.extend_from_slice(b"\\r"),
-                    b'\t' => line.extend_from_slice(b"\\t"),
-                    7 => line.extend_from_slice(b"\\a"),
-                    8 => line.extend_from_slice(b"\\b"),
-                    b' '..=b'~' => line.push(byte),
-                    _ => {
-                        const HEX: &[u8; 16] = b"0123456789abcdef";
-                        let digits = [byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]);
-                        line.extend_from_slice(&[b'\\', b'x', digits[0], digits[1]]);
-                    }
+        let gone = call.session.subscriber().and_then(Subscriber::left);
+        let Some(name) = asked.or(gone.as_deref()) else { break };
+        if call.session.answers == Answers::All {
+            aside::take_mail(call)?;
+        }
+        call.room(name.len())?;
+        if let Some(subscriber) = call.session.aside.as_mut().and_then(|aside| aside.subscriber.as_mut()) {
+            subscriber.forget(kind);
+        }
+        tell_subscription(call, kind, false, Some(name));
+        call.session.done += 1;
+        left = next;
+        call.passed(args, left, call.session.done / 2);
+        call.ctx.note_work(WORK_A_NAME);
+        call.ops += 1;
+    }
+    if call.session.done == 0 {
+        tell_subscription(call, kind, false, None);
+    }
+    end_subscriber(call);
+    note_subscriptions(call);
+    Ok(())
+}
+
+/// Writes down what the connection is subscribed to.
+fn note_subscriptions(call: &Call<'_, '_>) {
+    let count = |kind| call.session.subscriber().map_or(0, |subscriber| subscriber.count(kind) as u32);
+    let monitors = call.session.subscriber().is_some_and(Subscriber::monitors);
+    call.with_client_info(|client_info| {
+        (client_info.subscriptions, client_info.monitors) = (Kind::ALL.map(count), monitors)
+    });
+}
+
+/// A message for many, or with many patterns to be matched, takes several visits.
+fn publish_to<'c>(call: &mut Call<'c, '_>, kind: Kind, mut args: Args<'c>) -> Run {
+    let message = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let (publishing, mut work) = (call.session.publishing.take(), PUBLISH_WORK);
+    let mut publishing = publishing.map_or_else(Publishing::default, |publishing| *publishing);
+    let told = call.ctx.publish_some(&mut publishing, kind, message, &mut work);
+    call.ops += (PUBLISH_WORK - work) / WORK_AN_OP;
+    call.ctx.note_work(PUBLISH_WORK - work);
+    let Some(told) = told else {
+        call.session.publishing = Some(Box::new(publishing));
+        call.session.done = 1;
+        return Err(State::Yield.into());
+    };
+    call.int(told as i64);
+    Ok(())
+}
+
+fn tell_names(call: &mut Call<'_, '_>, kind: Kind, pattern: Option<&[u8]>) -> Run {
+    pattern.map_or(Ok(()), check)?;
+    let (mut listing, mut work) = (listing::listing(call), LISTING_WORK);
+    loop {
+        let mut names = ArrayVec::<Name, NAMES_A_LOCK>::new();
+        let is_end = call.ctx.shared.channels.next_names(kind, &mut listing.names, &mut names);
+        for name in names.iter().map(Name::bytes) {
+            work = work.saturating_sub(1 + name.len() / BYTES_AN_ENTRY);
+            if let Some(pattern) = pattern {
+                work = work.saturating_sub(steps_max(pattern, name) / BYTES_AN_ENTRY);
+            }
+            // What would not fit into a reply is left out.
+            let fits = listing.len() + name.len() + 64 < LONG_REPLY_BYTES_MAX;
+            if fits && pattern.is_none_or(|pattern| matches(pattern, name)) {
+                reply::bulk(&mut listing.text, name);
+                listing.count += 1;
+            }
+        }
+        if is_end {
+            return listing::say_list(call, *listing);
+        }
+        if work == 0 {
+            return listing::list_later(call, listing);
+        }
+    }
+}
+
+fn tell_subscribers<'c>(call: &mut Call<'c, '_>, kind: Kind, args: Args<'c>) -> Run {
+    if call.session.done == 0 {
+        reply::array(call.out, 2 * args.len() as u64);
+    }
+    call.each_key(args, |call, name| {
+        call.room(name.len())?;
+        reply::bulk(call.out, name);
+        let subscribers = call.ctx.shared.channels.subscribers(kind, name);
+        call.int(subscribers as i64);
+        call.ctx.note_work(WORK_A_NAME);
+        Ok(())
+    })
+}
+
+/// Refuses what a subscriber of version 2 may not do: it could not distinguish replies from messages.
+pub(super) fn may_while_subscribed(call: &Call<'_, '_>, entry: &Entry) -> Result<(), Fault> {
+    let subscribed = is_subscribed_in_2(call);
+    let may = matches!(
+        entry.name,
+        "subscribe"
+            | "unsubscribe"
+            | "psubscribe"
+            | "punsubscribe"
+            | "ssubscribe"
+            | "sunsubscribe"
+            | "ping"
+            | "quit"
+            | "reset"
+    );
+    if subscribed && !may { Err(Fault::Subscribed(entry.name)) } else { Ok(()) }
+}
+
+/// It speaks version 2 and is subscribed to something.
+pub(super) fn is_subscribed_in_2(call: &Call<'_, '_>) -> bool {
+    call.session.version == Version::Resp2 && call.session.subscriber().is_some_and(Subscriber::is_subscribed)
+}
+
+/// Sends a command with its `words` to the clients that monitor, unless it is one that brings secrets.
+#[cold]
+pub(super) fn tell_monitors<'w>(call: &mut Call<'_, '_>, name: &'w [u8], words: impl Iterator<Item = &'w [u8]>) {
+    if matches!(&lower(name)[..], b"acl" | b"auth" | b"hello") {
+        return;
+    }
+    let now = call.ctx.now;
+    let peer = call.ctx.connection_table().peer(call.ctx.watch.connection);
+    let peer = peer.map_or_else(|| "unix:".to_owned(), |peer| peer.to_string());
+    let mut line = format!("+{}.{:03}000 [{} {peer}]", now.secs(), now.0 % 1000, call.session.namespace.0).into_bytes();
+    for word in std::iter::once(name).chain(words) {
+        line.extend_from_slice(b" \"");
+        for &byte in word.iter().take(MONITORED_BYTES_MAX.saturating_sub(line.len())) {
+            match byte {
+                b'\\' | b'"' => line.extend_from_slice(&[b'\\', byte]),
+                b'\n' => line.extend_from_slice(b"\\n"),
+                b'\r' => line.extend_from_slice(b"\\r"),
+                b'\t' => line.extend_from_slice(b"\\t"),
+                7 => line.extend_from_slice(b"\\a"),
+                8 => line.extend_from_slice(b"\\b"),
+                b' '..=b'~' => line.push(byte),
+                _ => {
+                    const HEX: &[u8; 16] = b"0123456789abcdef";
+                    let digits = [byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]);
+                    line.extend_from_slice(&[b'\\', b'x', digits[0], digits[1]]);
                 }
             }
-            line.push(b'"');
-            if line.len() >= MONITORED_BYTES_MAX {
-                line.extend_from_slice(b" \"...\"");
-                break;
-            }
         }
-        line.extend_from_slice(b"\r\n");
-        let work = self.ctx.tell_monitors(&line) + line.len() / BYTES_AN_ENTRY;
-        self.ops += work / WORK_AN_OP;
-        self.ctx.note_work(work);
+        line.push(b'"');
+        if line.len() >= MONITORED_BYTES_MAX {
+            line.extend_from_slice(b" \"...\"");
+            break;
+        }
     }
+    line.extend_from_slice(b"\r\n");
+    let work = call.ctx.tell_monitors(&line) + line.len() / BYTES_AN_ENTRY;
+    call.ops += work / WORK_AN_OP;
+    call.ctx.note_work(work);
 }

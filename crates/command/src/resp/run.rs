@@ -1,13 +1,18 @@
 //! Plain `GET` and `SET`: those that follow one another are looked up together, by [`crate::run`].
 
-use super::{Answers, Call, LINE_ROOM, SessionState, Step, Stop};
 use crate::context::WorkerContext;
 use crate::lookup::flash;
 use crate::lookup::large::ARRIVING_BYTES_MIN;
 use crate::lookup::run::{self, PROBES_MAX};
+use crate::lookup::values::LINE_ROOM;
 use crate::metrics::Command;
 use crate::metrics::command_counters::CommandCounters;
+use crate::resp::call::{Call, Step, Stop};
+use crate::resp::session::{Answers, SessionState};
+use crate::resp::string;
+use crate::resp::value_reply;
 use crate::session::ReadHead;
+use crate::shared::Pause;
 use crate::visit::out::PINNED_BYTES_MIN;
 use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::number::Decimal;
@@ -74,8 +79,8 @@ impl<'c, 'l> run::Visit<'c, 'l> for Call<'c, 'l> {
             return Err(State::Parked);
         }
         match probe.value {
-            None => self.answer_get(&probe.key, ahead),
-            Some(value) => self.answer_set(&probe.key, value),
+            None => answer_get(self, &probe.key, ahead),
+            Some(value) => answer_set(self, &probe.key, value),
         }
     }
 
@@ -116,142 +121,155 @@ impl SessionState {
     }
 }
 
-impl<'c, 'l> Call<'c, 'l> {
-    /// The plain request that the input begins with, and those that follow; `None` if it begins with no such.
-    #[inline]
-    pub(super) fn run_of_plain(&mut self) -> Option<Step> {
-        if !self.session.is_plain() || !self.runs_plain() {
-            return None;
-        }
-        let (first, consumed) = lone(self.rest(), ARRIVING_BYTES_MIN)?;
-        let key = self.key(first.key());
-        Some(self.run_from(first, key, consumed, Ahead::default()))
-    }
+/// Returns true if plain requests may be answered in runs: no monitor is sent each of them, and none is refused.
+#[inline(always)]
+pub(super) fn runs_plain(call: &Call<'_, '_>) -> bool {
+    let restrained = call.ctx.restrained || call.session.held_off;
+    let free = (!restrained || is_free(call)) && !call.ctx.rationed_here;
+    free && !call.is_stranger() && !call.ctx.watch.watched.tells_commands()
+}
 
-    /// The request that a head was made of, and those that follow.
-    #[inline]
-    pub(super) fn head_run(&mut self, head: ReadHead<'l>) -> Step {
-        let Some((first, consumed)) = lone(self.rest(), ARRIVING_BYTES_MIN) else { return Ok(()) };
-        debug_assert!(consumed == head.consumed && first.key().len() == head.key_len, "the head of other bytes");
-        self.run_from(first, head.key.key(first.key()), consumed, head.ahead)
-    }
+/// Returns true if the only restraint is that there are users with fewer rights than this client's.
+#[cold]
+fn is_free(call: &Call<'_, '_>) -> bool {
+    let others = call.ctx.pause != Pause::None || !call.ctx.shared.config.disabled.is_empty();
+    !others && !call.session.held_off && call.session.free_at == call.ctx.user_changes
+}
 
-    #[inline(always)]
-    fn run_from(&mut self, first: Lone<'c>, key: Key<'c>, consumed: usize, ahead: Ahead<'l>) -> Step {
-        let mut run = Run::new();
-        let mut end = self.at + consumed;
-        run.push(probe(first, key, end));
-        let run_max = PROBES_MAX.min(OPS_A_BATCH - self.ops);
-        while run.len() < run_max {
-            let Some((next, consumed)) = lone(&self.buf[end..], ARRIVING_BYTES_MIN) else { break };
-            let key = self.key(next.key());
-            self.guard.items().prefetch(&key);
-            end += consumed;
-            run.push(probe(next, key, end));
-        }
-        self.answer_run(&run, ahead)
+/// The plain request that the input begins with, and those that follow; `None` if it begins with no such.
+#[inline]
+pub(super) fn run_of_plain(call: &mut Call<'_, '_>) -> Option<Step> {
+    if !call.session.is_plain() || !runs_plain(call) {
+        return None;
     }
+    let (first, consumed) = lone(call.rest(), ARRIVING_BYTES_MIN)?;
+    let key = call.key(first.key());
+    Some(run_from(call, first, key, consumed, Ahead::default()))
+}
 
-    /// Looks the keys up, the first one where `first` says, and answers them in order.
-    fn answer_run(&mut self, run: &Run<'c>, first: Ahead<'l>) -> Step {
-        // The line of the requests that are not accounted for yet.
-        self.line_at = self.at;
-        run::answer(self, run, first)
-    }
+/// The request that a head was made of, and those that follow.
+#[inline]
+pub(super) fn head_run<'c, 'l>(call: &mut Call<'c, 'l>, head: ReadHead<'l>) -> Step {
+    let Some((first, consumed)) = lone(call.rest(), ARRIVING_BYTES_MIN) else { return Ok(()) };
+    debug_assert!(consumed == head.consumed && first.key().len() == head.key_len, "the head of other bytes");
+    run_from(call, first, head.key.key(first.key()), consumed, head.ahead)
+}
 
-    /// Answers a `GET`; says whether the key was there.
-    #[inline(always)]
-    fn answer_get(&mut self, key: &Key<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
-        match self.answer_short(key, ahead)? {
-            Some(hit) => Ok(hit),
-            None => self.answer_long(key),
-        }
+#[inline(always)]
+fn run_from<'c, 'l>(call: &mut Call<'c, 'l>, first: Lone<'c>, key: Key<'c>, consumed: usize, ahead: Ahead<'l>) -> Step {
+    let mut run = Run::new();
+    let mut end = call.at + consumed;
+    run.push(probe(first, key, end));
+    let run_max = PROBES_MAX.min(OPS_A_BATCH - call.ops);
+    while run.len() < run_max {
+        let Some((next, consumed)) = lone(&call.buf[end..], ARRIVING_BYTES_MIN) else { break };
+        let key = call.key(next.key());
+        call.guard.items().prefetch(&key);
+        end += consumed;
+        run.push(probe(next, key, end));
     }
+    answer_run(call, &run, ahead)
+}
 
-    /// Answers with a value that is copied, or null; says whether the key was there. `None`: it is a value that is sent
-    /// from the store, or none that `GET` reads, and nothing is answered.
-    #[inline(always)]
-    pub(super) fn answer_short(&mut self, key: &Key<'_>, ahead: Ahead<'_>) -> Result<Option<bool>, State> {
-        match self.guard.items().read(key, ahead) {
-            Some(Hit { value: Value::Bytes(bytes), .. }) if bytes.len() < PINNED_BYTES_MIN => {
-                self.room(bytes.len())?;
-                let written = reply::write_bulk(self.out.spare(), bytes);
-                self.out.advance(written);
-                Ok(Some(true))
-            }
-            None if self.guard.is_tiered() => self.short_from_flash(key).map(Some),
-            None => {
-                self.room(0)?;
-                self.null();
-                Ok(Some(false))
-            }
-            Some(Hit { value: Value::Integer(number), .. }) => {
-                self.room(0)?;
-                let written = reply::write_bulk(self.out.spare(), Decimal::new(number).as_slice());
-                self.out.advance(written);
-                Ok(Some(true))
-            }
-            Some(_) => Ok(None),
-        }
-    }
+/// Looks the keys up, the first one where `first` says, and answers them in order.
+fn answer_run<'c, 'l>(call: &mut Call<'c, 'l>, run: &Run<'c>, first: Ahead<'l>) -> Step {
+    // The line of the requests that are not accounted for yet.
+    call.line_at = call.at;
+    run::answer(call, run, first)
+}
 
-    /// Answers with the value of a key that is not in memory, or null; says whether it was there.
-    #[cold]
-    #[inline(never)]
-    fn short_from_flash(&mut self, key: &Key<'_>) -> Result<bool, State> {
-        let out = &mut *self.out;
-        let told = flash::tell(self.guard, key, |value, _| {
-            let mut digits = None;
-            let bytes = flash::text(value, &mut digits);
-            let want = LINE_ROOM + bytes.len();
-            if out.room() < want {
-                return Err(State::OutputFull { want });
-            }
-            let written = reply::write_bulk(out.spare(), bytes);
-            out.advance(written);
-            Ok(())
-        })?;
-        if !told {
-            self.room(0)?;
-            self.null();
-        }
-        Ok(told)
+/// Answers a `GET`; says whether the key was there.
+#[inline(always)]
+fn answer_get(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
+    match answer_short(call, key, ahead)? {
+        Some(hit) => Ok(hit),
+        None => answer_long(call, key),
     }
+}
 
-    /// The same for a value that is sent from the store, or is none that `GET` reads.
-    #[cold]
-    fn answer_long(&mut self, key: &Key<'_>) -> Result<bool, State> {
-        self.room(0)?;
-        let mark = self.out.mark();
-        match self.value_of(key.bytes()) {
-            Ok(hit) => Ok(hit),
-            Err(Stop::State(state)) => {
-                self.out.truncate(mark);
-                Err(state)
-            }
-            Err(Stop::Fault(fault)) => {
-                self.out.truncate(mark);
-                self.fault(fault);
-                Ok(true)
-            }
-            Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => unreachable!("no value ends a connection"),
+/// Answers with a value that is copied, or null; says whether the key was there. `None`: it is a value that is sent
+/// from the store, or none that `GET` reads, and nothing is answered.
+#[inline(always)]
+pub(super) fn answer_short(call: &mut Call<'_, '_>, key: &Key<'_>, ahead: Ahead<'_>) -> Result<Option<bool>, State> {
+    match call.guard.items().read(key, ahead) {
+        Some(Hit { value: Value::Bytes(bytes), .. }) if bytes.len() < PINNED_BYTES_MIN => {
+            call.room(bytes.len())?;
+            let written = reply::write_bulk(call.out.spare(), bytes);
+            call.out.advance(written);
+            Ok(Some(true))
         }
+        None if call.guard.is_tiered() => short_from_flash(call, key).map(Some),
+        None => {
+            call.room(0)?;
+            call.null();
+            Ok(Some(false))
+        }
+        Some(Hit { value: Value::Integer(number), .. }) => {
+            call.room(0)?;
+            let written = reply::write_bulk(call.out.spare(), Decimal::new(number).as_slice());
+            call.out.advance(written);
+            Ok(Some(true))
+        }
+        Some(_) => Ok(None),
     }
+}
 
-    /// Stores a value, and answers.
-    #[inline(always)]
-    fn answer_set(&mut self, key: &Key<'_>, value: &[u8]) -> Result<bool, State> {
-        if self.out.room() < LINE_ROOM {
-            return Err(State::OutputFull { want: LINE_ROOM });
+/// Answers with the value of a key that is not in memory, or null; says whether it was there.
+#[cold]
+#[inline(never)]
+fn short_from_flash(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, State> {
+    let out = &mut *call.out;
+    let told = flash::tell(call.guard, key, |value, _| {
+        let mut digits = None;
+        let bytes = flash::text(value, &mut digits);
+        let want = LINE_ROOM + bytes.len();
+        if out.room() < want {
+            return Err(State::OutputFull { want });
         }
-        match self.store_key(key, value, PutMode::Set, Expire::Never) {
-            Ok(_) => self.out.push(reply::OK),
-            Err(Stop::State(state)) => return Err(state),
-            Err(Stop::Fault(fault)) => self.fault(fault),
-            Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => unreachable!("no value ends a connection"),
-        }
-        Ok(true)
+        let written = reply::write_bulk(out.spare(), bytes);
+        out.advance(written);
+        Ok(())
+    })?;
+    if !told {
+        call.room(0)?;
+        call.null();
     }
+    Ok(told)
+}
+
+/// The same for a value that is sent from the store, or is none that `GET` reads.
+#[cold]
+fn answer_long(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, State> {
+    call.room(0)?;
+    let mark = call.out.mark();
+    match value_reply::value_of(call, key.bytes()) {
+        Ok(hit) => Ok(hit),
+        Err(Stop::State(state)) => {
+            call.out.truncate(mark);
+            Err(state)
+        }
+        Err(Stop::Fault(fault)) => {
+            call.out.truncate(mark);
+            call.fault(fault);
+            Ok(true)
+        }
+        Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => unreachable!("no value ends a connection"),
+    }
+}
+
+/// Stores a value, and answers.
+#[inline(always)]
+fn answer_set(call: &mut Call<'_, '_>, key: &Key<'_>, value: &[u8]) -> Result<bool, State> {
+    if call.out.room() < LINE_ROOM {
+        return Err(State::OutputFull { want: LINE_ROOM });
+    }
+    match string::store_key(call, key, value, PutMode::Set, Expire::Never) {
+        Ok(_) => call.out.push(reply::OK),
+        Err(Stop::State(state)) => return Err(state),
+        Err(Stop::Fault(fault)) => call.fault(fault),
+        Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => unreachable!("no value ends a connection"),
+    }
+    Ok(true)
 }
 
 #[inline(always)]

@@ -3,14 +3,16 @@
 //! A cursor is a place in the order of the keys' hashes, which does not change while the index grows or shrinks. A key
 //! that stays is listed at least once, and may be listed twice.
 
+use super::catalog::lower;
 use super::error::Fault;
 use super::number::integer;
 use super::pattern::check;
-use super::table::lower;
 use super::typed::{View, type_name};
 use super::walk::{Walk, walk_step_ops};
-use super::{Call, Run};
 use crate::glob::matches;
+use crate::resp::call::{Call, Run};
+use crate::resp::typed;
+use crate::resp::walk;
 use crate::visit::progress::State;
 use arrayvec::ArrayVec;
 use protocol::number::parse_u64;
@@ -97,18 +99,18 @@ fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64
         call.ops += walk_step_ops(*looked - before);
         let next = match stepped {
             Ok(next) => next.unwrap_or(0),
-            Err(error) => return call.put_off(walk, error.into()),
+            Err(error) => return walk::put_off(call, walk, error.into()),
         };
         walk.steps += 1;
         let is_enough = walk.looked as u64 >= count || walk.steps >= STEPS_MAX || walk.found.len() >= bytes_max;
         walk.cursor = next;
         walk.ended = (next == 0 || is_enough).then_some(next);
-        if walk.ended.is_none() && call.is_spent() {
-            return call.put_off(walk, State::Yield.into());
+        if walk.ended.is_none() && walk::is_spent(call) {
+            return walk::put_off(call, walk, State::Yield.into());
         }
     }
-    if let Err(stop) = call.answer_room(walk.found.len() + HEAD_BYTES) {
-        return call.put_off(walk, stop);
+    if let Err(stop) = typed::answer_fits(call, walk.found.len() + HEAD_BYTES) {
+        return walk::put_off(call, walk, stop);
     }
     call.out.push(head(walk.cursor, walk.keys).as_slice());
     call.out.push(&walk.found);
@@ -144,12 +146,12 @@ pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         };
         let next = match stepped {
             Ok(next) => next,
-            Err(error) => return call.put_off(walk, error.into()),
+            Err(error) => return walk::put_off(call, walk, error.into()),
         };
         if walk.looked > 0 {
             walk.ended = Some(0);
-            if let Err(stop) = call.answer_room(walk.found.len()) {
-                return call.put_off(walk, stop);
+            if let Err(stop) = typed::answer_fits(call, walk.found.len()) {
+                return walk::put_off(call, walk, stop);
             }
             reply::bulk(call.out, &walk.found);
             return Ok(());
@@ -161,8 +163,8 @@ pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
             return Ok(());
         }
         call.ops += walk_step_ops(0);
-        if call.is_spent() {
-            return call.put_off(walk, State::Yield.into());
+        if walk::is_spent(call) {
+            return walk::put_off(call, walk, State::Yield.into());
         }
     }
 }

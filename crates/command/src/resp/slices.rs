@@ -6,17 +6,21 @@
 //!                           a read:   the same value at each visit, or it starts again, at last with a key lock set
 //! ```
 //!
-//! Invariants: a visit costs what it does: the words that are done are never read again ([`Call::words_left`]), and a
+//! Invariants: a visit costs what it does: the words that are done are never read again ([`words_left`]), and a
 //! walk over a value goes on at a place in it. No visit does more than its slice, whatever a client asks for.
 
 use super::atomic::ANSWER_BYTES_MAX;
+use super::catalog;
 use super::error::Fault;
 use super::hash::Pairs;
-use super::table;
 use super::transaction::Stage;
 use super::typed::{KeyParts, record};
 use super::walk::Walk;
-use super::{Call, LINE_ROOM, Run, Stop};
+use crate::lookup::values::LINE_ROOM;
+use crate::resp::atomic;
+use crate::resp::call::{Call, Run, Stop};
+use crate::resp::typed;
+use crate::resp::walk;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::State;
 use protocol::resp::Args;
@@ -61,175 +65,173 @@ impl Reading {
 /// The identity of a missing value.
 const NOTHING: (u64, u32, u64) = (0, 0, 0);
 
-impl<'c> Call<'c, '_> {
-    /// The words of the request that are not done.
-    pub(super) fn words_left(&self, args: Args<'c>) -> Args<'c> {
-        self.behind(args, self.session.done)
-    }
+/// The words of the request that are not done.
+pub(super) fn words_left<'c>(call: &Call<'c, '_>, args: Args<'c>) -> Args<'c> {
+    call.behind(args, call.session.done)
+}
 
-    /// So many more words are done, which take so many bytes.
-    pub(super) fn words_done(&mut self, words: u32, bytes: usize) {
-        let (_, before) = self.session.passed;
-        self.session.done += words;
-        self.session.passed = (self.session.done, before + bytes);
-    }
+/// So many more words are done, which take so many bytes.
+pub(super) fn words_done(call: &mut Call<'_, '_>, words: u32, bytes: usize) {
+    let (_, before) = call.session.passed;
+    call.session.done += words;
+    call.session.passed = (call.session.done, before + bytes);
+}
 
-    /// Does `each` for the words of a command that changes one value, some of them at a time: `fields` says which words
-    /// of `all` and how many are for one field. With more than a slice has room for it becomes a transaction of its
-    /// own, with the key claimed. `stores` says that it may store what the words say. `each` gives false if the value
-    /// that an earlier visit changed is gone: all are done again then.
-    pub(super) fn in_slices(
-        &mut self,
-        name: &'static str,
-        all: Args<'c>,
-        key: &[u8],
-        (words, each_words): (Args<'c>, u32),
-        stores: bool,
-        mut each: impl FnMut(&mut Self, Args<'c>, bool) -> Result<bool, Stop>,
-    ) -> Run {
-        if !self.beside && words.len() as u32 > FIELDS_A_SLICE * each_words {
-            return self.run_claimed(name, all, key);
-        }
-        if stores && self.beside && !self.session.fits {
-            self.check_pairs(words)?;
-        }
-        if stores && self.session.done == 0 {
-            self.room_to_store(if self.beside { words.wire_bytes() as u64 } else { 0 })?;
-        }
-        if !self.beside {
-            // All of it in this visit.
-            if !each(self, words, true)? {
-                return Err(State::Yield.into());
-            }
-            // The first counts as the request.
-            self.ops += OPS_AN_EDITED_FIELD * (words.len() / each_words as usize).saturating_sub(1);
-            return Ok(());
-        }
-        let together = if words.len() as u32 > FIELDS_A_SLICE * each_words { FIELDS_AN_EDIT } else { FIELDS_A_SLICE };
-        let mut left = self.words_left(words);
-        while left.len() > 0 {
-            let (slice, behind) = left.split(together * each_words);
-            let is_first = self.session.done == 0;
-            if !each(self, slice, is_first)? {
-                self.session.end_request();
-                return Err(State::Yield.into());
-            }
-            self.words_done(slice.len() as u32, slice.wire_bytes());
-            self.ops += OPS_AN_EDITED_FIELD * slice.len() / each_words as usize;
-            left = behind;
-            if left.len() > 0 && self.is_spent() {
-                return Err(State::Yield.into());
-            }
-        }
-        Ok(())
+/// Does `each` for the words of a command that changes one value, some of them at a time: `fields` says which words
+/// of `all` and how many are for one field. With more than a slice has room for it becomes a transaction of its
+/// own, with the key claimed. `stores` says that it may store what the words say. `each` gives false if the value
+/// that an earlier visit changed is gone: all are done again then.
+pub(super) fn in_slices<'c, 'l>(
+    call: &mut Call<'c, 'l>,
+    name: &'static str,
+    all: Args<'c>,
+    key: &[u8],
+    (words, each_words): (Args<'c>, u32),
+    stores: bool,
+    mut each: impl FnMut(&mut Call<'c, 'l>, Args<'c>, bool) -> Result<bool, Stop>,
+) -> Run {
+    if !call.beside && words.len() as u32 > FIELDS_A_SLICE * each_words {
+        return run_claimed(call, name, all, key);
     }
-
-    /// Looks at names and values before the first of them is stored: where one is too long, none is.
-    fn check_pairs(&mut self, words: Args<'c>) -> Run {
-        let most = self.guard.sizes().part_bytes_max();
-        let mut left = self.words_left(words);
-        while left.len() > 0 && words.wire_bytes() > most {
-            let (slice, behind) = left.split(2 * FIELDS_A_SLICE);
-            if Pairs(slice).any(|(name, value)| bin_bytes_max(name, value) > most) {
-                return Err(Fault::RecordTooLarge.into());
-            }
-            self.words_done(slice.len() as u32, slice.wire_bytes());
-            self.ops += OPS_A_LOOK;
-            left = behind;
-            if left.len() > 0 && self.is_spent() {
-                return Err(State::Yield.into());
-            }
+    if stores && call.beside && !call.session.fits {
+        check_pairs(call, words)?;
+    }
+    if stores && call.session.done == 0 {
+        typed::room_to_store(call, if call.beside { words.wire_bytes() as u64 } else { 0 })?;
+    }
+    if !call.beside {
+        // All of it in this visit.
+        if !each(call, words, true)? {
+            return Err(State::Yield.into());
         }
-        (self.session.done, self.session.passed, self.session.fits) = (0, (0, 0), true);
-        Ok(())
+        // The first counts as the request.
+        call.ops += OPS_AN_EDITED_FIELD * (words.len() / each_words as usize).saturating_sub(1);
+        return Ok(());
     }
-
-    /// Has a command that changes one value go on over several visits, as one.
-    pub(super) fn run_claimed(&mut self, name: &'static str, args: Args<'c>, key: &[u8]) -> Run {
-        self.run_over(name, args, key, Stage::Obtaining)
-    }
-
-    /// Has a command that reads one value go on over several visits.
-    pub(super) fn run_reading(&mut self, name: &'static str, args: Args<'c>, key: &[u8]) -> Run {
-        self.run_over(name, args, key, Stage::Running)
-    }
-
-    fn run_over(&mut self, name: &'static str, args: Args<'c>, key: &[u8], stage: Stage) -> Run {
-        let entry = table::entry(name);
-        let mut one = self.spare_transaction();
-        one.key_locks.add(&self.key(key));
-        if !one.hold(entry, args, false) {
-            one.put_away(self.ctx);
-            return Err(Fault::ClientMemory.into());
+    let together = if words.len() as u32 > FIELDS_A_SLICE * each_words { FIELDS_AN_EDIT } else { FIELDS_A_SLICE };
+    let mut left = words_left(call, words);
+    while left.len() > 0 {
+        let (slice, behind) = left.split(together * each_words);
+        let is_first = call.session.done == 0;
+        if !each(call, slice, is_first)? {
+            call.session.end_request();
+            return Err(State::Yield.into());
         }
-        one.stage = stage;
-        self.begin(one);
-        Err(Stop::UnderWay)
-    }
-
-    /// Gives `look` the record under a key, `None` if there is none, and the same one at each visit of the request.
-    ///
-    /// # Errors
-    /// If it is another one than at the visit before, the request begins anew.
-    pub(super) fn read_on<T>(
-        &mut self,
-        bytes: &[u8],
-        reading: &mut Reading,
-        look: impl FnOnce(&mut OutBuffer, Option<&Record<'_>>, u64) -> Result<T, Stop>,
-    ) -> Result<T, Stop> {
-        let (key, view) = (self.key(bytes), self.ctx.view());
-        if self.guard.locks().is_locked_by_other(&key) {
-            return Err(State::Parked.into());
+        words_done(call, slice.len() as u32, slice.wire_bytes());
+        call.ops += OPS_AN_EDITED_FIELD * slice.len() / each_words as usize;
+        left = behind;
+        if left.len() > 0 && walk::is_spent(call) {
+            return Err(State::Yield.into());
         }
-        let item = self.guard.items().get(&key);
-        let parts = KeyParts::new(self.guard, key);
-        let record = record(item.as_ref(), view, &parts)?;
-        let identity = record.as_ref().map_or(NOTHING, Record::identity);
-        if reading.identity.is_some_and(|before| before != identity) {
-            return Err(self.begin_anew(reading));
-        }
-        reading.identity = Some(identity);
-        look(self.out, record.as_ref(), view.now_ms)
     }
+    Ok(())
+}
 
-    /// Returns what is read was changed: begins anew, and with a key lock set if that was so several times.
-    fn begin_anew(&mut self, reading: &mut Reading) -> Stop {
-        self.session.end_request();
-        reading.restarts += 1;
-        reading.identity = None;
-        self.session.wants_key_locks = reading.restarts > RESTARTS_MAX && !self.guard.locks().is_attached();
-        State::Yield.into()
-    }
-
-    /// Ends a visit of a walk whose answer is collected behind a head: what was collected stands if it goes on in
-    /// another visit, and goes if it begins anew or is a fault.
-    pub(super) fn end_visit(&mut self, mut walk: Box<Walk>, mut ran: Run) -> Run {
-        if matches!(ran, Err(Stop::State(_))) && !walk.reserve(&self.ctx.shared.budget) {
-            ran = Err(Fault::ClientMemory.into());
+/// Looks at names and values before the first of them is stored: where one is too long, none is.
+fn check_pairs<'c>(call: &mut Call<'c, '_>, words: Args<'c>) -> Run {
+    let most = call.guard.sizes().part_bytes_max();
+    let mut left = words_left(call, words);
+    while left.len() > 0 && words.wire_bytes() > most {
+        let (slice, behind) = left.split(2 * FIELDS_A_SLICE);
+        if Pairs(slice).any(|(name, value)| bin_bytes_max(name, value) > most) {
+            return Err(Fault::RecordTooLarge.into());
         }
-        match ran {
-            Err(stop @ Stop::State(_)) => {
-                if walk.reading.identity.is_none() {
-                    let reading = std::mem::take(&mut walk.reading);
-                    if let Some(head) = walk.head {
-                        self.out.cut_to_head(head);
-                    }
-                    walk = Box::new(Walk { reading, ..Walk::default() });
-                }
-                self.session.walk = Some(walk);
-                // Nothing of it is taken back by whoever runs it.
-                self.session.done = self.session.done.max(1);
-                Err(stop)
-            }
-            Err(stop) => {
+        words_done(call, slice.len() as u32, slice.wire_bytes());
+        call.ops += OPS_A_LOOK;
+        left = behind;
+        if left.len() > 0 && walk::is_spent(call) {
+            return Err(State::Yield.into());
+        }
+    }
+    (call.session.done, call.session.passed, call.session.fits) = (0, (0, 0), true);
+    Ok(())
+}
+
+/// Has a command that changes one value go on over several visits, as one.
+fn run_claimed<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Run {
+    run_over(call, name, args, key, Stage::Obtaining)
+}
+
+/// Has a command that reads one value go on over several visits.
+pub(super) fn run_reading<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8]) -> Run {
+    run_over(call, name, args, key, Stage::Running)
+}
+
+fn run_over<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8], stage: Stage) -> Run {
+    let entry = catalog::entry(name);
+    let mut one = atomic::spare_transaction(call);
+    one.key_locks.add(&call.key(key));
+    if !one.hold(entry, args, false) {
+        one.put_away(call.ctx);
+        return Err(Fault::ClientMemory.into());
+    }
+    one.stage = stage;
+    atomic::begin(call, one);
+    Err(Stop::UnderWay)
+}
+
+/// Gives `look` the record under a key, `None` if there is none, and the same one at each visit of the request.
+///
+/// # Errors
+/// If it is another one than at the visit before, the request begins anew.
+pub(super) fn read_on<T>(
+    call: &mut Call<'_, '_>,
+    bytes: &[u8],
+    reading: &mut Reading,
+    look: impl FnOnce(&mut OutBuffer, Option<&Record<'_>>, u64) -> Result<T, Stop>,
+) -> Result<T, Stop> {
+    let (key, view) = (call.key(bytes), call.ctx.view());
+    if call.guard.locks().is_locked_by_other(&key) {
+        return Err(State::Parked.into());
+    }
+    let item = call.guard.items().get(&key);
+    let parts = KeyParts::new(call.guard, key);
+    let record = record(item.as_ref(), view, &parts)?;
+    let identity = record.as_ref().map_or(NOTHING, Record::identity);
+    if reading.identity.is_some_and(|before| before != identity) {
+        return Err(begin_anew(call, reading));
+    }
+    reading.identity = Some(identity);
+    look(call.out, record.as_ref(), view.now_ms)
+}
+
+/// Returns what is read was changed: begins anew, and with a key lock set if that was so several times.
+fn begin_anew(call: &mut Call<'_, '_>, reading: &mut Reading) -> Stop {
+    call.session.end_request();
+    reading.restarts += 1;
+    reading.identity = None;
+    call.session.wants_key_locks = reading.restarts > RESTARTS_MAX && !call.guard.locks().is_attached();
+    State::Yield.into()
+}
+
+/// Ends a visit of a walk whose answer is collected behind a head: what was collected stands if it goes on in
+/// another visit, and goes if it begins anew or is a fault.
+pub(super) fn end_visit(call: &mut Call<'_, '_>, mut walk: Box<Walk>, mut ran: Run) -> Run {
+    if matches!(ran, Err(Stop::State(_))) && !walk.reserve(&call.ctx.shared.budget) {
+        ran = Err(Fault::ClientMemory.into());
+    }
+    match ran {
+        Err(stop @ Stop::State(_)) => {
+            if walk.reading.identity.is_none() {
+                let reading = std::mem::take(&mut walk.reading);
                 if let Some(head) = walk.head {
-                    self.out.cut_to_head(head);
+                    call.out.cut_to_head(head);
                 }
-                self.session.end_request();
-                Err(stop)
+                walk = Box::new(Walk { reading, ..Walk::default() });
             }
-            Ok(()) => Ok(()),
+            call.session.walk = Some(walk);
+            // Nothing of it is taken back by whoever runs it.
+            call.session.done = call.session.done.max(1);
+            Err(stop)
         }
+        Err(stop) => {
+            if let Some(head) = walk.head {
+                call.out.cut_to_head(head);
+            }
+            call.session.end_request();
+            Err(stop)
+        }
+        Ok(()) => Ok(()),
     }
 }
 

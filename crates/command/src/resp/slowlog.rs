@@ -3,12 +3,14 @@
 //! A request's time has three parts: it waited, from the arrival of its bytes on; it was executed; its reply was sent.
 //! Requests of all protocols count.
 
+use super::catalog::{find, lower};
 use super::error::subcommand;
 use super::number::integer;
-use super::table::{find, lower};
-use super::{Call, Run};
 use crate::config::WORKERS_MAX;
 use crate::metrics::{Command, Part, SlowRequest, Totals};
+use crate::resp::aside;
+use crate::resp::call::{Call, Run};
+use crate::resp::walk;
 use crate::visit::progress::State;
 use protocol::resp::{Args, Version, reply};
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,15 +31,15 @@ pub(super) fn slowlog<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                 reply::error(call.out, b"ERR count should be greater than or equal to -1");
                 return Ok(());
             }
-            let slow = call.slow(call.ctx.shared.live.slow_reset_ms.load(Relaxed));
+            let slow = slow(call, call.ctx.shared.live.slow_reset_ms.load(Relaxed));
             let count = usize::try_from(count).unwrap_or(usize::MAX).min(slow.len());
             let mut all = Vec::new();
             reply::array(&mut all, count as u64);
             slow[..count].iter().for_each(|request| put_slow(&mut all, request));
-            call.say_long(all)
+            aside::say_long(call, all)
         }
         (b"len", 0) => {
-            let slow = call.slow(call.ctx.shared.live.slow_reset_ms.load(Relaxed)).len();
+            let slow = slow(call, call.ctx.shared.live.slow_reset_ms.load(Relaxed)).len();
             call.int(slow as i64);
             Ok(())
         }
@@ -80,13 +82,13 @@ fn put_slow(all: &mut Vec<u8>, request: &SlowRequest) {
 pub(super) fn latency<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
-        (b"explain", _) => call.explain(args),
-        (b"histogram", _) => call.histogram(args),
-        (b"latest", 0) => call.latest(),
-        (b"history", 1) => call.history(args.next().unwrap_or_default()),
+        (b"explain", _) => explain(call, args),
+        (b"histogram", _) => histogram(call, args),
+        (b"latest", 0) => latest(call),
+        (b"history", 1) => history(call, args.next().unwrap_or_default()),
         (b"reset", _) => {
             let ours = args.len() == 0 || args.into_iter().any(|event| event == EVENT);
-            let slow = call.slow(call.ctx.shared.live.latency_reset_ms.load(Relaxed));
+            let slow = slow(call, call.ctx.shared.live.latency_reset_ms.load(Relaxed));
             if ours {
                 let now = call.ctx.clock.unix();
                 call.ctx.shared.live.latency_reset_ms.store(now.0, Relaxed);
@@ -94,7 +96,7 @@ pub(super) fn latency<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             call.int(i64::from(ours && !slow.is_empty()));
             Ok(())
         }
-        (b"doctor", 0) => call.doctor(),
+        (b"doctor", 0) => doctor(call),
         _ => {
             subcommand(call.out, "LATENCY", topic);
             Ok(())
@@ -108,148 +110,146 @@ fn kind(word: &[u8]) -> Option<Command> {
     named.or_else(|| find(word).map(|entry| entry.kind))
 }
 
-impl<'c> Call<'c, '_> {
-    /// Slow requests of all workers after an instant in Unix ms, the latest first.
-    fn slow(&self, after_ms: u64) -> Vec<SlowRequest> {
-        let workers = self.ctx.shared.workers.iter().enumerate();
-        let mut slow: Vec<SlowRequest> = workers
-            .flat_map(|(number, worker)| worker.recorder.slow().read(number))
-            .filter(|request| request.at.0 > after_ms)
-            .collect();
-        slow.sort_by_key(|request| std::cmp::Reverse((request.at, request.number)));
-        slow
-    }
+/// Slow requests of all workers after an instant in Unix ms, the latest first.
+fn slow(call: &Call<'_, '_>, after_ms: u64) -> Vec<SlowRequest> {
+    let workers = call.ctx.shared.workers.iter().enumerate();
+    let mut slow: Vec<SlowRequest> = workers
+        .flat_map(|(number, worker)| worker.recorder.slow().read(number))
+        .filter(|request| request.at.0 > after_ms)
+        .collect();
+    slow.sort_by_key(|request| std::cmp::Reverse((request.at, request.number)));
+    slow
+}
 
-    fn totals(&self) -> Totals {
-        Totals::read(self.ctx.shared.workers.iter().map(|worker| &worker.recorder))
-    }
+fn totals(call: &Call<'_, '_>) -> Totals {
+    Totals::read(call.ctx.shared.workers.iter().map(|worker| &worker.recorder))
+}
 
-    /// The kinds that are asked for and occurred; all that occurred if none is named.
-    fn kinds(totals: &Totals, args: Args<'c>) -> Vec<Command> {
-        let mut kinds: Vec<Command> = Vec::new();
-        for command in totals.commands() {
-            if args.len() == 0 || args.into_iter().filter_map(kind).any(|wanted| wanted == command) {
-                kinds.push(command);
+/// The kinds that are asked for and occurred; all that occurred if none is named.
+fn kinds<'c>(totals: &Totals, args: Args<'c>) -> Vec<Command> {
+    let mut kinds: Vec<Command> = Vec::new();
+    for command in totals.commands() {
+        if args.len() == 0 || args.into_iter().filter_map(kind).any(|wanted| wanted == command) {
+            kinds.push(command);
+        }
+    }
+    kinds
+}
+
+/// Replies how long requests of each kind waited, were executed, and took to send.
+fn explain<'c, 'l>(call: &mut Call<'c, 'l>, args: Args<'c>) -> Run {
+    let (version, totals) = (call.session.version, totals(call));
+    let (kinds, mut all) = (kinds(&totals, args), Vec::new());
+    reply::map(&mut all, version, kinds.len() as u64);
+    for command in kinds {
+        reply::bulk(&mut all, command.name().as_bytes());
+        reply::map(&mut all, version, 1 + Part::ALL.len() as u64);
+        reply::bulk(&mut all, b"calls");
+        reply::int(&mut all, totals.of(command, Part::Execute).count as i64);
+        for part in Part::ALL {
+            let counts = totals.of(command, part);
+            reply::bulk(&mut all, part.name().as_bytes());
+            reply::map(&mut all, version, SHARES.len() as u64);
+            for (name, share) in SHARES {
+                reply::bulk(&mut all, name.as_bytes());
+                reply::double(&mut all, version, counts.quantile_ns(share) as f64 / 1000.0);
             }
         }
-        kinds
     }
+    aside::say_long(call, all)
+}
 
-    /// Replies how long requests of each kind waited, were executed, and took to send.
-    fn explain(&mut self, args: Args<'c>) -> Run {
-        let (version, totals) = (self.session.version, self.totals());
-        let (kinds, mut all) = (Self::kinds(&totals, args), Vec::new());
-        reply::map(&mut all, version, kinds.len() as u64);
-        for command in kinds {
-            reply::bulk(&mut all, command.name().as_bytes());
-            reply::map(&mut all, version, 1 + Part::ALL.len() as u64);
-            reply::bulk(&mut all, b"calls");
-            reply::int(&mut all, totals.of(command, Part::Execute).count as i64);
-            for part in Part::ALL {
-                let counts = totals.of(command, part);
-                reply::bulk(&mut all, part.name().as_bytes());
-                reply::map(&mut all, version, SHARES.len() as u64);
-                for (name, share) in SHARES {
-                    reply::bulk(&mut all, name.as_bytes());
-                    reply::double(&mut all, version, counts.quantile_ns(share) as f64 / 1000.0);
-                }
+/// Times of execution, as Redis has them: how many took at most so many microseconds, by powers of two.
+fn histogram<'c, 'l>(call: &mut Call<'c, 'l>, args: Args<'c>) -> Run {
+    let (version, totals) = (call.session.version, totals(call));
+    let (kinds, mut all) = (kinds(&totals, args), Vec::new());
+    reply::map(&mut all, version, kinds.len() as u64);
+    for command in kinds {
+        let counts = totals.of(command, Part::Execute);
+        let mut buckets: Vec<(u64, u64)> = Vec::new();
+        for us in (0..=40).map(|log2| 1u64 << log2) {
+            let within = counts.at_most(us * 1000);
+            if within > buckets.last().map_or(0, |(_, before)| *before) {
+                buckets.push((us, within));
+            }
+            if within >= counts.count {
+                break;
             }
         }
-        self.say_long(all)
-    }
-
-    /// Times of execution, as Redis has them: how many took at most so many microseconds, by powers of two.
-    fn histogram(&mut self, args: Args<'c>) -> Run {
-        let (version, totals) = (self.session.version, self.totals());
-        let (kinds, mut all) = (Self::kinds(&totals, args), Vec::new());
-        reply::map(&mut all, version, kinds.len() as u64);
-        for command in kinds {
-            let counts = totals.of(command, Part::Execute);
-            let mut buckets: Vec<(u64, u64)> = Vec::new();
-            for us in (0..=40).map(|log2| 1u64 << log2) {
-                let within = counts.at_most(us * 1000);
-                if within > buckets.last().map_or(0, |(_, before)| *before) {
-                    buckets.push((us, within));
-                }
-                if within >= counts.count {
-                    break;
-                }
-            }
-            reply::bulk(&mut all, command.name().as_bytes());
-            reply::map(&mut all, version, 2);
-            reply::bulk(&mut all, b"calls");
-            reply::int(&mut all, counts.count as i64);
-            reply::bulk(&mut all, b"histogram_usec");
-            reply::map(&mut all, version, buckets.len() as u64);
-            for (us, within) in buckets {
-                reply::int(&mut all, us as i64);
-                reply::int(&mut all, within as i64);
-            }
+        reply::bulk(&mut all, command.name().as_bytes());
+        reply::map(&mut all, version, 2);
+        reply::bulk(&mut all, b"calls");
+        reply::int(&mut all, counts.count as i64);
+        reply::bulk(&mut all, b"histogram_usec");
+        reply::map(&mut all, version, buckets.len() as u64);
+        for (us, within) in buckets {
+            reply::int(&mut all, us as i64);
+            reply::int(&mut all, within as i64);
         }
-        self.say_long(all)
     }
+    aside::say_long(call, all)
+}
 
-    fn latest(&mut self) -> Run {
-        let slow = self.slow(self.ctx.shared.live.latency_reset_ms.load(Relaxed));
-        let ms = |request: &SlowRequest| (request.total_ns() / 1_000_000) as i64;
-        let Some(last) = slow.first() else {
-            reply::array(self.out, 0);
-            return Ok(());
-        };
-        reply::array(self.out, 1);
-        reply::array(self.out, 4);
-        reply::bulk(self.out, EVENT);
-        reply::int(self.out, last.at.secs() as i64);
-        reply::int(self.out, ms(last));
-        reply::int(self.out, slow.iter().map(ms).max().unwrap_or(0));
-        Ok(())
-    }
+fn latest(call: &mut Call<'_, '_>) -> Run {
+    let slow = slow(call, call.ctx.shared.live.latency_reset_ms.load(Relaxed));
+    let ms = |request: &SlowRequest| (request.total_ns() / 1_000_000) as i64;
+    let Some(last) = slow.first() else {
+        reply::array(call.out, 0);
+        return Ok(());
+    };
+    reply::array(call.out, 1);
+    reply::array(call.out, 4);
+    reply::bulk(call.out, EVENT);
+    reply::int(call.out, last.at.secs() as i64);
+    reply::int(call.out, ms(last));
+    reply::int(call.out, slow.iter().map(ms).max().unwrap_or(0));
+    Ok(())
+}
 
-    fn history(&mut self, event: &[u8]) -> Run {
-        let mut slow = self.slow(self.ctx.shared.live.latency_reset_ms.load(Relaxed));
-        if event != EVENT {
-            slow.clear();
-        }
-        let mut all = Vec::new();
-        reply::array(&mut all, slow.len() as u64);
-        for request in slow.iter().rev() {
-            reply::array(&mut all, 2);
-            reply::int(&mut all, request.at.secs() as i64);
-            reply::int(&mut all, (request.total_ns() / 1_000_000) as i64);
-        }
-        self.say_long(all)
+fn history(call: &mut Call<'_, '_>, event: &[u8]) -> Run {
+    let mut slow = slow(call, call.ctx.shared.live.latency_reset_ms.load(Relaxed));
+    if event != EVENT {
+        slow.clear();
     }
+    let mut all = Vec::new();
+    reply::array(&mut all, slow.len() as u64);
+    for request in slow.iter().rev() {
+        reply::array(&mut all, 2);
+        reply::int(&mut all, request.at.secs() as i64);
+        reply::int(&mut all, (request.total_ns() / 1_000_000) as i64);
+    }
+    aside::say_long(call, all)
+}
 
-    /// Says which part the slow requests spent their time in, and what to do about it.
-    fn doctor(&mut self) -> Run {
-        let slow = self.slow(self.ctx.shared.live.latency_reset_ms.load(Relaxed));
-        let sum = |part: fn(&SlowRequest) -> u64| slow.iter().map(part).sum::<u64>();
-        let parts = [sum(|slow| slow.wait_ns), sum(|slow| slow.execute_ns), sum(|slow| slow.send_ns)];
-        let all = parts.iter().sum::<u64>().max(1);
-        let most = (0..3).max_by_key(|part| parts[*part]).unwrap_or(0);
-        let above_us = self.ctx.shared.workers[self.ctx.worker].recorder.slow_above_ns() / 1000;
-        let text = if slow.is_empty() {
-            format!("No request took longer than {above_us} us (slowlog-log-slower-than) since the last reset.\n")
-        } else {
-            let remedy = [
-                "They waited for others: give the server more workers or CPUs of its own (threads.pin), and look for \
-                 large requests in SLOWLOG GET",
-                "Their execution took it: look in SLOWLOG GET for commands over many keys, and ask for fewer at once",
-                "Sending took it: clients that read slowly, large values, or a network that is full",
-            ][most];
-            format!(
-                "{} requests took longer than {above_us} us; of their time {} % was waiting, {} % execution and {} % \
-                 sending.\n{remedy}. LATENCY EXPLAIN has the parts by command.\n",
-                slow.len(),
-                parts[0] * 100 / all,
-                parts[1] * 100 / all,
-                parts[2] * 100 / all
-            )
-        };
-        let mut all = Vec::new();
-        reply::verbatim(&mut all, self.session.version, b"txt", text.as_bytes());
-        self.say_long(all)
-    }
+/// Says which part the slow requests spent their time in, and what to do about it.
+fn doctor(call: &mut Call<'_, '_>) -> Run {
+    let slow = slow(call, call.ctx.shared.live.latency_reset_ms.load(Relaxed));
+    let sum = |part: fn(&SlowRequest) -> u64| slow.iter().map(part).sum::<u64>();
+    let parts = [sum(|slow| slow.wait_ns), sum(|slow| slow.execute_ns), sum(|slow| slow.send_ns)];
+    let all = parts.iter().sum::<u64>().max(1);
+    let most = (0..3).max_by_key(|part| parts[*part]).unwrap_or(0);
+    let above_us = call.ctx.shared.workers[call.ctx.worker].recorder.slow_above_ns() / 1000;
+    let text = if slow.is_empty() {
+        format!("No request took longer than {above_us} us (slowlog-log-slower-than) since the last reset.\n")
+    } else {
+        let remedy = [
+            "They waited for others: give the server more workers or CPUs of its own (threads.pin), and look for \
+             large requests in SLOWLOG GET",
+            "Their execution took it: look in SLOWLOG GET for commands over many keys, and ask for fewer at once",
+            "Sending took it: clients that read slowly, large values, or a network that is full",
+        ][most];
+        format!(
+            "{} requests took longer than {above_us} us; of their time {} % was waiting, {} % execution and {} % \
+             sending.\n{remedy}. LATENCY EXPLAIN has the parts by command.\n",
+            slow.len(),
+            parts[0] * 100 / all,
+            parts[1] * 100 / all,
+            parts[2] * 100 / all
+        )
+    };
+    let mut all = Vec::new();
+    reply::verbatim(&mut all, call.session.version, b"txt", text.as_bytes());
+    aside::say_long(call, all)
 }
 
 /// `MEMORY USAGE key [SAMPLES n] | STATS | DOCTOR | PURGE`
@@ -275,13 +275,13 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                 };
                 call.session.done = next as u32;
                 call.ops += PARTS_A_STEP as usize / 4;
-                if call.is_spent() {
+                if walk::is_spent(call) {
                     return Err(State::Yield.into());
                 }
             }
         }
-        (b"stats", 0) => call.memory_stats(),
-        (b"doctor", 0) => call.memory_doctor(),
+        (b"stats", 0) => memory_stats(call),
+        (b"doctor", 0) => memory_doctor(call),
         // What is free is kept for the next item: it was promised.
         (b"purge", 0) => {
             call.out.push(reply::OK);
@@ -299,44 +299,42 @@ const PARTS_A_STEP: u64 = 128;
 /// Bytes of an item in the index.
 const SLOT_BYTES: u64 = 8;
 
-impl Call<'_, '_> {
-    fn memory_stats(&mut self) -> Run {
-        let (stats, shared) = (self.ctx.shared.store_stats(), &self.ctx.shared);
-        let items = stats.items.max(1);
-        let numbers = [
-            ("total.allocated", stats.held_bytes),
-            ("startup.allocated", 0),
-            ("dataset.bytes", stats.item_bytes),
-            ("keys.count", stats.items),
-            ("keys.bytes-per-key", stats.item_bytes / items),
-            ("clients.normal", shared.connections_open()),
-            ("pubsub.bytes", shared.channels.bytes()),
-            ("maxmemory", stats.memory_bytes),
-        ];
-        let share = stats.item_bytes as f64 * 100.0 / stats.memory_bytes.max(1) as f64;
-        let version: Version = self.session.version;
-        reply::map(self.out, version, numbers.len() as u64 + 1);
-        for (name, number) in numbers {
-            reply::bulk(self.out, name.as_bytes());
-            reply::int(self.out, number as i64);
-        }
-        reply::bulk(self.out, b"dataset.percentage");
-        reply::double(self.out, version, share);
-        Ok(())
+fn memory_stats(call: &mut Call<'_, '_>) -> Run {
+    let (stats, shared) = (call.ctx.shared.store_stats(), &call.ctx.shared);
+    let items = stats.items.max(1);
+    let numbers = [
+        ("total.allocated", stats.held_bytes),
+        ("startup.allocated", 0),
+        ("dataset.bytes", stats.item_bytes),
+        ("keys.count", stats.items),
+        ("keys.bytes-per-key", stats.item_bytes / items),
+        ("clients.normal", shared.connections_open()),
+        ("pubsub.bytes", shared.channels.bytes()),
+        ("maxmemory", stats.memory_bytes),
+    ];
+    let share = stats.item_bytes as f64 * 100.0 / stats.memory_bytes.max(1) as f64;
+    let version: Version = call.session.version;
+    reply::map(call.out, version, numbers.len() as u64 + 1);
+    for (name, number) in numbers {
+        reply::bulk(call.out, name.as_bytes());
+        reply::int(call.out, number as i64);
     }
+    reply::bulk(call.out, b"dataset.percentage");
+    reply::double(call.out, version, share);
+    Ok(())
+}
 
-    fn memory_doctor(&mut self) -> Run {
-        let stats = self.ctx.shared.store_stats();
-        let percent = stats.item_bytes * 100 / stats.memory_bytes.max(1);
-        let what = if percent < 80 {
-            "There is room."
-        } else if self.ctx.shared.config.evict {
-            "The memory is full of items, and what is asked for least is evicted: as it should be for a cache."
-        } else {
-            "The memory is nearly full, and nothing may be evicted (store.evict): give it more, or delete items."
-        };
-        let text = format!("Items take {percent} % of {} bytes of memory. {what}\n", stats.memory_bytes);
-        reply::verbatim(self.out, self.session.version, b"txt", text.as_bytes());
-        Ok(())
-    }
+fn memory_doctor(call: &mut Call<'_, '_>) -> Run {
+    let stats = call.ctx.shared.store_stats();
+    let percent = stats.item_bytes * 100 / stats.memory_bytes.max(1);
+    let what = if percent < 80 {
+        "There is room."
+    } else if call.ctx.shared.config.evict {
+        "The memory is full of items, and what is asked for least is evicted: as it should be for a cache."
+    } else {
+        "The memory is nearly full, and nothing may be evicted (store.evict): give it more, or delete items."
+    };
+    let text = format!("Items take {percent} % of {} bytes of memory. {what}\n", stats.memory_bytes);
+    reply::verbatim(call.out, call.session.version, b"txt", text.as_bytes());
+    Ok(())
 }

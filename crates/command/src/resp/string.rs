@@ -3,11 +3,15 @@
 use super::error::Fault;
 use super::expire::{Deadline, Unit};
 use super::number::{float, integer, put_float};
-use super::told::copy_on;
 use super::typed::string;
-use super::{Answers, Call, Identity, LINE_ROOM, Run, Stop};
+use super::value_reply::copy_on;
 use crate::lookup::large::LargeSet;
+use crate::lookup::values::{Identity, LINE_ROOM};
 use crate::push::notify::Event;
+use crate::resp::call::{Call, Run, Stop};
+use crate::resp::session::Answers;
+use crate::resp::typed;
+use crate::resp::value_reply;
 use crate::visit::clock::Moment;
 use crate::visit::out::PINNED_BYTES_MIN;
 use crate::visit::progress::State;
@@ -37,7 +41,7 @@ impl<'c> SetOptions<'c> {
     pub(super) fn read(mut args: impl Iterator<Item = &'c [u8]>) -> Result<Self, Stop> {
         let mut options = Self::default();
         while let Some(word) = args.next() {
-            let lower = super::table::lower(word);
+            let lower = super::catalog::lower(word);
             // An option may be there twice, but not with one that excludes it.
             let mut condition = |condition| match options.condition.replace(condition) {
                 Some(before) if before != condition => Err(Fault::Syntax),
@@ -121,7 +125,7 @@ pub(super) fn get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 }
 
 fn read_one(call: &mut Call<'_, '_>, key: &[u8]) -> Run {
-    let hit = call.value_of(key)?;
+    let hit = value_reply::value_of(call, key)?;
     call.note_read(hit);
     Ok(())
 }
@@ -129,42 +133,42 @@ fn read_one(call: &mut Call<'_, '_>, key: &[u8]) -> Run {
 pub(super) fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (key, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     if args.len() == 0 {
-        return call.store_plain(key, value, PutMode::Set, Expire::Never).map(|_| call.out.push(reply::OK));
+        return store_plain(call, key, value, PutMode::Set, Expire::Never).map(|_| call.out.push(reply::OK));
     }
     let options = SetOptions::read(args)?;
     let expire = options.expire(call.moment())?;
-    let Some(mode) = options.put_mode() else { return call.set_by(key, value, &options, expire) };
+    let Some(mode) = options.put_mode() else { return set_by(call, key, value, &options, expire) };
     let stored = match mode {
-        PutMode::Add => call.store_absent(key, value, expire)?,
-        mode => call.store_plain(key, value, mode, expire)?,
+        PutMode::Add => store_absent(call, key, value, expire)?,
+        mode => store_plain(call, key, value, mode, expire)?,
     };
-    call.ok_or_null(stored);
+    ok_or_null(call, stored);
     Ok(())
 }
 
 pub(super) fn setnx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (key, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-    let stored = call.store_absent(key, value, Expire::Never)?;
+    let stored = store_absent(call, key, value, Expire::Never)?;
     call.int(stored.into());
     Ok(())
 }
 
 pub(super) fn setex<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.set_until(args, Unit::Seconds, "setex")
+    set_until(call, args, Unit::Seconds, "setex")
 }
 
 pub(super) fn psetex<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.set_until(args, Unit::Millis, "psetex")
+    set_until(call, args, Unit::Millis, "psetex")
 }
 
 pub(super) fn getset<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (key, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-    call.set_by(key, value, &SetOptions::swap(), Expire::Never)
+    set_by(call, key, value, &SetOptions::swap(), Expire::Never)
 }
 
 pub(super) fn getdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
-    let (hit, ()) = call.tell_and_change(bytes, |_, _, _| Change::Remove(()))?;
+    let (hit, ()) = value_reply::tell_and_change(call, bytes, |_, _, _| Change::Remove(()))?;
     call.note_read(hit);
     if hit {
         call.changed(Event::DEL, bytes);
@@ -177,7 +181,7 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let moment = call.moment();
     let deadline = match args.next() {
         None => return read_one(call, bytes),
-        Some(word) => match &super::table::lower(word)[..] {
+        Some(word) => match &super::catalog::lower(word)[..] {
             b"persist" if args.len() == 0 => None,
             unit => {
                 let unit = Unit::of(unit).filter(|_| args.len() == 1).ok_or(Fault::Syntax)?;
@@ -202,7 +206,7 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         None => Expire::Never,
         Some((unit, text)) => Deadline::positive(text, unit, moment, "getex")?.expire(),
     };
-    let (hit, ()) = call.tell_and_change(bytes, |_, _, _| Change::Expire(expire, ()))?;
+    let (hit, ()) = value_reply::tell_and_change(call, bytes, |_, _, _| Change::Expire(expire, ()))?;
     call.note_read(hit);
     if hit {
         call.changed(if expire == Expire::Never { Event::PERSIST } else { Event::EXPIRE }, bytes);
@@ -217,7 +221,7 @@ pub(super) fn append<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let PutOutcome::Stored { bytes: len, .. } = call.guard.items_mut().put(&key, &put)? else {
         return Err(Fault::WrongType.into());
     };
-    call.note_store();
+    note_store(call);
     call.changed(Event::APPEND, bytes);
     call.int(len as i64);
     Ok(())
@@ -250,9 +254,9 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         && bytes >= PINNED_BYTES_MIN as u64
     {
         if !call.beside {
-            return call.range_of_large(&key, large, range);
+            return range_of_large(call, &key, large, range);
         }
-        let is_whole = call.put_pieces(&key, large, range)?;
+        let is_whole = value_reply::put_pieces(call, &key, large, range)?;
         if is_whole {
             call.session.copying = None;
             call.out.push(b"\r\n");
@@ -303,7 +307,7 @@ pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
     string(call.guard.items().peek(&key).as_ref())?;
     let len = call.guard.items_mut().splice(&key, offset, part)?.ok_or(Fault::WrongType)?;
-    call.note_store();
+    note_store(call);
     call.changed(Event::SETRANGE, bytes);
     call.int(len as i64);
     Ok(())
@@ -325,19 +329,19 @@ fn stored_over<T>(item: Option<&Item<'_>>, answer: T) -> Change<T> {
 }
 
 pub(super) fn incr<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.add(args, |_| Ok(1))
+    add(call, args, |_| Ok(1))
 }
 
 pub(super) fn decr<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.add(args, |_| Ok(-1))
+    add(call, args, |_| Ok(-1))
 }
 
 pub(super) fn incrby<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.add(args, integer)
+    add(call, args, integer)
 }
 
 pub(super) fn decrby<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.add(args, |text| integer(text)?.checked_neg().ok_or(Fault::NoOpposite))
+    add(call, args, |text| integer(text)?.checked_neg().ok_or(Fault::NoOpposite))
 }
 
 pub(super) fn incrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
@@ -364,7 +368,7 @@ pub(super) fn incrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
             }
         }
     })??;
-    call.note_store();
+    note_store(call);
     call.changed(Event::INCRBYFLOAT, bytes);
     let mut room = [0; FLOAT_BYTES_MAX];
     let mut left = &mut room[..];
@@ -378,187 +382,190 @@ pub(super) fn incrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
 /// A number without an exponent has at most so many characters: 309 digits, or 17 behind 324 zeros.
 const FLOAT_BYTES_MAX: usize = 352;
 
-impl<'c> Call<'c, '_> {
-    /// Stores a value; false if the mode's condition did not hold.
-    pub(super) fn store_plain(
-        &mut self,
-        bytes: &[u8],
-        value: &[u8],
-        mode: PutMode,
-        expire: Expire,
-    ) -> Result<bool, Stop> {
-        let key = self.key(bytes);
-        self.store_key(&key, value, mode, expire)
-    }
+/// Stores a value; false if the mode's condition did not hold.
+pub(super) fn store_plain(
+    call: &mut Call<'_, '_>,
+    bytes: &[u8],
+    value: &[u8],
+    mode: PutMode,
+    expire: Expire,
+) -> Result<bool, Stop> {
+    let key = call.key(bytes);
+    store_key(call, &key, value, mode, expire)
+}
 
-    /// Stores where nothing is.
-    fn store_absent(&mut self, bytes: &[u8], value: &[u8], expire: Expire) -> Result<bool, Stop> {
-        let stored = self.store_plain(bytes, value, PutMode::Add, expire)?;
-        Ok(stored || !self.is_there(&self.key(bytes))? && self.store_plain(bytes, value, PutMode::Add, expire)?)
-    }
+/// Stores where nothing is.
+fn store_absent(call: &mut Call<'_, '_>, bytes: &[u8], value: &[u8], expire: Expire) -> Result<bool, Stop> {
+    let stored = store_plain(call, bytes, value, PutMode::Add, expire)?;
+    Ok(stored || !typed::is_there(call, &call.key(bytes))? && store_plain(call, bytes, value, PutMode::Add, expire)?)
+}
 
-    /// Stores a value as [`Call::store_plain`] does, under a key that was hashed.
-    #[inline]
-    pub(super) fn store_key(
-        &mut self,
-        key: &Key<'_>,
-        value: &[u8],
-        mode: PutMode,
-        expire: Expire,
-    ) -> Result<bool, Stop> {
-        self.room_to_store(value.len() as u64)?;
-        let outcome = self.guard.items_mut().put(key, &Put { mode, expire, ..Put::set(value) })?;
-        let stored = matches!(outcome, PutOutcome::Stored { .. });
+/// Stores a value as [`store_plain`] does, under a key that was hashed.
+#[inline]
+pub(super) fn store_key(
+    call: &mut Call<'_, '_>,
+    key: &Key<'_>,
+    value: &[u8],
+    mode: PutMode,
+    expire: Expire,
+) -> Result<bool, Stop> {
+    typed::room_to_store(call, value.len() as u64)?;
+    let outcome = call.guard.items_mut().put(key, &Put { mode, expire, ..Put::set(value) })?;
+    let stored = matches!(outcome, PutOutcome::Stored { .. });
+    if stored {
+        note_store(call);
+        call.ctx.note_length(key.bytes(), value.len() as u64);
+        tell_set(call, key.bytes(), expire);
+    }
+    Ok(stored)
+}
+
+/// Notifies subscribers that a value was stored, and that it ends if it does.
+#[inline]
+pub(super) fn tell_set(call: &mut Call<'_, '_>, bytes: &[u8], expire: Expire) {
+    call.changed(Event::SET, bytes);
+    if expire != Expire::Never {
+        call.changed(Event::EXPIRE, bytes);
+    }
+}
+
+/// Counts a value that was stored.
+pub(super) fn note_store(call: &Call<'_, '_>) {
+    let counters = call.counters();
+    counters.cmd_set.add(1);
+    counters.items_stored.add(1);
+}
+
+fn set_until<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, unit: Unit, name: &'static str) -> Run {
+    let key = args.next().unwrap_or_default();
+    let deadline = Deadline::positive(args.next().unwrap_or_default(), unit, call.moment(), name)?;
+    let value = args.next().unwrap_or_default();
+    store_plain(call, key, value, PutMode::Set, deadline.expire())?;
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+/// `SET` that depends on what is there, or answers with it.
+fn set_by<'c>(call: &mut Call<'c, '_>, bytes: &'c [u8], value: &[u8], options: &SetOptions<'_>, expire: Expire) -> Run {
+    let key = call.key(bytes);
+    let mut decide = |guard: &Guard<'_>, item: Option<&Item<'_>>, scratch: &mut Vec<u8>| {
+        scratch.extend_from_slice(value);
+        options.change(guard, &key, item, expire)
+    };
+    let stored = if options.get {
+        let (hit, stored) = value_reply::tell_and_change(call, bytes, decide)?;
+        call.note_read(hit);
+        stored
+    } else {
+        let stored = call.guard.items_mut().change(&key, &mut decide)?;
+        ok_or_null(call, stored);
+        stored
+    };
+    if stored {
+        note_store(call);
+        call.ctx.note_length(bytes, value.len() as u64);
+        tell_set(call, bytes, expire);
+    }
+    Ok(())
+}
+
+/// Answers with a range of a large value, from where it lies.
+fn range_of_large(call: &mut Call<'_, '_>, key: &Key<'_>, large: LargeRef, range: std::ops::Range<u64>) -> Run {
+    if call.session.answers != Answers::All {
+        call.note_read(true);
+        return Ok(());
+    }
+    let bytes = range.end - range.start;
+    if !call.out.has_pin_room() || !call.ctx.pin_budget(bytes) {
+        return Err(State::OutputFull { want: LINE_ROOM }.into());
+    }
+    let pinned = call.guard.large().pin_range(key, large, range);
+    if !matches!(pinned, Ok(Some(_))) {
+        call.ctx.pin_refund(bytes);
+    }
+    let pinned = pinned?;
+    call.note_read(pinned.is_some());
+    reply::bulk_head(call.out, if pinned.is_some() { bytes } else { 0 });
+    if let Some(pinned) = pinned {
+        call.out.push_pinned(pinned);
+    }
+    call.out.push(b"\r\n");
+    Ok(())
+}
+
+fn ok_or_null(call: &mut Call<'_, '_>, stored: bool) {
+    if stored {
+        call.out.push(reply::OK);
+    } else {
+        call.null();
+    }
+}
+
+/// Sets a key to a value that was written in pieces.
+pub(super) fn set_large_by(
+    call: &mut Call<'_, '_>,
+    large: &mut LargeSet,
+    options: &SetOptions<'_>,
+    expire: Expire,
+) -> Run {
+    let bytes = large.bytes();
+    if !options.get {
+        let stored = large.store_by(call.guard, |guard, key, writer| {
+            guard
+                .items_mut()
+                .change_to_large(key, writer, &mut |guard, item| Some(options.change(guard, key, item, expire)))
+        })?;
+        ok_or_null(call, stored);
         if stored {
-            self.note_store();
-            self.ctx.note_length(key.bytes(), value.len() as u64);
-            self.tell_set(key.bytes(), expire);
+            note_store(call);
+            call.ctx.note_length(large.key(), bytes);
+            tell_set(call, large.key(), expire);
         }
-        Ok(stored)
+        return Ok(());
     }
-
-    /// Notifies subscribers that a value was stored, and that it ends if it does.
-    #[inline]
-    pub(super) fn tell_set(&mut self, bytes: &[u8], expire: Expire) {
-        self.changed(Event::SET, bytes);
-        if expire != Expire::Never {
-            self.changed(Event::EXPIRE, bytes);
-        }
-    }
-
-    /// Counts a value that was stored.
-    pub(super) fn note_store(&self) {
-        let counters = self.counters();
-        counters.cmd_set.add(1);
-        counters.items_stored.add(1);
-    }
-
-    fn set_until(&mut self, mut args: Args<'c>, unit: Unit, name: &'static str) -> Run {
-        let key = args.next().unwrap_or_default();
-        let deadline = Deadline::positive(args.next().unwrap_or_default(), unit, self.moment(), name)?;
-        let value = args.next().unwrap_or_default();
-        self.store_plain(key, value, PutMode::Set, deadline.expire())?;
-        self.out.push(reply::OK);
-        Ok(())
-    }
-
-    /// `SET` that depends on what is there, or answers with it.
-    fn set_by(&mut self, bytes: &'c [u8], value: &[u8], options: &SetOptions<'_>, expire: Expire) -> Run {
-        let key = self.key(bytes);
-        let mut decide = |guard: &Guard<'_>, item: Option<&Item<'_>>, scratch: &mut Vec<u8>| {
-            scratch.extend_from_slice(value);
-            options.change(guard, &key, item, expire)
-        };
-        let stored = if options.get {
-            let (hit, stored) = self.tell_and_change(bytes, decide)?;
-            self.note_read(hit);
-            stored
-        } else {
-            let stored = self.guard.items_mut().change(&key, &mut decide)?;
-            self.ok_or_null(stored);
-            stored
-        };
-        if stored {
-            self.note_store();
-            self.ctx.note_length(bytes, value.len() as u64);
-            self.tell_set(bytes, expire);
-        }
-        Ok(())
-    }
-
-    /// Answers with a range of a large value, from where it lies.
-    fn range_of_large(&mut self, key: &Key<'_>, large: LargeRef, range: std::ops::Range<u64>) -> Run {
-        if self.session.answers != Answers::All {
-            self.note_read(true);
-            return Ok(());
-        }
-        let bytes = range.end - range.start;
-        if !self.out.has_pin_room() || !self.ctx.pin_budget(bytes) {
-            return Err(State::OutputFull { want: LINE_ROOM }.into());
-        }
-        let pinned = self.guard.large().pin_range(key, large, range);
-        if !matches!(pinned, Ok(Some(_))) {
-            self.ctx.pin_refund(bytes);
-        }
-        let pinned = pinned?;
-        self.note_read(pinned.is_some());
-        reply::bulk_head(self.out, if pinned.is_some() { bytes } else { 0 });
-        if let Some(pinned) = pinned {
-            self.out.push_pinned(pinned);
-        }
-        self.out.push(b"\r\n");
-        Ok(())
-    }
-
-    fn ok_or_null(&mut self, stored: bool) {
-        if stored {
-            self.out.push(reply::OK);
-        } else {
-            self.null();
-        }
-    }
-
-    /// Sets a key to a value that was written in pieces.
-    pub(super) fn set_large_by(&mut self, large: &mut LargeSet, options: &SetOptions<'_>, expire: Expire) -> Run {
-        let bytes = large.bytes();
-        if !options.get {
-            let stored = large.store_by(self.guard, |guard, key, writer| {
-                guard
-                    .items_mut()
-                    .change_to_large(key, writer, &mut |guard, item| Some(options.change(guard, key, item, expire)))
-            })?;
-            self.ok_or_null(stored);
+    let (key, mark) = (call.guard.key(call.session.namespace, large.key()), call.out.mark());
+    let told = value_reply::tell(call, &key)?;
+    let identity = told.as_ref().map(|told| told.identity);
+    // The value that was sent is the one that is replaced, or the whole request runs again.
+    let changed = large.store_by(call.guard, |guard, key, writer| {
+        guard.items_mut().change_to_large(key, writer, &mut |guard, item| {
+            (item.map(Identity::of) == identity).then(|| options.change(guard, key, item, expire))
+        })
+    });
+    match changed {
+        Ok(stored) => {
+            call.note_read(told.is_some());
+            if let Some(told) = told {
+                value_reply::finish(call, told);
+            }
             if stored {
-                self.note_store();
-                self.ctx.note_length(large.key(), bytes);
-                self.tell_set(large.key(), expire);
+                note_store(call);
+                call.ctx.note_length(large.key(), bytes);
+                tell_set(call, large.key(), expire);
             }
-            return Ok(());
+            Ok(())
         }
-        let (key, mark) = (self.guard.key(self.session.namespace, large.key()), self.out.mark());
-        let told = self.tell(&key)?;
-        let identity = told.as_ref().map(|told| told.identity);
-        // The value that was sent is the one that is replaced, or the whole request runs again.
-        let changed = large.store_by(self.guard, |guard, key, writer| {
-            guard.items_mut().change_to_large(key, writer, &mut |guard, item| {
-                (item.map(Identity::of) == identity).then(|| options.change(guard, key, item, expire))
-            })
-        });
-        match changed {
-            Ok(stored) => {
-                self.note_read(told.is_some());
-                if let Some(told) = told {
-                    self.finish(told);
-                }
-                if stored {
-                    self.note_store();
-                    self.ctx.note_length(large.key(), bytes);
-                    self.tell_set(large.key(), expire);
-                }
-                Ok(())
-            }
-            Err(error) => {
-                self.take_back(told, mark);
-                Err(error.into())
-            }
+        Err(error) => {
+            value_reply::take_back(call, told, mark);
+            Err(error.into())
         }
     }
+}
 
-    fn add(&mut self, mut args: Args<'c>, delta: impl Fn(&[u8]) -> Result<i64, Fault>) -> Run {
-        let bytes = args.next().unwrap_or_default();
-        let delta = delta(args.next().unwrap_or_default())?;
-        let key = self.key(bytes);
-        match self.guard.numbers().add(&key, delta)? {
-            AddOutcome::Number(sum) => {
-                self.note_store();
-                // As Redis has it, also for a number that is taken away.
-                self.changed(Event::INCRBY, bytes);
-                self.int(sum);
-                Ok(())
-            }
-            AddOutcome::WrongType => Err(Fault::WrongType.into()),
-            AddOutcome::NotInteger => Err(Fault::NotInteger.into()),
-            AddOutcome::Overflow => Err(Fault::Overflow.into()),
+fn add<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, delta: impl Fn(&[u8]) -> Result<i64, Fault>) -> Run {
+    let bytes = args.next().unwrap_or_default();
+    let delta = delta(args.next().unwrap_or_default())?;
+    let key = call.key(bytes);
+    match call.guard.numbers().add(&key, delta)? {
+        AddOutcome::Number(sum) => {
+            note_store(call);
+            // As Redis has it, also for a number that is taken away.
+            call.changed(Event::INCRBY, bytes);
+            call.int(sum);
+            Ok(())
         }
+        AddOutcome::WrongType => Err(Fault::WrongType.into()),
+        AddOutcome::NotInteger => Err(Fault::NotInteger.into()),
+        AddOutcome::Overflow => Err(Fault::Overflow.into()),
     }
 }

@@ -1,8 +1,8 @@
-//! What there is of Redis, command by command: what [`super::table`] answers, how that differs, and what it does not.
+//! What there is of Redis, command by command: what [`super::catalog`] answers, how that differs, and what it does not.
 //!
 //! The table of `docs/protocol/resp.md` is made of this.
 
-use super::table::{COMMANDS, Entry};
+use super::catalog::{COMMANDS, Entry};
 use std::fmt::Write as _;
 
 /// The support of a command.
@@ -331,7 +331,7 @@ pub const ABSENT: &[Absent] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resp::table::find;
+    use crate::resp::catalog::find;
 
     #[test]
     fn a_command_is_answered_or_absent_and_what_differs_is_of_one_that_is_answered() {

@@ -8,14 +8,16 @@
 //! A watched key counts as changed when its item is another one, is gone, or ends at another time; one that was absent
 //! when it came, though it may have gone again ([`segment::Version`]).
 
+use super::atomic;
+use super::catalog::{self, Entry, entry};
 use super::error::Fault;
-use super::table::{self, Entry, entry};
-use super::{Answers, Call, Run, SessionState, Stop, atomic};
 use crate::context::WorkerContext;
 use crate::handover::{CarriedTransaction, CarriedWatch};
 use crate::keyspace::namespaces::Namespaces;
 use crate::memory::budget::{self, Budget, Grant};
 use crate::metrics::Command;
+use crate::resp::call::{Call, CommandFunctions, Run, Stop};
+use crate::resp::session::{Answers, SessionState};
 use crate::visit::clock::{Moment, Ticks};
 use crate::visit::out::{OutBuffer, Spot};
 use crate::visit::progress::{OPS_A_BATCH, State};
@@ -299,88 +301,91 @@ impl SessionState {
     }
 }
 
-impl<'c> Call<'c, '_> {
-    /// Queues the request, if one is to be queued; false if it is to be executed.
-    #[cold]
-    pub(super) fn queues(&mut self, entry: &'static Entry, args: Args<'c>, consumed: usize) -> Result<bool, Fault> {
-        let at_once = matches!(entry.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset");
-        if !self.session.is_queueing() || at_once {
-            return Ok(false);
-        }
-        let Some(transaction) = &mut self.session.transaction else { return Ok(false) };
-        if transaction.queue.len() + consumed > atomic::QUEUE_BYTES_MAX {
-            return Err(Fault::QueueTooLong);
-        }
-        if !transaction.room_to_queue(consumed) {
-            return Err(Fault::ClientMemory);
-        }
-        transaction.queue.extend_from_slice(&self.buf[self.at..self.at + consumed]);
-        transaction.commands += 1;
-        if entry.kind == Command::Flush {
-            transaction.key_locks.add_all();
-        }
-        transaction.namespaces |= 1 << self.session.namespace.0;
-        if entry.name == "select" {
-            // Whether it will get there is not known yet, so what follows is kept from others in both.
-            let to = args.into_iter().next().and_then(|text| self.ctx.shared.namespaces.find(text));
-            transaction.namespaces |= to.map_or(0, |to| 1 << to.0);
-        }
-        for key in entry.keys_of(args) {
-            let queued = transaction.namespaces;
-            for namespace in Namespaces::numbers().filter(|namespace| queued & 1 << namespace.0 != 0) {
-                transaction.key_locks.add(&self.guard.key(namespace, key));
-            }
-        }
-        self.out.push(reply::QUEUED);
-        Ok(true)
+/// Queues the request, if one is to be queued; false if it is to be executed.
+#[cold]
+pub(super) fn queues<'c>(
+    call: &mut Call<'c, '_>,
+    entry: &'static Entry,
+    args: Args<'c>,
+    consumed: usize,
+) -> Result<bool, Fault> {
+    let at_once = matches!(entry.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset");
+    if !call.session.is_queueing() || at_once {
+        return Ok(false);
     }
-
-    /// Restores a transaction whose queued requests are this call's buffer. False: client memory is used up.
-    pub(super) fn requeue(&mut self, carried: &CarriedTransaction) -> bool {
-        let mut transaction = self.spare_transaction();
-        for CarriedWatch { namespace, key, version } in &carried.watched {
-            let key = self.guard.key(*namespace, key);
-            let version = match version {
-                // Differs from the version of any key.
-                None => Version::Absent(u64::MAX, 0),
-                Some(Version::Absent(..)) => self.guard.items().absent_at_open(),
-                Some(version) => *version,
-            };
-            if !transaction.watch(&key, *namespace, version) {
-                transaction.put_away(self.ctx);
-                return false;
-            }
+    let Some(transaction) = &mut call.session.transaction else { return Ok(false) };
+    if transaction.queue.len() + consumed > atomic::QUEUE_BYTES_MAX {
+        return Err(Fault::QueueTooLong);
+    }
+    if !transaction.room_to_queue(consumed) {
+        return Err(Fault::ClientMemory);
+    }
+    transaction.queue.extend_from_slice(&call.buf[call.at..call.at + consumed]);
+    transaction.commands += 1;
+    if entry.kind == Command::Flush {
+        transaction.key_locks.add_all();
+    }
+    transaction.namespaces |= 1 << call.session.namespace.0;
+    if entry.name == "select" {
+        // Whether it will get there is not known yet, so what follows is kept from others in both.
+        let to = args.into_iter().next().and_then(|text| call.ctx.shared.namespaces.find(text));
+        transaction.namespaces |= to.map_or(0, |to| 1 << to.0);
+    }
+    for key in entry.keys_of(args) {
+        let queued = transaction.namespaces;
+        for namespace in Namespaces::numbers().filter(|namespace| queued & 1 << namespace.0 != 0) {
+            transaction.key_locks.add(&call.guard.key(namespace, key));
         }
-        if !transaction.room_to_queue(0) {
-            transaction.put_away(self.ctx);
+    }
+    call.out.push(reply::QUEUED);
+    Ok(true)
+}
+
+/// Restores a transaction whose queued requests are this call's buffer. False: client memory is used up.
+pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &CarriedTransaction) -> bool {
+    let mut transaction = atomic::spare_transaction(call);
+    for CarriedWatch { namespace, key, version } in &carried.watched {
+        let key = call.guard.key(*namespace, key);
+        let version = match version {
+            // Differs from the version of any key.
+            None => Version::Absent(u64::MAX, 0),
+            Some(Version::Absent(..)) => call.guard.items().absent_at_open(),
+            Some(version) => *version,
+        };
+        if !transaction.watch(&key, *namespace, version) {
+            transaction.put_away(call.ctx);
             return false;
         }
-        transaction.stage = if carried.is_queueing { Stage::Queueing } else { Stage::Watching };
-        transaction.is_spoilt = carried.is_spoilt;
-        self.session.transaction = Some(transaction);
-        let limits = Limits { long_bytes_min: u32::MAX, ..Limits::REDIS };
-        while self.at < self.buf.len() {
-            let Parsed::Request { mut args, consumed } = Parser::new().parse(&self.buf[self.at..], &limits) else {
-                return false;
-            };
-            let mark = self.out.mark();
-            let entry = args.next().and_then(table::find);
-            if !entry.is_some_and(|entry| self.queues(entry, args, consumed) == Ok(true)) {
-                // Another build may not know the command, or have other limits.
-                self.session.spoil();
-                break;
-            }
-            self.out.truncate(mark);
-            self.at += consumed;
-        }
-        true
     }
-
-    /// Discards what is queued and watched.
-    pub(super) fn discard_all(&mut self) {
-        if let Some(transaction) = self.session.transaction.take() {
-            transaction.put_away(self.ctx);
+    if !transaction.room_to_queue(0) {
+        transaction.put_away(call.ctx);
+        return false;
+    }
+    transaction.stage = if carried.is_queueing { Stage::Queueing } else { Stage::Watching };
+    transaction.is_spoilt = carried.is_spoilt;
+    call.session.transaction = Some(transaction);
+    let limits = Limits { long_bytes_min: u32::MAX, ..Limits::REDIS };
+    while call.at < call.buf.len() {
+        let Parsed::Request { mut args, consumed } = Parser::new().parse(&call.buf[call.at..], &limits) else {
+            return false;
+        };
+        let mark = call.out.mark();
+        let entry = args.next().and_then(catalog::find);
+        if !entry.is_some_and(|entry| queues(call, entry, args, consumed) == Ok(true)) {
+            // Another build may not know the command, or have other limits.
+            call.session.spoil();
+            break;
         }
+        call.out.truncate(mark);
+        call.at += consumed;
+    }
+    true
+}
+
+/// Discards what is queued and watched.
+pub(super) fn discard_all(call: &mut Call<'_, '_>) {
+    if let Some(transaction) = call.session.transaction.take() {
+        transaction.put_away(call.ctx);
     }
 }
 
@@ -390,7 +395,7 @@ pub(super) fn multi<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     }
     let mut transaction = match call.session.transaction.take() {
         Some(watching) => watching,
-        None => call.spare_transaction(),
+        None => atomic::spare_transaction(call),
     };
     if !transaction.room_to_queue(0) {
         transaction.put_away(call.ctx);
@@ -406,7 +411,7 @@ pub(super) fn discard<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     if !call.session.is_queueing() {
         return Err(Fault::WithoutMulti("DISCARD").into());
     }
-    call.discard_all();
+    discard_all(call);
     call.out.push(reply::OK);
     Ok(())
 }
@@ -432,7 +437,7 @@ pub(super) fn exec<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         from = watched.end;
     }
     *stage = Stage::Obtaining;
-    call.begin(transaction);
+    atomic::begin(call, transaction);
     Err(Stop::UnderWay)
 }
 
@@ -441,11 +446,11 @@ pub(super) fn watch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         return Err(Fault::WatchInMulti.into());
     }
     if !call.beside && args.len() > OPS_A_BATCH {
-        return call.run_beside(entry("watch"), args);
+        return atomic::run_beside(call, entry("watch"), args);
     }
     let mut transaction = match call.session.transaction.take() {
         Some(watching) => watching,
-        None => call.spare_transaction(),
+        None => atomic::spare_transaction(call),
     };
     let watched = watch_each(call, &mut transaction, args);
     call.session.transaction = Some(transaction);
@@ -473,19 +478,22 @@ fn watch_each<'c>(call: &mut Call<'c, '_>, transaction: &mut Transaction, args: 
 pub(super) fn unwatch<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     // Queued, it comes when nothing is watched any more.
     if call.session.transaction.as_ref().is_some_and(|transaction| transaction.stage == Stage::Watching) {
-        call.discard_all();
+        discard_all(call);
     }
     call.out.push(reply::OK);
     Ok(())
 }
 
-impl SessionState {
-    /// Gives back what the connection's transaction holds, if it has one; false if that has to be asked again in a
-    /// later iteration, since something is half done.
-    pub(super) fn end_transaction(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
-        for transaction in [self.transaction.take(), self.under_way.take()].into_iter().flatten() {
-            self.under_way = transaction.end(guard, self, ctx);
-        }
-        self.under_way.is_none()
+/// Returns what the connection's transaction holds, if it has one. Returns false if the caller has to call it again in
+/// a later iteration, because something is half done.
+pub(super) fn end(
+    session: &mut SessionState,
+    guard: &mut Guard<'_>,
+    ctx: &mut WorkerContext,
+    functions: &'static CommandFunctions,
+) -> bool {
+    for transaction in [session.transaction.take(), session.under_way.take()].into_iter().flatten() {
+        session.under_way = transaction.end(guard, session, ctx, functions);
     }
+    session.under_way.is_none()
 }

@@ -8,10 +8,12 @@
 use super::atomic::ANSWER_BYTES_MAX;
 use super::error::Fault;
 use super::records::index::{places_of, sweep};
-use super::{Call, LINE_ROOM, Run, Stop};
 use crate::context::WorkerContext;
 use crate::keyspace::indexes::{Indexes, Moves};
+use crate::lookup::values::LINE_ROOM;
 use crate::push::notify::Event;
+use crate::resp::atomic;
+use crate::resp::call::{Call, Run, Stop};
 use crate::shared::Shared;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::{OPS_A_BATCH, State};
@@ -153,157 +155,155 @@ pub(super) enum Edited<T> {
 pub(super) type EditRecord<'d, T> =
     dyn FnMut(Option<&Record<'_>>, &mut Edit<'_>, Expire) -> Result<Edited<T>, Fault> + 'd;
 
-impl<'c> Call<'c, '_> {
-    /// Changes the record under a key as `decide` says; sends `event` to subscribers if the record was changed.
-    pub(super) fn edit_record<T>(
-        &mut self,
-        bytes: &[u8],
-        event: Event,
-        decide: &mut EditRecord<'_, T>,
-    ) -> Result<T, Stop> {
-        self.edit_record_in(bytes, None, event, decide)
-    }
+/// Changes the record under a key as `decide` says; sends `event` to subscribers if the record was changed.
+pub(super) fn edit_record<T>(
+    call: &mut Call<'_, '_>,
+    bytes: &[u8],
+    event: Event,
+    decide: &mut EditRecord<'_, T>,
+) -> Result<T, Stop> {
+    edit_record_in(call, bytes, None, event, decide)
+}
 
-    /// The same; a new record is of the set of this number.
-    pub(super) fn edit_record_in<T>(
-        &mut self,
-        bytes: &[u8],
-        set: Option<u16>,
-        event: Event,
-        decide: &mut EditRecord<'_, T>,
-    ) -> Result<T, Stop> {
-        let (key, view) = (self.key(bytes), self.ctx.view());
-        let set = set.and_then(|set| view.sets.of(set)).map(|set| InSet::new(view.sets, set));
-        let goes_on = self.session.is_published;
-        let mut moves = None;
-        let stripe = if view.indexes.any() {
-            moves = Some(Moves::default());
-            Some(view.indexes.stripe(key.hash()).ok_or(State::Parked)?)
-        } else {
-            None
-        };
-        let changed = self.guard.parts_mut().change(&key, &mut |guard, item, scratch, parts| {
+/// The same; a new record is of the set of this number.
+pub(super) fn edit_record_in<T>(
+    call: &mut Call<'_, '_>,
+    bytes: &[u8],
+    set: Option<u16>,
+    event: Event,
+    decide: &mut EditRecord<'_, T>,
+) -> Result<T, Stop> {
+    let (key, view) = (call.key(bytes), call.ctx.view());
+    let set = set.and_then(|set| view.sets.of(set)).map(|set| InSet::new(view.sets, set));
+    let goes_on = call.session.is_published;
+    let mut moves = None;
+    let stripe = if view.indexes.any() {
+        moves = Some(Moves::default());
+        Some(view.indexes.stripe(key.hash()).ok_or(State::Parked)?)
+    } else {
+        None
+    };
+    let changed = call.guard.parts_mut().change(&key, &mut |guard, item, scratch, parts| {
+        let there = KeyParts::new(guard, key);
+        let mut made = record::Parts::default();
+        let scene = Scene { view, there: &there, set, goes_on };
+        let change = edit(item, scratch, &mut made, scene, moves.as_mut(), decide);
+        if !made.new.is_empty() || !made.gone.is_empty() {
+            (parts.bytes, parts.new, parts.gone) = (made.bytes, made.new, made.gone);
+        }
+        change.unwrap_or_else(|fault| Change::Keep(Err(fault)))
+    });
+    let looked = match (&moves, &changed) {
+        (Some(moves), Ok(Ok(_))) => view.indexes.note(moves, key.hash()),
+        _ => Vec::new(),
+    };
+    drop(stripe);
+    if !looked.is_empty() {
+        sweep(view.indexes, call.guard, view, looked.into_iter());
+    }
+    match changed {
+        Ok(answer) => {
+            let (answer, became) = answer?;
+            // One of a request that takes several visits.
+            if became.stored && !std::mem::replace(&mut call.session.is_published, true) {
+                call.changed(event, bytes);
+            }
+            if became.removed {
+                call.changed(Event::DEL, bytes);
+            }
+            Ok(answer)
+        }
+        Err(OpError::TooLarge) => Err(Fault::RecordTooLarge.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Leaves out what has ended of a large record, some of its leaves at a time, so that what is left needs no count.
+/// A revision is no other for it. Where there is no room to write, it stays as it is.
+pub(super) fn sweep_ended(call: &mut Call<'_, '_>, bytes: &[u8]) -> Run {
+    let key = call.key(bytes);
+    loop {
+        let view = call.ctx.view();
+        let item = call.guard.items().peek(&key);
+        let there = KeyParts::new(call.guard, key);
+        if !opened(item.as_ref(), view, &there)?.is_some_and(|record| record.is_due(view.now_ms)) {
+            return Ok(());
+        }
+        if call.ops >= OPS_A_BATCH {
+            return Err(State::Yield.into());
+        }
+        call.ops += SWEPT_LEAVES;
+        let swept = call.guard.parts_mut().change(&key, &mut |guard, item, scratch, parts| {
             let there = KeyParts::new(guard, key);
             let mut made = record::Parts::default();
-            let scene = Scene { view, there: &there, set, goes_on };
-            let change = edit(item, scratch, &mut made, scene, moves.as_mut(), decide);
-            if !made.new.is_empty() || !made.gone.is_empty() {
-                (parts.bytes, parts.new, parts.gone) = (made.bytes, made.new, made.gone);
-            }
+            let change = sweep_some(item, scratch, &mut made, view, &there);
+            (parts.bytes, parts.new, parts.gone) = (made.bytes, made.new, made.gone);
             change.unwrap_or_else(|fault| Change::Keep(Err(fault)))
         });
-        let looked = match (&moves, &changed) {
-            (Some(moves), Ok(Ok(_))) => view.indexes.note(moves, key.hash()),
-            _ => Vec::new(),
-        };
-        drop(stripe);
-        if !looked.is_empty() {
-            sweep(view.indexes, self.guard, view, looked.into_iter());
-        }
-        match changed {
-            Ok(answer) => {
-                let (answer, became) = answer?;
-                // One of a request that takes several visits.
-                if became.stored && !std::mem::replace(&mut self.session.is_published, true) {
-                    self.changed(event, bytes);
-                }
-                if became.removed {
-                    self.changed(Event::DEL, bytes);
-                }
-                Ok(answer)
-            }
-            Err(OpError::TooLarge) => Err(Fault::RecordTooLarge.into()),
-            Err(error) => Err(error.into()),
+        match swept {
+            Ok(Ok(Swept::Stored)) => {}
+            Ok(Ok(Swept::Gone)) => call.changed(Event::DEL, bytes),
+            Ok(Err(fault)) => return Err(fault.into()),
+            Err(OpError::OutOfMemory) => return Ok(()),
+            Err(error) => return Err(error.into()),
         }
     }
+}
 
-    /// Leaves out what has ended of a large record, some of its leaves at a time, so that what is left needs no count.
-    /// A revision is no other for it. Where there is no room to write, it stays as it is.
-    pub(super) fn sweep_ended(&mut self, bytes: &[u8]) -> Run {
-        let key = self.key(bytes);
-        loop {
-            let view = self.ctx.view();
-            let item = self.guard.items().peek(&key);
-            let there = KeyParts::new(self.guard, key);
-            if !opened(item.as_ref(), view, &there)?.is_some_and(|record| record.is_due(view.now_ms)) {
-                return Ok(());
-            }
-            if self.ops >= OPS_A_BATCH {
-                return Err(State::Yield.into());
-            }
-            self.ops += SWEPT_LEAVES;
-            let swept = self.guard.parts_mut().change(&key, &mut |guard, item, scratch, parts| {
-                let there = KeyParts::new(guard, key);
-                let mut made = record::Parts::default();
-                let change = sweep_some(item, scratch, &mut made, view, &there);
-                (parts.bytes, parts.new, parts.gone) = (made.bytes, made.new, made.gone);
-                change.unwrap_or_else(|fault| Change::Keep(Err(fault)))
-            });
-            match swept {
-                Ok(Ok(Swept::Stored)) => {}
-                Ok(Ok(Swept::Gone)) => self.changed(Event::DEL, bytes),
-                Ok(Err(fault)) => return Err(fault.into()),
-                Err(OpError::OutOfMemory) => return Ok(()),
-                Err(error) => return Err(error.into()),
-            }
-        }
+/// Returns whether there is a value under a key. If all parts of a value have ended, this call removes it, like a
+/// value that has ended itself.
+pub(super) fn is_there(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<bool, Stop> {
+    let is_typed = |item: Item<'_>| matches!(item.value, Value::Typed { .. });
+    match call.guard.items().peek(key).map(is_typed) {
+        None => return Ok(false),
+        Some(false) => return Ok(true),
+        Some(true) => sweep_ended(call, key.bytes())?,
     }
+    let view = call.ctx.view();
+    let Some(item) = call.guard.items().peek(key) else { return Ok(false) };
+    if live(Some(item), view).is_some() {
+        return Ok(true);
+    }
+    let gone = call.guard.items_mut().change(key, &mut |_, item, _| match (item, live(item.copied(), view)) {
+        (Some(_), None) => Change::Remove(true),
+        _ => Change::Keep(false),
+    })?;
+    if gone {
+        call.changed(Event::DEL, key.bytes());
+    }
+    Ok(!gone && call.guard.items().peek(key).is_some())
+}
 
-    /// Returns whether there is a value under a key. If all parts of a value have ended, this call removes it, like a
-    /// value that has ended itself.
-    pub(super) fn is_there(&mut self, key: &Key<'_>) -> Result<bool, Stop> {
-        let is_typed = |item: Item<'_>| matches!(item.value, Value::Typed { .. });
-        match self.guard.items().peek(key).map(is_typed) {
-            None => return Ok(false),
-            Some(false) => return Ok(true),
-            Some(true) => self.sweep_ended(key.bytes())?,
-        }
-        let view = self.ctx.view();
-        let Some(item) = self.guard.items().peek(key) else { return Ok(false) };
-        if live(Some(item), view).is_some() {
-            return Ok(true);
-        }
-        let gone = self.guard.items_mut().change(key, &mut |_, item, _| match (item, live(item.copied(), view)) {
-            (Some(_), None) => Change::Remove(true),
-            _ => Change::Keep(false),
-        })?;
-        if gone {
-            self.changed(Event::DEL, key.bytes());
-        }
-        Ok(!gone && self.guard.items().peek(key).is_some())
-    }
+/// A command that may make more of what there is goes on only if there is room, where nothing is evicted.
+pub(super) fn room_to_store(call: &Call<'_, '_>, bytes: u64) -> Run {
+    Ok(call.ctx.check_room(bytes)?)
+}
 
-    /// A command that may make more of what there is goes on only if there is room, where nothing is evicted.
-    pub(super) fn room_to_store(&self, bytes: u64) -> Run {
-        Ok(self.ctx.check_room(bytes)?)
-    }
+/// The longest answer that there can be room for here, in bytes.
+pub(super) fn answer_bytes_max(call: &Call<'_, '_>) -> usize {
+    if call.beside { ANSWER_BYTES_MAX } else { call.ctx.request_bytes_max }
+}
 
-    /// The longest answer that there can be room for here, in bytes.
-    pub(super) fn answer_bytes_max(&self) -> usize {
-        if self.beside { ANSWER_BYTES_MAX } else { self.ctx.request_bytes_max }
-    }
-
-    /// Runs a command of this name; an answer that no output has room for is put together beside it.
-    pub(super) fn at_any_length(
-        &mut self,
-        name: &'static str,
-        args: Args<'c>,
-        run: impl FnOnce(&mut Self, Args<'c>) -> Run,
-    ) -> Run {
-        let mark = self.out.mark();
-        match run(self, args) {
-            Err(Stop::Fault(Fault::AnswerTooLong)) if !self.beside => {
-                self.out.truncate(mark);
-                self.run_beside(super::table::entry(name), args)
-            }
-            ran => ran,
+/// Runs a command of this name; an answer that no output has room for is put together beside it.
+pub(super) fn at_any_length<'c, 'l>(
+    call: &mut Call<'c, 'l>,
+    name: &'static str,
+    args: Args<'c>,
+    run: impl FnOnce(&mut Call<'c, 'l>, Args<'c>) -> Run,
+) -> Run {
+    let mark = call.out.mark();
+    match run(call, args) {
+        Err(Stop::Fault(Fault::AnswerTooLong)) if !call.beside => {
+            call.out.truncate(mark);
+            atomic::run_beside(call, super::catalog::entry(name), args)
         }
+        ran => ran,
     }
+}
 
-    /// An answer of so many bytes is put if the output has room for it, or is an error if it never has.
-    pub(super) fn answer_room(&self, bytes: usize) -> Run {
-        answer_room(self.out, self.answer_bytes_max(), bytes)
-    }
+/// An answer of so many bytes is put if the output has room for it, or is an error if it never has.
+pub(super) fn answer_fits(call: &Call<'_, '_>, bytes: usize) -> Run {
+    answer_room(call.out, answer_bytes_max(call), bytes)
 }
 
 /// Goes on only if there is room for an answer of so many bytes and a line. No output is longer than `bytes_max`.

@@ -4,13 +4,14 @@
 //! slice has room for, and the next one goes on at the cursor. No key is met in two steps, so what a step has found is
 //! all that has to be known to report each key once.
 
+use super::catalog::entry;
 use super::error::Fault;
 use super::pattern::check;
 use super::slices::Reading;
-use super::table::entry;
-use super::{Call, Run, Stop};
 use crate::glob::matches;
 use crate::memory::budget::{self, Budget, Grant};
+use crate::resp::atomic;
+use crate::resp::call::{Call, Run, Stop};
 use crate::visit::out::HeadPlace;
 use crate::visit::progress::State;
 use protocol::resp::Args;
@@ -95,7 +96,7 @@ pub(crate) fn walk_step_ops(items: usize) -> usize {
 pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     args.into_iter().next().map_or(Ok(()), check)?;
     if !call.beside {
-        return call.run_beside(entry("keys"), args);
+        return atomic::run_beside(call, entry("keys"), args);
     }
     let pattern = args.next().unwrap_or_default();
     let walk = call.session.walk.take();
@@ -103,10 +104,10 @@ pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     loop {
         match step(call, &mut walk, pattern) {
-            Ok(true) if !call.is_spent() => {}
-            Ok(true) => return call.put_off(walk, State::Yield.into()),
+            Ok(true) if !is_spent(call) => {}
+            Ok(true) => return put_off(call, walk, State::Yield.into()),
             Ok(false) => break,
-            Err(stop) => return call.put_off(walk, stop),
+            Err(stop) => return put_off(call, walk, stop),
         }
         if walk.keys > KEYS_TOLD_MAX {
             return Err(Fault::TooManyKeys.into());
@@ -141,21 +142,19 @@ fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool
     Ok(*cursor > 0)
 }
 
-impl Call<'_, '_> {
-    /// Returns whether this visit has used its slice, by its operations or by the clock, which is read.
-    pub(super) fn is_spent(&mut self) -> bool {
-        self.ops >= self.ctx.pace.share() || self.ctx.pace.is_slice_over(self.ctx.clock.ticks())
-    }
+/// Returns whether this visit has used its slice, by its operations or by the clock, which is read.
+pub(super) fn is_spent(call: &mut Call<'_, '_>) -> bool {
+    call.ops >= call.ctx.pace.share() || call.ctx.pace.is_slice_over(call.ctx.clock.ticks())
+}
 
-    /// The request goes on in another visit, with the walk where it stands.
-    pub(super) fn put_off(&mut self, mut walk: Box<Walk>, stop: Stop) -> Run {
-        if matches!(stop, Stop::State(_)) {
-            if !walk.reserve(&self.ctx.shared.budget) {
-                return Err(Fault::ClientMemory.into());
-            }
-            self.session.done = 1;
-            self.session.walk = Some(walk);
+/// The request goes on in another visit, with the walk where it stands.
+pub(super) fn put_off(call: &mut Call<'_, '_>, mut walk: Box<Walk>, stop: Stop) -> Run {
+    if matches!(stop, Stop::State(_)) {
+        if !walk.reserve(&call.ctx.shared.budget) {
+            return Err(Fault::ClientMemory.into());
         }
-        Err(stop)
+        call.session.done = 1;
+        call.session.walk = Some(walk);
     }
+    Err(stop)
 }

@@ -454,7 +454,7 @@ impl Words for CommandNames {
     }
 
     fn of(texts: &[&str]) -> Result<Self, Vec<Wrong>> {
-        let known = || command::resp::table::COMMANDS.iter().map(|entry| entry.name);
+        let known = || command::resp::catalog::COMMANDS.iter().map(|entry| entry.name);
         let (mut names, mut faults) = (Vec::new(), Vec::new());
         for text in texts {
             let name = text.to_ascii_lowercase();

@@ -4,7 +4,7 @@
 use crate::common::Client;
 use crate::common::redis::{Replies, addr, resp, running};
 use crate::common::tiered::Tiered;
-use command::resp::table::{COMMANDS, Flag};
+use command::resp::catalog::{COMMANDS, Flag};
 use command::session::Protocol;
 use gannet_server::start::Running;
 use std::collections::HashSet;

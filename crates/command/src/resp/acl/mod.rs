@@ -8,6 +8,8 @@
 //! Rights are asked for when a request is executed or queued, and of a queued one again when it is executed.
 //! memcached's clients have no rights of their own: they are let in by `listen.auth_file`, or all of them.
 
+use crate::resp::aside;
+use crate::resp::clients;
 mod rights;
 mod subcommands;
 mod users;
@@ -15,12 +17,12 @@ mod users;
 pub use rights::Rights;
 pub use users::{FileError, User, Users};
 
+use super::catalog::{Entry, Flag, find, lower};
 use super::error::{Fault, Line, shown, unknown_part};
 use super::number::integer;
-use super::table::{Entry, Flag, find, lower};
-use super::{Call, Run, Stop};
 use crate::clients::client_info::{CLIENT_TEXT_MAX, ClientText};
 use crate::handover::CarriedUser;
+use crate::resp::call::{Call, Run, Stop};
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
 use rights::{CATEGORIES, READ, WRITE, hex, number_of, numbers};
@@ -136,131 +138,127 @@ fn denied(rights: &Rights, entry: &'static Entry, number: usize, asked: Asked<'_
     }
 }
 
-impl Call<'_, '_> {
-    /// Refuses what this client's user may not do. Called while there are users that may not do everything.
-    #[cold]
-    pub(super) fn permit(&mut self, entry: &'static Entry, asked: Asked<'_, '_>) -> Run {
-        let changes = self.ctx.user_changes;
-        if self.session.seen_changes != changes && !self.follow_users() {
-            return Err(Stop::Quit);
-        }
-        let user = match &self.session.who {
-            Who::OfFile => {
-                self.session.free_at = changes;
-                return Ok(());
-            }
-            Who::User(user) => Arc::clone(user),
-            Who::Default => match self.ctx.shared.users.find(DEFAULT) {
-                Some(user) => user,
-                None => return Err(Stop::Quit),
-            },
-        };
-        if user.rights.is_all() {
-            self.session.free_at = changes;
+/// Refuses what this client's user may not do. Called while there are users that may not do everything.
+#[cold]
+pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static Entry, asked: Asked<'_, '_>) -> Run {
+    let changes = call.ctx.user_changes;
+    if call.session.seen_changes != changes && !follow_users(call) {
+        return Err(Stop::Quit);
+    }
+    let user = match &call.session.who {
+        Who::OfFile => {
+            call.session.free_at = changes;
             return Ok(());
         }
-        // Everyone may say who it is, and go.
-        if matches!(entry.name, "auth" | "hello" | "quit" | "reset") {
-            return Ok(());
-        }
-        let first = if let Asked::All(mut args) = asked { args.next() } else { None };
-        let denied = denied(&user.rights, entry, number_of(entry, first), asked);
-        let denied = denied.or_else(|| self.denied_namespace(&user.rights, entry, first));
-        let Some(denied) = denied else { return Ok(()) };
-        self.log_refusal(denied.reason, denied.object, user.name.clone());
-        Err(denied.fault.into())
+        Who::User(user) => Arc::clone(user),
+        Who::Default => match call.ctx.shared.users.find(DEFAULT) {
+            Some(user) => user,
+            None => return Err(Stop::Quit),
+        },
+    };
+    if user.rights.is_all() {
+        call.session.free_at = changes;
+        return Ok(());
     }
-
-    /// Returns what `rights` have against a request where the client is, or where it is to go.
-    fn denied_namespace(&self, rights: &Rights, entry: &Entry, first: Option<&[u8]>) -> Option<Denied> {
-        if rights.all_namespaces() {
-            return None;
-        }
-        let namespaces = &self.ctx.shared.namespaces;
-        let there = match entry.name {
-            // One that there is not is refused by the command.
-            "select" => namespaces.find(first?)?,
-            "flushall" => return Some(Denied::namespace("all")),
-            name if name.starts_with("rec.") || entry.categories.contains(&"keyspace") => self.session.namespace,
-            _ if entry.keys.0 != 0 && !entry.has(Flag::PubSub) => self.session.namespace,
-            _ => return None,
-        };
-        let name = namespaces.name(there);
-        (!rights.allows_namespace(there.0, &name)).then(|| Denied::namespace(&name))
+    // Everyone may say who it is, and go.
+    if matches!(entry.name, "auth" | "hello" | "quit" | "reset") {
+        return Ok(());
     }
+    let first = if let Asked::All(mut args) = asked { args.next() } else { None };
+    let denied = denied(&user.rights, entry, number_of(entry, first), asked);
+    let denied = denied.or_else(|| denied_namespace(call, &user.rights, entry, first));
+    let Some(denied) = denied else { return Ok(()) };
+    log_refusal(call, denied.reason, denied.object, user.name.clone());
+    Err(denied.fault.into())
+}
 
-    /// Asks once more for what was asked when the request was queued: users may have changed, and a request before it
-    /// in the transaction may have changed them.
-    pub(super) fn permit_queued(&mut self, entry: &'static Entry, args: Args<'_>) -> Result<(), Fault> {
-        let changes = self.ctx.shared.users.changes();
-        if changes == 0 {
-            return Ok(());
-        }
-        self.ctx.user_changes = changes;
-        let reason = match self.permit(entry, Asked::All(args)) {
-            Ok(()) => return Ok(()),
-            Err(Stop::Fault(Fault::NoPermission(_))) => "no permission to execute the command or subcommand",
-            Err(Stop::Fault(Fault::NoKeyPermission)) => "no permission to touch the specified keys",
-            Err(Stop::Fault(Fault::NoChannelPermission)) => {
-                "no permission to access one of the channels used as arguments"
-            }
-            Err(Stop::Fault(Fault::NoNamespacePermission)) => "no permission to use keys of this database",
-            Err(_) => "no permission",
-        };
-        Err(Fault::NoLonger(reason))
+/// Returns what `rights` have against a request where the client is, or where it is to go.
+fn denied_namespace(call: &Call<'_, '_>, rights: &Rights, entry: &Entry, first: Option<&[u8]>) -> Option<Denied> {
+    if rights.all_namespaces() {
+        return None;
     }
+    let namespaces = &call.ctx.shared.namespaces;
+    let there = match entry.name {
+        // One that there is not is refused by the command.
+        "select" => namespaces.find(first?)?,
+        "flushall" => return Some(Denied::namespace("all")),
+        name if name.starts_with("rec.") || entry.categories.contains(&"keyspace") => call.session.namespace,
+        _ if entry.keys.0 != 0 && !entry.has(Flag::PubSub) => call.session.namespace,
+        _ => return None,
+    };
+    let name = namespaces.name(there);
+    (!rights.allows_namespace(there.0, &name)).then(|| Denied::namespace(&name))
+}
 
-    /// Users have changed: finds the client's anew. False if it is gone.
-    fn follow_users(&mut self) -> bool {
-        if let Who::User(user) = &self.session.who {
-            match self.ctx.shared.users.find(&user.name) {
-                Some(user) => self.session.who = Who::User(user),
-                None => return false,
-            }
-        }
-        self.session.seen_changes = self.ctx.user_changes;
-        true
+/// Asks once more for what was asked when the request was queued: users may have changed, and a request before it
+/// in the transaction may have changed them.
+pub(super) fn permit_queued(call: &mut Call<'_, '_>, entry: &'static Entry, args: Args<'_>) -> Result<(), Fault> {
+    let changes = call.ctx.shared.users.changes();
+    if changes == 0 {
+        return Ok(());
     }
+    call.ctx.user_changes = changes;
+    let reason = match permit(call, entry, Asked::All(args)) {
+        Ok(()) => return Ok(()),
+        Err(Stop::Fault(Fault::NoPermission(_))) => "no permission to execute the command or subcommand",
+        Err(Stop::Fault(Fault::NoKeyPermission)) => "no permission to touch the specified keys",
+        Err(Stop::Fault(Fault::NoChannelPermission)) => "no permission to access one of the channels used as arguments",
+        Err(Stop::Fault(Fault::NoNamespacePermission)) => "no permission to use keys of this database",
+        Err(_) => "no permission",
+    };
+    Err(Fault::NoLonger(reason))
+}
 
-    fn log_refusal(&mut self, reason: &'static str, object: Vec<u8>, user: Vec<u8>) {
-        let context = if self.session.is_queueing() || self.beside { "multi" } else { "toplevel" };
-        let client = self.client_line();
-        self.ctx.shared.users.refused(Refusal { reason, context, object, user }, self.ctx.now, client);
-    }
-
-    /// The client is `name`, if it knows the password.
-    pub(super) fn admit(&mut self, name: &[u8], password: &[u8], has_name: bool) -> Run {
-        let shared = &self.ctx.shared;
-        let file = shared.auth.as_ref();
-        if !has_name && file.is_none() && shared.users.find(DEFAULT).is_some_and(|user| user.no_password) {
-            return Err(Fault::NoUsers.into());
+/// Users have changed: finds the client's anew. False if it is gone.
+fn follow_users(call: &mut Call<'_, '_>) -> bool {
+    if let Who::User(user) = &call.session.who {
+        match call.ctx.shared.users.find(&user.name) {
+            Some(user) => call.session.who = Who::User(user),
+            None => return false,
         }
-        let who = match shared.users.admits(name, password) {
-            Some(user) => Some(Who::User(user)),
-            None => file.filter(|file| file.admits(name, password)).map(|_| Who::OfFile),
-        };
-        self.counters().auth_cmds.add(1);
-        let Some(who) = who else {
-            self.counters().auth_errors.add(1);
-            let command: &[u8] = if self.session.last == "hello" { b"HELLO" } else { b"AUTH" };
-            self.log_refusal("auth", command.to_ascii_lowercase(), name.iter().take(NAME_BYTES_MAX).copied().collect());
-            return Err(Fault::WrongPassword.into());
-        };
-        self.session.who = who;
-        (self.session.known, self.session.free_at) = (true, 0);
-        self.session.seen_changes = self.ctx.user_changes;
-        let user: ClientText = name.iter().take(CLIENT_TEXT_MAX).copied().collect();
-        self.with_client_info(|client_info| client_info.user = user);
-        Ok(())
     }
+    call.session.seen_changes = call.ctx.user_changes;
+    true
+}
 
-    /// The client's user.
-    fn user_name(&self) -> Vec<u8> {
-        match &self.session.who {
-            Who::User(user) => user.name.clone(),
-            Who::Default => DEFAULT.to_vec(),
-            Who::OfFile => self.with_client_info(|client_info| client_info.user.to_vec()).unwrap_or_default(),
-        }
+fn log_refusal(call: &mut Call<'_, '_>, reason: &'static str, object: Vec<u8>, user: Vec<u8>) {
+    let context = if call.session.is_queueing() || call.beside { "multi" } else { "toplevel" };
+    let client = clients::client_line(call);
+    call.ctx.shared.users.refused(Refusal { reason, context, object, user }, call.ctx.now, client);
+}
+
+/// The client is `name`, if it knows the password.
+pub(super) fn admit(call: &mut Call<'_, '_>, name: &[u8], password: &[u8], has_name: bool) -> Run {
+    let shared = &call.ctx.shared;
+    let file = shared.auth.as_ref();
+    if !has_name && file.is_none() && shared.users.find(DEFAULT).is_some_and(|user| user.no_password) {
+        return Err(Fault::NoUsers.into());
+    }
+    let who = match shared.users.admits(name, password) {
+        Some(user) => Some(Who::User(user)),
+        None => file.filter(|file| file.admits(name, password)).map(|_| Who::OfFile),
+    };
+    call.counters().auth_cmds.add(1);
+    let Some(who) = who else {
+        call.counters().auth_errors.add(1);
+        let command: &[u8] = if call.session.last == "hello" { b"HELLO" } else { b"AUTH" };
+        log_refusal(call, "auth", command.to_ascii_lowercase(), name.iter().take(NAME_BYTES_MAX).copied().collect());
+        return Err(Fault::WrongPassword.into());
+    };
+    call.session.who = who;
+    (call.session.known, call.session.free_at) = (true, 0);
+    call.session.seen_changes = call.ctx.user_changes;
+    let user: ClientText = name.iter().take(CLIENT_TEXT_MAX).copied().collect();
+    call.with_client_info(|client_info| client_info.user = user);
+    Ok(())
+}
+
+/// The client's user.
+fn user_name(call: &Call<'_, '_>) -> Vec<u8> {
+    match &call.session.who {
+        Who::User(user) => user.name.clone(),
+        Who::Default => DEFAULT.to_vec(),
+        Who::OfFile => call.with_client_info(|client_info| client_info.user.to_vec()).unwrap_or_default(),
     }
 }
 
@@ -269,22 +267,22 @@ pub(super) fn acl<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
         (b"whoami", 0) => {
-            let name = call.user_name();
+            let name = user_name(call);
             reply::bulk(call.out, &name);
             Ok(())
         }
-        (b"users", 0) => call.tell_users(|user| user.name.clone()),
-        (b"list", 0) => call.tell_users(User::line),
-        (b"getuser", 1) => call.tell_user(args.next().unwrap_or_default()),
-        (b"setuser", 1..) => call.set_user(args),
-        (b"deluser", 1..) => call.remove_users(args),
-        (b"cat", 0) => call.tell_texts(CATEGORIES.iter().map(|category| category.as_bytes().to_vec()).collect()),
-        (b"cat", 1) => call.tell_category(args.next().unwrap_or_default()),
-        (b"genpass", 0 | 1) => call.tell_password(args.next()),
-        (b"log", 0 | 1) => call.tell_log(args.next()),
-        (b"dryrun", 2..) => call.dry_run(args),
-        (b"load", 0) => call.file_done(|users| users.load()),
-        (b"save", 0) => call.file_done(Users::save),
+        (b"users", 0) => tell_users(call, |user| user.name.clone()),
+        (b"list", 0) => tell_users(call, User::line),
+        (b"getuser", 1) => tell_user(call, args.next().unwrap_or_default()),
+        (b"setuser", 1..) => set_user(call, args),
+        (b"deluser", 1..) => remove_users(call, args),
+        (b"cat", 0) => tell_texts(call, CATEGORIES.iter().map(|category| category.as_bytes().to_vec()).collect()),
+        (b"cat", 1) => tell_category(call, args.next().unwrap_or_default()),
+        (b"genpass", 0 | 1) => tell_password(call, args.next()),
+        (b"log", 0 | 1) => tell_log(call, args.next()),
+        (b"dryrun", 2..) => dry_run(call, args),
+        (b"load", 0) => file_done(call, |users| users.load()),
+        (b"save", 0) => file_done(call, Users::save),
         _ => {
             unknown_part(call.out, "ACL", topic);
             Ok(())
@@ -292,216 +290,214 @@ pub(super) fn acl<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
-impl<'c> Call<'c, '_> {
-    fn tell_users(&mut self, text: impl Fn(&User) -> Vec<u8>) -> Run {
-        let (users, mut all) = (self.ctx.shared.users.all(), self.long_reply());
-        reply::array(&mut all, users.len() as u64);
-        users.values().for_each(|user| reply::bulk(&mut all, &text(user)));
-        self.say(all)
-    }
+fn tell_users(call: &mut Call<'_, '_>, text: impl Fn(&User) -> Vec<u8>) -> Run {
+    let (users, mut all) = (call.ctx.shared.users.all(), aside::long_reply(call));
+    reply::array(&mut all, users.len() as u64);
+    users.values().for_each(|user| reply::bulk(&mut all, &text(user)));
+    aside::say(call, all)
+}
 
-    fn tell_texts(&mut self, texts: Vec<Vec<u8>>) -> Run {
-        let mut all = Vec::new();
-        reply::array(&mut all, texts.len() as u64);
-        texts.iter().for_each(|text| reply::bulk(&mut all, text));
-        self.say_long(all)
-    }
+fn tell_texts(call: &mut Call<'_, '_>, texts: Vec<Vec<u8>>) -> Run {
+    let mut all = Vec::new();
+    reply::array(&mut all, texts.len() as u64);
+    texts.iter().for_each(|text| reply::bulk(&mut all, text));
+    aside::say_long(call, all)
+}
 
-    fn tell_user(&mut self, name: &[u8]) -> Run {
-        let version = self.session.version;
-        let Some(user) = self.ctx.shared.users.find(name) else {
-            reply::null(self.out, version);
-            return Ok(());
-        };
-        let mut all = self.long_reply();
-        let out = &mut all;
-        let namespaces = (!user.rights.all_namespaces()).then(|| user.rights.namespaces_text());
-        reply::map(out, version, 6 + u64::from(namespaces.is_some()));
-        reply::bulk(out, b"flags");
-        reply::set(out, version, user.flags().len() as u64);
-        user.flags().iter().for_each(|flag| reply::bulk(out, flag.as_bytes()));
-        reply::bulk(out, b"passwords");
-        reply::array(out, user.digests().count() as u64);
-        user.digests().for_each(|digest| reply::bulk(out, digest.as_bytes()));
-        let texts = [user.rights.commands_text().into_bytes(), user.rights.keys_text(), user.rights.channels_text()];
-        for (name, text) in ["commands", "keys", "channels"].into_iter().zip(texts) {
+fn tell_user(call: &mut Call<'_, '_>, name: &[u8]) -> Run {
+    let version = call.session.version;
+    let Some(user) = call.ctx.shared.users.find(name) else {
+        reply::null(call.out, version);
+        return Ok(());
+    };
+    let mut all = aside::long_reply(call);
+    let out = &mut all;
+    let namespaces = (!user.rights.all_namespaces()).then(|| user.rights.namespaces_text());
+    reply::map(out, version, 6 + u64::from(namespaces.is_some()));
+    reply::bulk(out, b"flags");
+    reply::set(out, version, user.flags().len() as u64);
+    user.flags().iter().for_each(|flag| reply::bulk(out, flag.as_bytes()));
+    reply::bulk(out, b"passwords");
+    reply::array(out, user.digests().count() as u64);
+    user.digests().for_each(|digest| reply::bulk(out, digest.as_bytes()));
+    let texts = [user.rights.commands_text().into_bytes(), user.rights.keys_text(), user.rights.channels_text()];
+    for (name, text) in ["commands", "keys", "channels"].into_iter().zip(texts) {
+        reply::bulk(out, name.as_bytes());
+        reply::bulk(out, &text);
+    }
+    reply::bulk(out, b"selectors");
+    reply::array(out, 0);
+    if let Some(text) = namespaces {
+        reply::bulk(out, b"namespaces");
+        reply::bulk(out, &text);
+    }
+    aside::say(call, all)
+}
+
+fn set_user<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let name = args.next().unwrap_or_default();
+    if !is_name(name) {
+        reply::error(call.out, b"ERR Usernames can't contain spaces or null characters");
+        return Ok(());
+    }
+    if name.len() > NAME_BYTES_MAX {
+        reply::error(call.out, b"ERR a user's name has at most 64 bytes");
+        return Ok(());
+    }
+    let rules: Vec<&[u8]> = args.collect();
+    if let Err((number, wrong)) = call.ctx.shared.users.set(name, &rules) {
+        if wrong == NO_MEMORY {
+            return Err(Fault::ClientMemory.into());
+        }
+        let mut line = Line::new();
+        line.put(b"ERR Error in ACL SETUSER modifier '");
+        // A password that was mistyped is not repeated.
+        let rule = rules.get(number).copied().unwrap_or_default();
+        shown(&mut line, if rule.starts_with(b">") { b">" } else { rule }, 128);
+        line.put(b"': ");
+        line.put(wrong.as_bytes());
+        reply::error(call.out, line.as_slice());
+        return Ok(());
+    }
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+/// Removes users, and ends their connections.
+fn remove_users<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if args.into_iter().any(|name| name == DEFAULT) {
+        reply::error(call.out, b"ERR The 'default' user cannot be removed");
+        return Ok(());
+    }
+    let removed = call.ctx.shared.users.remove(args);
+    call.int(removed.len() as i64);
+    let mut dies = false;
+    for name in removed {
+        dies |= clients::end_clients_of(call, &name);
+    }
+    if dies { Err(Stop::Quit) } else { Ok(()) }
+}
+
+fn tell_category(call: &mut Call<'_, '_>, category: &[u8]) -> Run {
+    let category = lower(category);
+    let Some(known) = CATEGORIES.into_iter().find(|known| known.as_bytes() == &category[..]) else {
+        super::error::word(call.out, "ERR Unknown category", &category);
+        return Ok(());
+    };
+    let names = numbers().filter(|(_, _, categories)| categories.contains(&known));
+    tell_texts(call, names.map(|(_, name, _)| name.into_bytes()).collect())
+}
+
+fn tell_password(call: &mut Call<'_, '_>, bits: Option<&[u8]>) -> Run {
+    let bits = bits.map_or(Ok(256), integer)?;
+    if !(1..=4096).contains(&bits) {
+        let text = "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number \
+                    up to 4096";
+        reply::error(call.out, text.as_bytes());
+        return Ok(());
+    }
+    let digits = (bits as usize).div_ceil(4);
+    let mut bytes = [0; 512];
+    let mut got = 0;
+    while got < digits.div_ceil(2) {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        got += rustix::rand::getrandom(&mut bytes[got..], flags).map_err(|_| Fault::OutOfRange)?;
+    }
+    call.room(digits)?;
+    reply::bulk(call.out, &hex(&bytes).as_bytes()[..digits]);
+    Ok(())
+}
+
+fn tell_log(call: &mut Call<'_, '_>, what: Option<&[u8]>) -> Run {
+    if what.is_some_and(|what| what.eq_ignore_ascii_case(b"reset")) {
+        call.ctx.shared.users.forget_log();
+        call.out.push(reply::OK);
+        return Ok(());
+    }
+    let count = what.map_or(Ok(10), integer)?;
+    let entries = call.ctx.shared.users.logged(usize::try_from(count).unwrap_or(0));
+    let (version, now): (Version, _) = (call.session.version, call.ctx.now);
+    let mut all = Vec::new();
+    let out = &mut all;
+    reply::array(out, entries.len() as u64);
+    for entry in entries {
+        reply::map(out, version, 10);
+        reply::bulk(out, b"count");
+        reply::int(out, entry.count as i64);
+        let refusal = &entry.refusal;
+        for (name, text) in [
+            ("reason", refusal.reason.as_bytes()),
+            ("context", refusal.context.as_bytes()),
+            ("object", &refusal.object),
+            ("username", &refusal.user),
+        ] {
             reply::bulk(out, name.as_bytes());
-            reply::bulk(out, &text);
+            reply::bulk(out, text);
         }
-        reply::bulk(out, b"selectors");
-        reply::array(out, 0);
-        if let Some(text) = namespaces {
-            reply::bulk(out, b"namespaces");
-            reply::bulk(out, &text);
+        reply::bulk(out, b"age-seconds");
+        reply::bulk(out, format!("{:.3}", now.ms_since(entry.created) as f64 / 1000.0).as_bytes());
+        reply::bulk(out, b"client-info");
+        reply::bulk(out, entry.client.trim_end().as_bytes());
+        for (name, number) in [
+            ("entry-id", entry.number),
+            ("timestamp-created", entry.created.0),
+            ("timestamp-last-updated", entry.updated.0),
+        ] {
+            reply::bulk(out, name.as_bytes());
+            reply::int(out, number as i64);
         }
-        self.say(all)
     }
+    aside::say_long(call, all)
+}
 
-    fn set_user(&mut self, mut args: Args<'c>) -> Run {
-        let name = args.next().unwrap_or_default();
-        if !is_name(name) {
-            reply::error(self.out, b"ERR Usernames can't contain spaces or null characters");
+/// Says what would become of a request of another user.
+fn dry_run<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (name, command) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let Some(user) = call.ctx.shared.users.find(name) else {
+        return say_about(call, b"ERR User '", name, b"' not found");
+    };
+    let Some(entry) = find(command) else {
+        return say_about(call, b"ERR Command '", command, b"' not found");
+    };
+    if !entry.takes(args.len() + 1) {
+        return Err(Fault::Arity(entry.name).into());
+    }
+    let number = number_of(entry, args.into_iter().next());
+    let mut line = Line::new();
+    match denied(&user.rights, entry, number, Asked::All(args)) {
+        None => {
+            call.out.push(reply::OK);
             return Ok(());
         }
-        if name.len() > NAME_BYTES_MAX {
-            reply::error(self.out, b"ERR a user's name has at most 64 bytes");
-            return Ok(());
+        Some(Denied { reason: "command", object, .. }) => {
+            line.put(b"This user has no permissions to run the '");
+            shown(&mut line, &object, 128);
+            line.put(b"' command");
         }
-        let rules: Vec<&[u8]> = args.collect();
-        if let Err((number, wrong)) = self.ctx.shared.users.set(name, &rules) {
-            if wrong == NO_MEMORY {
-                return Err(Fault::ClientMemory.into());
-            }
-            let mut line = Line::new();
-            line.put(b"ERR Error in ACL SETUSER modifier '");
-            // A password that was mistyped is not repeated.
-            let rule = rules.get(number).copied().unwrap_or_default();
-            shown(&mut line, if rule.starts_with(b">") { b">" } else { rule }, 128);
-            line.put(b"': ");
-            line.put(wrong.as_bytes());
-            reply::error(self.out, line.as_slice());
-            return Ok(());
+        Some(Denied { reason, object, .. }) => {
+            line.put(b"This user has no permissions to access the '");
+            shown(&mut line, &object, 128);
+            line.put(b"' ");
+            line.put(reason.as_bytes());
         }
-        self.out.push(reply::OK);
-        Ok(())
     }
+    reply::bulk(call.out, line.as_slice());
+    Ok(())
+}
 
-    /// Removes users, and ends their connections.
-    fn remove_users(&mut self, args: Args<'c>) -> Run {
-        if args.into_iter().any(|name| name == DEFAULT) {
-            reply::error(self.out, b"ERR The 'default' user cannot be removed");
-            return Ok(());
-        }
-        let removed = self.ctx.shared.users.remove(args);
-        self.int(removed.len() as i64);
-        let mut dies = false;
-        for name in removed {
-            dies |= self.end_clients_of(&name);
-        }
-        if dies { Err(Stop::Quit) } else { Ok(()) }
-    }
+fn say_about(call: &mut Call<'_, '_>, before: &[u8], name: &[u8], behind: &[u8]) -> Run {
+    let mut line = Line::new();
+    line.put(before);
+    shown(&mut line, name, 128);
+    line.put(behind);
+    reply::error(call.out, line.as_slice());
+    Ok(())
+}
 
-    fn tell_category(&mut self, category: &[u8]) -> Run {
-        let category = lower(category);
-        let Some(known) = CATEGORIES.into_iter().find(|known| known.as_bytes() == &category[..]) else {
-            super::error::word(self.out, "ERR Unknown category", &category);
-            return Ok(());
-        };
-        let names = numbers().filter(|(_, _, categories)| categories.contains(&known));
-        self.tell_texts(names.map(|(_, name, _)| name.into_bytes()).collect())
+fn file_done(call: &mut Call<'_, '_>, what: impl FnOnce(&Users) -> Result<(), FileError>) -> Run {
+    match what(&call.ctx.shared.users) {
+        Ok(()) => call.out.push(reply::OK),
+        Err(error) => reply::error(call.out, format!("ERR {error}").as_bytes()),
     }
-
-    fn tell_password(&mut self, bits: Option<&[u8]>) -> Run {
-        let bits = bits.map_or(Ok(256), integer)?;
-        if !(1..=4096).contains(&bits) {
-            let text = "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number \
-                        up to 4096";
-            reply::error(self.out, text.as_bytes());
-            return Ok(());
-        }
-        let digits = (bits as usize).div_ceil(4);
-        let mut bytes = [0; 512];
-        let mut got = 0;
-        while got < digits.div_ceil(2) {
-            let flags = rustix::rand::GetRandomFlags::empty();
-            got += rustix::rand::getrandom(&mut bytes[got..], flags).map_err(|_| Fault::OutOfRange)?;
-        }
-        self.room(digits)?;
-        reply::bulk(self.out, &hex(&bytes).as_bytes()[..digits]);
-        Ok(())
-    }
-
-    fn tell_log(&mut self, what: Option<&[u8]>) -> Run {
-        if what.is_some_and(|what| what.eq_ignore_ascii_case(b"reset")) {
-            self.ctx.shared.users.forget_log();
-            self.out.push(reply::OK);
-            return Ok(());
-        }
-        let count = what.map_or(Ok(10), integer)?;
-        let entries = self.ctx.shared.users.logged(usize::try_from(count).unwrap_or(0));
-        let (version, now): (Version, _) = (self.session.version, self.ctx.now);
-        let mut all = Vec::new();
-        let out = &mut all;
-        reply::array(out, entries.len() as u64);
-        for entry in entries {
-            reply::map(out, version, 10);
-            reply::bulk(out, b"count");
-            reply::int(out, entry.count as i64);
-            let refusal = &entry.refusal;
-            for (name, text) in [
-                ("reason", refusal.reason.as_bytes()),
-                ("context", refusal.context.as_bytes()),
-                ("object", &refusal.object),
-                ("username", &refusal.user),
-            ] {
-                reply::bulk(out, name.as_bytes());
-                reply::bulk(out, text);
-            }
-            reply::bulk(out, b"age-seconds");
-            reply::bulk(out, format!("{:.3}", now.ms_since(entry.created) as f64 / 1000.0).as_bytes());
-            reply::bulk(out, b"client-info");
-            reply::bulk(out, entry.client.trim_end().as_bytes());
-            for (name, number) in [
-                ("entry-id", entry.number),
-                ("timestamp-created", entry.created.0),
-                ("timestamp-last-updated", entry.updated.0),
-            ] {
-                reply::bulk(out, name.as_bytes());
-                reply::int(out, number as i64);
-            }
-        }
-        self.say_long(all)
-    }
-
-    /// Says what would become of a request of another user.
-    fn dry_run(&mut self, mut args: Args<'c>) -> Run {
-        let (name, command) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-        let Some(user) = self.ctx.shared.users.find(name) else {
-            return self.say_about(b"ERR User '", name, b"' not found");
-        };
-        let Some(entry) = find(command) else {
-            return self.say_about(b"ERR Command '", command, b"' not found");
-        };
-        if !entry.takes(args.len() + 1) {
-            return Err(Fault::Arity(entry.name).into());
-        }
-        let number = number_of(entry, args.into_iter().next());
-        let mut line = Line::new();
-        match denied(&user.rights, entry, number, Asked::All(args)) {
-            None => {
-                self.out.push(reply::OK);
-                return Ok(());
-            }
-            Some(Denied { reason: "command", object, .. }) => {
-                line.put(b"This user has no permissions to run the '");
-                shown(&mut line, &object, 128);
-                line.put(b"' command");
-            }
-            Some(Denied { reason, object, .. }) => {
-                line.put(b"This user has no permissions to access the '");
-                shown(&mut line, &object, 128);
-                line.put(b"' ");
-                line.put(reason.as_bytes());
-            }
-        }
-        reply::bulk(self.out, line.as_slice());
-        Ok(())
-    }
-
-    fn say_about(&mut self, before: &[u8], name: &[u8], behind: &[u8]) -> Run {
-        let mut line = Line::new();
-        line.put(before);
-        shown(&mut line, name, 128);
-        line.put(behind);
-        reply::error(self.out, line.as_slice());
-        Ok(())
-    }
-
-    fn file_done(&mut self, what: impl FnOnce(&Users) -> Result<(), FileError>) -> Run {
-        match what(&self.ctx.shared.users) {
-            Ok(()) => self.out.push(reply::OK),
-            Err(error) => reply::error(self.out, format!("ERR {error}").as_bytes()),
-        }
-        Ok(())
-    }
+    Ok(())
 }

@@ -7,8 +7,8 @@
 //! Each command and subcommand has a number, and a user one bit for each. What was said of commands is kept as text
 //! too, since it is told again so.
 
+use super::super::catalog::{COMMANDS, Entry, find};
 use super::super::support::absent_of;
-use super::super::table::{COMMANDS, Entry, find};
 use super::subcommands::SUBCOMMANDS;
 use super::users::BLOCK_BYTES;
 use crate::glob::{is_bounded, matches};

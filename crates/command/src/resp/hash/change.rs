@@ -1,10 +1,13 @@
 //! What changes the fields of a hash.
 
 use crate::push::notify::Event;
+use crate::resp::call::{Call, Run, Stop};
 use crate::resp::error::Fault;
 use crate::resp::number::{float, integer, put_float};
+use crate::resp::slices;
+use crate::resp::string;
+use crate::resp::typed;
 use crate::resp::typed::Edited;
-use crate::resp::{Call, Run, Stop};
 use protocol::resp::{Args, reply};
 use record::{Digits, Name, Value};
 
@@ -33,8 +36,8 @@ fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, name: &'static str) -> R
     if !args.len().is_multiple_of(2) {
         return Err(Fault::Arity(name).into());
     }
-    call.in_slices(name, all, key, (args, 2), true, |call, pairs, is_first| {
-        let added = call.edit_record(key, Event::HSET, &mut |old, edit, _| {
+    slices::in_slices(call, name, all, key, (args, 2), true, |call, pairs, is_first| {
+        let added = typed::edit_record(call, key, Event::HSET, &mut |old, edit, _| {
             if !is_first && old.is_none() {
                 // What was stored has gone meanwhile.
                 return Ok(Edited::Keep(None));
@@ -45,7 +48,7 @@ fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, name: &'static str) -> R
         call.session.sum += added as i64;
         Ok(true)
     })?;
-    call.note_store();
+    string::note_store(call);
     Ok(call.session.sum as usize)
 }
 
@@ -63,9 +66,9 @@ pub(in super::super) fn hmset<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
 
 pub(in super::super) fn hsetnx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let [key, name, value] = [(); 3].map(|()| args.next().unwrap_or_default());
-    call.room_to_store(0)?;
+    typed::room_to_store(call, 0)?;
     let (name, value) = (Name::new(name), Value::of_text(value));
-    let stored = call.edit_record(key, Event::HSET, &mut |_, edit, _| {
+    let stored = typed::edit_record(call, key, Event::HSET, &mut |_, edit, _| {
         if edit.bin(&name)?.is_some() {
             return Ok(Edited::Keep(false));
         }
@@ -73,7 +76,7 @@ pub(in super::super) fn hsetnx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) 
         Ok(Edited::Store(true))
     })?;
     if stored {
-        call.note_store();
+        string::note_store(call);
     }
     call.int(stored.into());
     Ok(())
@@ -82,8 +85,8 @@ pub(in super::super) fn hsetnx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) 
 pub(in super::super) fn hdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let all = args;
     let key = args.next().unwrap_or_default();
-    call.in_slices("hdel", all, key, (args, 1), false, |call, names, _| {
-        call.session.sum += call.edit_record(key, Event::HDEL, &mut |_, edit, _| {
+    slices::in_slices(call, "hdel", all, key, (args, 1), false, |call, names, _| {
+        call.session.sum += typed::edit_record(call, key, Event::HDEL, &mut |_, edit, _| {
             let mut removed = 0;
             for name in names {
                 removed += i64::from(edit.remove(&Name::new(name))?);
@@ -99,9 +102,9 @@ pub(in super::super) fn hdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
 pub(in super::super) fn hincrby<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let [key, name, delta] = [(); 3].map(|()| args.next().unwrap_or_default());
     let delta = integer(delta)?;
-    call.room_to_store(0)?;
+    typed::room_to_store(call, 0)?;
     let name = Name::new(name);
-    let sum = call.edit_record(key, Event::HINCRBY, &mut |_, edit, _| {
+    let sum = typed::edit_record(call, key, Event::HINCRBY, &mut |_, edit, _| {
         let present = match edit.bin(&name)?.map(|bin| bin.value) {
             None => 0,
             // What a record command has stored as a text may be that of a number.
@@ -111,7 +114,7 @@ pub(in super::super) fn hincrby<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>)
         edit.set(&name, &Value::Integer(sum), true)?;
         Ok(Edited::Store(sum))
     })?;
-    call.note_store();
+    string::note_store(call);
     call.int(sum);
     Ok(())
 }
@@ -119,12 +122,12 @@ pub(in super::super) fn hincrby<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>)
 pub(in super::super) fn hincrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let [key, name, delta] = [(); 3].map(|()| args.next().unwrap_or_default());
     let delta = float(delta)?;
-    call.room_to_store(0)?;
+    typed::room_to_store(call, 0)?;
     if delta.is_infinite() {
         return Err(Fault::InfiniteDelta.into());
     }
     let name = Name::new(name);
-    let sum = call.edit_record(key, Event::HINCRBYFLOAT, &mut |_, edit, _| {
+    let sum = typed::edit_record(call, key, Event::HINCRBYFLOAT, &mut |_, edit, _| {
         let present = match edit.bin(&name)?.map(|bin| bin.value) {
             None => 0.0,
             Some(value) => float(value.text(&mut Digits::new())).map_err(|_| Fault::FieldNotFloat)?,
@@ -138,7 +141,7 @@ pub(in super::super) fn hincrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args
         edit.set(&name, &Value::of_text(&text), true)?;
         Ok(Edited::Store(text))
     })?;
-    call.note_store();
+    string::note_store(call);
     reply::bulk(call.out, &sum);
     Ok(())
 }

@@ -1,14 +1,18 @@
 //! Fields that end: `HEXPIRE` and its kin, `HTTL` and its kin, and what reads and writes fields with their ends.
 
 use super::change::Pairs;
+use crate::lookup::values::LINE_ROOM;
 use crate::push::notify::Event;
+use crate::resp::call::{Call, Run};
+use crate::resp::catalog::lower;
 use crate::resp::error::Fault;
 use crate::resp::expire::{Deadline, Options, Unit};
+use crate::resp::hash;
 use crate::resp::number::integer;
 use crate::resp::slices::{self, FIELDS_A_SLICE};
-use crate::resp::table::lower;
+use crate::resp::string;
+use crate::resp::typed;
 use crate::resp::typed::{Edited, KeyParts, put_text, record, told_bytes};
-use crate::resp::{Call, LINE_ROOM, Run};
 use protocol::resp::{Args, reply};
 use record::{Bin, Edit, Name, Value};
 use segment::Expire;
@@ -51,121 +55,119 @@ fn option_end(
     end_ms(Deadline::positive(text, unit, call.moment(), command)?, command).map(Some)
 }
 
-impl<'c> Call<'c, '_> {
-    /// Puts the head of an array of something of each of so many fields, before the first of them.
-    fn fields_head(&mut self, fields: usize) {
-        if self.session.done == 0 {
-            reply::array(self.out, fields as u64);
-        }
+/// Puts the head of an array of something of each of so many fields, before the first of them.
+fn fields_head(call: &mut Call<'_, '_>, fields: usize) {
+    if call.session.done == 0 {
+        reply::array(call.out, fields as u64);
     }
+}
 
-    /// Changes each field of a command and answers with a number for each. The command's words are `all`, and the
-    /// fields' names the last of them.
-    fn tell_and_change_each(
-        &mut self,
-        (name, event): (&'static str, Event),
-        all: Args<'c>,
-        names: Args<'c>,
-        each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<i64, Fault>,
-    ) -> Run {
-        let key = all.into_iter().next().unwrap_or_default();
-        self.in_slices(name, all, key, (names, 1), false, |call, slice, _| {
-            call.answer_room((slice.len() + 1) * reply::NUMBER_LINE_BYTES_MAX)?;
-            let told = call.edit_record(key, event, &mut |_, edit, _| {
-                let mut told = Vec::with_capacity(slice.len());
-                for name in slice {
-                    told.push(each(edit, &Name::new(name))?);
-                }
-                Ok(if told.iter().any(|told| *told > 0) { Edited::Store(told) } else { Edited::Keep(told) })
-            })?;
-            call.fields_head(names.len());
-            told.iter().for_each(|number| reply::int(call.out, *number));
-            Ok(true)
-        })
+/// Changes each field of a command and answers with a number for each. The command's words are `all`, and the
+/// fields' names the last of them.
+fn tell_and_change_each<'c>(
+    call: &mut Call<'c, '_>,
+    (name, event): (&'static str, Event),
+    all: Args<'c>,
+    names: Args<'c>,
+    each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<i64, Fault>,
+) -> Run {
+    let key = all.into_iter().next().unwrap_or_default();
+    slices::in_slices(call, name, all, key, (names, 1), false, |call, slice, _| {
+        typed::answer_fits(call, (slice.len() + 1) * reply::NUMBER_LINE_BYTES_MAX)?;
+        let told = typed::edit_record(call, key, event, &mut |_, edit, _| {
+            let mut told = Vec::with_capacity(slice.len());
+            for name in slice {
+                told.push(each(edit, &Name::new(name))?);
+            }
+            Ok(if told.iter().any(|told| *told > 0) { Edited::Store(told) } else { Edited::Keep(told) })
+        })?;
+        fields_head(call, names.len());
+        told.iter().for_each(|number| reply::int(call.out, *number));
+        Ok(true)
+    })
+}
+
+fn end_fields<'c>(call: &mut Call<'c, '_>, all: Args<'c>, unit: Unit, name: &'static str) -> Run {
+    let mut args = all.behind_first();
+    let time = args.next().unwrap_or_default();
+    let moment = call.moment();
+    let deadline = Deadline::read(time, unit, moment, name)?;
+    if integer(time)? < 0 {
+        return Err(Fault::ExpireBelowZero.into());
     }
-
-    fn end_fields(&mut self, all: Args<'c>, unit: Unit, name: &'static str) -> Run {
-        let mut args = all.behind_first();
-        let time = args.next().unwrap_or_default();
-        let moment = self.moment();
-        let deadline = Deadline::read(time, unit, moment, name)?;
-        if integer(time)? < 0 {
-            return Err(Fault::ExpireBelowZero.into());
-        }
-        let (mut options, mut word) = (Options::default(), args.next());
-        if let Some(found) = word.and_then(Options::of) {
-            (options, word) = (found, args.next());
-        }
-        let names = fields(word, args, 1)?;
-        let (end, past) = (end_ms(deadline, name)?, deadline.is_past(moment.now));
-        let event = if past { Event::HDEL } else { Event::HEXPIRE };
-        self.tell_and_change_each((name, event), all, names, |edit, name| end_field(edit, name, options, end, past))
+    let (mut options, mut word) = (Options::default(), args.next());
+    if let Some(found) = word.and_then(Options::of) {
+        (options, word) = (found, args.next());
     }
+    let names = fields(word, args, 1)?;
+    let (end, past) = (end_ms(deadline, name)?, deadline.is_past(moment.now));
+    let event = if past { Event::HDEL } else { Event::HEXPIRE };
+    tell_and_change_each(call, (name, event), all, names, |edit, name| end_field(edit, name, options, end, past))
+}
 
-    /// Reports of each field what `show` makes of its end and of the wall clock now, both in ms since the epoch.
-    fn tell_ends(&mut self, command: &'static str, all: Args<'c>, show: impl Fn(u64, u64) -> u64) -> Run {
-        let mut args = all;
-        let (key, moment) = (self.key(args.next().unwrap_or_default()), self.moment());
-        let (now_ms, wall) = (moment.now.0, |ms| moment.wall(base::clock::UnixMillis(ms)).0);
-        let names = fields(args.next(), args, 1)?;
-        let end_of = |bin: Option<Bin<'_>>, now_ms| match bin.map(|bin| bin.end_ms) {
-            None => NONE,
-            Some(None) => LASTING,
-            Some(Some(end)) => show(wall(end), wall(now_ms)) as i64,
-        };
-        if names.len() as u32 > FIELDS_A_SLICE {
-            return self.tell_each(command, all, names, |out, bin, now_ms| {
-                slices::collect_room(out, 0)?;
-                reply::int(out, end_of(bin, now_ms));
-                Ok(())
-            });
-        }
-        self.answer_room((names.len() + 1) * reply::NUMBER_LINE_BYTES_MAX)?;
-        let item = self.guard.items().get(&key);
-        let parts = KeyParts::new(self.guard, key);
-        let record = record(item.as_ref(), self.ctx.view(), &parts)?;
-        reply::array(self.out, names.len() as u64);
-        for name in names {
-            let bin = record.as_ref().map(|record| record.find(&Name::new(name), now_ms)).transpose()?.flatten();
-            reply::int(self.out, end_of(bin, now_ms));
-        }
-        Ok(())
+/// Reports of each field what `show` makes of its end and of the wall clock now, both in ms since the epoch.
+fn tell_ends<'c>(call: &mut Call<'c, '_>, command: &'static str, all: Args<'c>, show: impl Fn(u64, u64) -> u64) -> Run {
+    let mut args = all;
+    let (key, moment) = (call.key(args.next().unwrap_or_default()), call.moment());
+    let (now_ms, wall) = (moment.now.0, |ms| moment.wall(base::clock::UnixMillis(ms)).0);
+    let names = fields(args.next(), args, 1)?;
+    let end_of = |bin: Option<Bin<'_>>, now_ms| match bin.map(|bin| bin.end_ms) {
+        None => NONE,
+        Some(None) => LASTING,
+        Some(Some(end)) => show(wall(end), wall(now_ms)) as i64,
+    };
+    if names.len() as u32 > FIELDS_A_SLICE {
+        return hash::tell_each(call, command, all, names, |out, bin, now_ms| {
+            slices::collect_room(out, 0)?;
+            reply::int(out, end_of(bin, now_ms));
+            Ok(())
+        });
     }
+    typed::answer_fits(call, (names.len() + 1) * reply::NUMBER_LINE_BYTES_MAX)?;
+    let item = call.guard.items().get(&key);
+    let parts = KeyParts::new(call.guard, key);
+    let record = record(item.as_ref(), call.ctx.view(), &parts)?;
+    reply::array(call.out, names.len() as u64);
+    for name in names {
+        let bin = record.as_ref().map(|record| record.find(&Name::new(name), now_ms)).transpose()?.flatten();
+        reply::int(call.out, end_of(bin, now_ms));
+    }
+    Ok(())
+}
 
-    /// Answers with the values of fields, and changes each that is there by `each`.
-    fn tell_fields_and_change(
-        &mut self,
-        (name, event): (&'static str, Event),
-        all: Args<'c>,
-        names: Args<'c>,
-        each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<bool, Fault>,
-    ) -> Run {
-        let key = all.into_iter().next().unwrap_or_default();
-        self.in_slices(name, all, key, (names, 1), false, |call, slice, _| {
-            let (room, version) = (call.out.room(), call.session.version);
-            let told = call.edit_record(key, event, &mut |_, edit, _| {
-                let (mut told, mut changed) = (Vec::new(), false);
-                for name in slice {
-                    let name = Name::new(name);
-                    match edit.bin(&name)? {
-                        None => reply::null(&mut told, version),
-                        Some(bin) => {
-                            told.reserve(told_bytes(&bin.value));
-                            put_text(&mut told, &bin.value);
-                            changed |= each(edit, &name)?;
-                        }
+/// Answers with the values of fields, and changes each that is there by `each`.
+fn tell_fields_and_change<'c>(
+    call: &mut Call<'c, '_>,
+    (name, event): (&'static str, Event),
+    all: Args<'c>,
+    names: Args<'c>,
+    each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<bool, Fault>,
+) -> Run {
+    let key = all.into_iter().next().unwrap_or_default();
+    slices::in_slices(call, name, all, key, (names, 1), false, |call, slice, _| {
+        let (room, version) = (call.out.room(), call.session.version);
+        let told = typed::edit_record(call, key, event, &mut |_, edit, _| {
+            let (mut told, mut changed) = (Vec::new(), false);
+            for name in slice {
+                let name = Name::new(name);
+                match edit.bin(&name)? {
+                    None => reply::null(&mut told, version),
+                    Some(bin) => {
+                        told.reserve(told_bytes(&bin.value));
+                        put_text(&mut told, &bin.value);
+                        changed |= each(edit, &name)?;
                     }
                 }
-                // Nothing is changed before there is room to tell it.
-                let fits = told.len() + LINE_ROOM <= room;
-                Ok(if fits && changed { Edited::Store(told) } else { Edited::Keep(told) })
-            })?;
-            call.answer_room(told.len())?;
-            call.fields_head(names.len());
-            call.out.push(&told);
-            Ok(true)
-        })
-    }
+            }
+            // Nothing is changed before there is room to tell it.
+            let fits = told.len() + LINE_ROOM <= room;
+            Ok(if fits && changed { Edited::Store(told) } else { Edited::Keep(told) })
+        })?;
+        typed::answer_fits(call, told.len())?;
+        fields_head(call, names.len());
+        call.out.push(&told);
+        Ok(true)
+    })
 }
 
 /// Gives one field an end; what is told of it.
@@ -184,42 +186,42 @@ fn end_field(edit: &mut Edit<'_>, name: &Name<'_>, options: Options, end: u64, p
 }
 
 pub(in super::super) fn hexpire<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.end_fields(args, Unit::Seconds, "hexpire")
+    end_fields(call, args, Unit::Seconds, "hexpire")
 }
 
 pub(in super::super) fn hpexpire<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.end_fields(args, Unit::Millis, "hpexpire")
+    end_fields(call, args, Unit::Millis, "hpexpire")
 }
 
 pub(in super::super) fn hexpireat<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.end_fields(args, Unit::UnixSeconds, "hexpireat")
+    end_fields(call, args, Unit::UnixSeconds, "hexpireat")
 }
 
 pub(in super::super) fn hpexpireat<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.end_fields(args, Unit::UnixMillis, "hpexpireat")
+    end_fields(call, args, Unit::UnixMillis, "hpexpireat")
 }
 
 pub(in super::super) fn httl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     // As Redis does it, which rounds up here and to the nearest for a key.
-    call.tell_ends("httl", args, |end, now| (end - now).div_ceil(1000))
+    tell_ends(call, "httl", args, |end, now| (end - now).div_ceil(1000))
 }
 
 pub(in super::super) fn hpttl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.tell_ends("hpttl", args, |end, now| end - now)
+    tell_ends(call, "hpttl", args, |end, now| end - now)
 }
 
 pub(in super::super) fn hexpiretime<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.tell_ends("hexpiretime", args, |end, _| end.div_ceil(1000))
+    tell_ends(call, "hexpiretime", args, |end, _| end.div_ceil(1000))
 }
 
 pub(in super::super) fn hpexpiretime<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.tell_ends("hpexpiretime", args, |end, _| end)
+    tell_ends(call, "hpexpiretime", args, |end, _| end)
 }
 
 pub(in super::super) fn hpersist<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
     let mut args = all.behind_first();
     let names = fields(args.next(), args, 1)?;
-    call.tell_and_change_each(("hpersist", Event::HPERSIST), all, names, |edit, name| {
+    tell_and_change_each(call, ("hpersist", Event::HPERSIST), all, names, |edit, name| {
         Ok(match edit.bin(name)?.map(|bin| bin.end_ms) {
             None => NONE,
             Some(None) => LASTING,
@@ -234,7 +236,7 @@ pub(in super::super) fn hpersist<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> 
 pub(in super::super) fn hgetdel<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
     let mut args = all.behind_first();
     let names = fields(args.next(), args, 1)?;
-    call.tell_fields_and_change(("hgetdel", Event::HDEL), all, names, |edit, name| Ok(edit.remove(name)?))
+    tell_fields_and_change(call, ("hgetdel", Event::HDEL), all, names, |edit, name| Ok(edit.remove(name)?))
 }
 
 pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
@@ -250,7 +252,7 @@ pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
     }
     let names = fields(word, args, 1)?;
     let event = if end == Some(None) { Event::HPERSIST } else { Event::HEXPIRE };
-    call.tell_fields_and_change(("hgetex", event), all, names, |edit, name| match end {
+    tell_fields_and_change(call, ("hgetex", event), all, names, |edit, name| match end {
         None => Ok(false),
         Some(end) => Ok(edit.set_end(name, end)?),
     })
@@ -309,9 +311,10 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
     let (options, words) = SetOptions::read(call, args)?;
     if call.beside && call.session.sum == LOOKING && options.wanted.is_some() {
         // With the key claimed the fields are looked at first: all are stored or none.
-        call.in_slices("hsetex", all, key, (words, 2), true, |call, slice, _| {
-            let is_refused =
-                call.edit_record(key, Event::HSET, &mut |_, edit, _| Ok(Edited::Keep(options.refuses(edit, slice)?)))?;
+        slices::in_slices(call, "hsetex", all, key, (words, 2), true, |call, slice, _| {
+            let is_refused = typed::edit_record(call, key, Event::HSET, &mut |_, edit, _| {
+                Ok(Edited::Keep(options.refuses(edit, slice)?))
+            })?;
             if is_refused {
                 call.session.sum = REFUSED;
             }
@@ -327,8 +330,8 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
         return Ok(());
     }
     let looks_here = !call.beside;
-    call.in_slices("hsetex", all, key, (words, 2), true, |call, slice, is_first| {
-        let stored = call.edit_record(key, Event::HSET, &mut |old, edit, _| {
+    slices::in_slices(call, "hsetex", all, key, (words, 2), true, |call, slice, is_first| {
+        let stored = typed::edit_record(call, key, Event::HSET, &mut |old, edit, _| {
             if !is_first && old.is_none() {
                 return Ok(Edited::Keep(None));
             }
@@ -353,7 +356,7 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
         call.int(0);
         return Ok(());
     }
-    call.note_store();
+    string::note_store(call);
     if options.end.is_some() {
         call.changed(Event::HEXPIRE, key);
     }

@@ -1,5 +1,6 @@
 //! Hashes: records of which every bin is told as text. Reads are made where the record lies.
 
+use crate::resp::walk;
 mod change;
 mod ends;
 mod scan;
@@ -13,7 +14,7 @@ pub(super) use scan::{hrandfield, hscan};
 use super::slices::{self, FIELDS_A_SLICE};
 use super::typed::{self, KeyParts, put_texts, record};
 use super::walk::Walk;
-use super::{Call, Run, Stop};
+use crate::resp::call::{Call, Run, Stop};
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::State;
 use protocol::resp::Args;
@@ -54,107 +55,109 @@ impl Telling {
 /// Bytes whose copy counts as an operation.
 const COPIED_BYTES_AN_OP: usize = 4 << 10;
 
-impl<'c> Call<'c, '_> {
-    /// Gives `look` the record under a key, if there is one, counts the read, and answers with the number it makes.
-    pub(super) fn number_of(&mut self, bytes: &[u8], look: impl FnOnce(Record<'_>) -> Result<i64, Stop>) -> Run {
-        let key = self.key(bytes);
-        let item = self.guard.items().get(&key);
-        let parts = KeyParts::new(self.guard, key);
-        let told = record(item.as_ref(), self.ctx.view(), &parts)?.map(look).transpose()?;
-        self.note_read(told.is_some());
-        self.int(told.unwrap_or(0));
-        Ok(())
-    }
+/// Gives `look` the record under a key, if there is one, counts the read, and answers with the number it makes.
+pub(super) fn number_of(
+    call: &mut Call<'_, '_>,
+    bytes: &[u8],
+    look: impl FnOnce(Record<'_>) -> Result<i64, Stop>,
+) -> Run {
+    let key = call.key(bytes);
+    let item = call.guard.items().get(&key);
+    let parts = KeyParts::new(call.guard, key);
+    let told = record(item.as_ref(), call.ctx.view(), &parts)?.map(look).transpose()?;
+    call.note_read(told.is_some());
+    call.int(told.unwrap_or(0));
+    Ok(())
+}
 
-    fn tell_all(&mut self, name: &'static str, args: Args<'c>, telling: Telling) -> Run {
-        let key = args.into_iter().next().unwrap_or_default();
-        if self.beside && self.session.walk.is_some() {
-            return self.tell_leaves(key, telling);
-        }
-        let mut is_told = true;
-        self.at_any_length(name, args, |call, args| {
-            is_told = call.tell_all_here(args, telling)?;
-            Ok(())
+fn tell_all<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, telling: Telling) -> Run {
+    let key = args.into_iter().next().unwrap_or_default();
+    if call.beside && call.session.walk.is_some() {
+        return tell_leaves(call, key, telling);
+    }
+    let mut is_told = true;
+    typed::at_any_length(call, name, args, |call, args| {
+        is_told = tell_all_here(call, args, telling)?;
+        Ok(())
+    })?;
+    match (is_told, call.beside) {
+        (true, _) => Ok(()),
+        (false, true) => tell_leaves(call, key, telling),
+        (false, false) => slices::run_reading(call, name, args, key),
+    }
+}
+
+/// Answers with all fields of a record, leaf after leaf.
+fn tell_leaves(call: &mut Call<'_, '_>, key: &[u8], telling: Telling) -> Run {
+    let mut walk = call.session.walk.take().unwrap_or_default();
+    let ran = tell_leaves_on(call, key, telling, &mut walk);
+    slices::end_visit(call, walk, ran)
+}
+
+fn tell_leaves_on(call: &mut Call<'_, '_>, key: &[u8], telling: Telling, walk: &mut Walk) -> Run {
+    let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
+    while walk.cursor < HASHES {
+        let from = walk.cursor as u32;
+        let (to, fields, bytes) = slices::read_on(call, key, &mut walk.reading, |out, record, now_ms| {
+            let Some(record) = record else { return Ok((HASHES, 0, 0)) };
+            let to = record.step_end(from)?;
+            let bins = record.bins_in(now_ms, from, to);
+            let (fields, bytes) = telling.measure(bins.clone())?;
+            slices::collect_room(out, bytes)?;
+            for bin in bins {
+                telling.put(out, &bin?);
+            }
+            Ok((to, fields, bytes))
         })?;
-        match (is_told, self.beside) {
-            (true, _) => Ok(()),
-            (false, true) => self.tell_leaves(key, telling),
-            (false, false) => self.run_reading(name, args, key),
+        (walk.cursor, walk.keys) = (to, walk.keys + fields as u64);
+        call.ops += 2 + fields / 4 + bytes / COPIED_BYTES_AN_OP;
+        if walk.cursor < HASHES && walk::is_spent(call) {
+            return Err(State::Yield.into());
         }
     }
+    let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
+    match telling {
+        Telling::Both => reply::map(&mut line, call.session.version, walk.keys),
+        _ => reply::array(&mut line, walk.keys),
+    }
+    call.out.fill_head(head, line.as_slice());
+    call.note_read(walk.keys > 0);
+    Ok(())
+}
 
-    /// Answers with all fields of a record, leaf after leaf.
-    fn tell_leaves(&mut self, key: &[u8], telling: Telling) -> Run {
-        let mut walk = self.session.walk.take().unwrap_or_default();
-        let ran = self.tell_leaves_on(key, telling, &mut walk);
-        self.end_visit(walk, ran)
+/// Answers with all fields of a record in this visit. False, and nothing is put, if it is kept in leaves.
+fn tell_all_here<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, telling: Telling) -> Result<bool, Stop> {
+    let (key, now_ms) = (call.key(args.next().unwrap_or_default()), call.ctx.now.0);
+    let (version, bytes_max) = (call.session.version, typed::answer_bytes_max(call));
+    let item = call.guard.items().get(&key);
+    if item.as_ref().is_some_and(is_large) {
+        return Ok(false);
     }
-
-    fn tell_leaves_on(&mut self, key: &[u8], telling: Telling, walk: &mut Walk) -> Run {
-        let head = *walk.head.get_or_insert_with(|| self.out.reserve_head());
-        while walk.cursor < HASHES {
-            let from = walk.cursor as u32;
-            let (to, fields, bytes) = self.read_on(key, &mut walk.reading, |out, record, now_ms| {
-                let Some(record) = record else { return Ok((HASHES, 0, 0)) };
-                let to = record.step_end(from)?;
-                let bins = record.bins_in(now_ms, from, to);
-                let (fields, bytes) = telling.measure(bins.clone())?;
-                slices::collect_room(out, bytes)?;
-                for bin in bins {
-                    telling.put(out, &bin?);
-                }
-                Ok((to, fields, bytes))
-            })?;
-            (walk.cursor, walk.keys) = (to, walk.keys + fields as u64);
-            self.ops += 2 + fields / 4 + bytes / COPIED_BYTES_AN_OP;
-            if walk.cursor < HASHES && self.is_spent() {
-                return Err(State::Yield.into());
-            }
-        }
-        let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
-        match telling {
-            Telling::Both => reply::map(&mut line, self.session.version, walk.keys),
-            _ => reply::array(&mut line, walk.keys),
-        }
-        self.out.fill_head(head, line.as_slice());
-        self.note_read(walk.keys > 0);
-        Ok(())
+    let parts = KeyParts::new(call.guard, key);
+    let record = record(item.as_ref(), call.ctx.view(), &parts)?;
+    let fields = record.as_ref().map_or(Ok(0), |record| record.count(now_ms))? as u64;
+    match telling {
+        Telling::Both => reply::map(call.out, version, fields),
+        _ => reply::array(call.out, fields),
     }
-
-    /// Answers with all fields of a record in this visit. False, and nothing is put, if it is kept in leaves.
-    fn tell_all_here(&mut self, mut args: Args<'c>, telling: Telling) -> Result<bool, Stop> {
-        let (key, now_ms) = (self.key(args.next().unwrap_or_default()), self.ctx.now.0);
-        let (version, bytes_max) = (self.session.version, self.answer_bytes_max());
-        let item = self.guard.items().get(&key);
-        if item.as_ref().is_some_and(is_large) {
-            return Ok(false);
+    if let Some(record) = record.as_ref().filter(|record| typed::has_room_for_all(call.out, record)) {
+        for bin in record.bins(now_ms) {
+            let bin = bin?;
+            telling.put(call.out, &bin);
         }
-        let parts = KeyParts::new(self.guard, key);
-        let record = record(item.as_ref(), self.ctx.view(), &parts)?;
-        let fields = record.as_ref().map_or(Ok(0), |record| record.count(now_ms))? as u64;
-        match telling {
-            Telling::Both => reply::map(self.out, version, fields),
-            _ => reply::array(self.out, fields),
-        }
-        if let Some(record) = record.as_ref().filter(|record| typed::has_room_for_all(self.out, record)) {
-            for bin in record.bins(now_ms) {
-                let bin = bin?;
-                telling.put(self.out, &bin);
-            }
-        } else if let Some(record) = &record {
-            let parts = record.bins(now_ms).flat_map(|bin| {
-                let (name, value) = match bin {
-                    Ok(bin) => (Ok(Some(bin.name)), Ok(Some(bin.value))),
-                    Err(damaged) => (Err(damaged), Err(damaged)),
-                };
-                [(telling != Telling::Values).then_some(name), (telling != Telling::Names).then_some(value)]
-            });
-            put_texts(self.out, version, bytes_max, parts.flatten())?;
-        }
-        let hit = record.is_some();
-        self.note_read(hit);
-        Ok(true)
+    } else if let Some(record) = &record {
+        let parts = record.bins(now_ms).flat_map(|bin| {
+            let (name, value) = match bin {
+                Ok(bin) => (Ok(Some(bin.name)), Ok(Some(bin.value))),
+                Err(damaged) => (Err(damaged), Err(damaged)),
+            };
+            [(telling != Telling::Values).then_some(name), (telling != Telling::Names).then_some(value)]
+        });
+        put_texts(call.out, version, bytes_max, parts.flatten())?;
     }
+    let hit = record.is_some();
+    call.note_read(hit);
+    Ok(true)
 }
 
 /// Returns whether an item is a record that is kept in leaves, so that all of it takes several visits.
@@ -163,20 +166,20 @@ fn is_large(item: &Item<'_>) -> bool {
 }
 
 pub(super) fn hgetall<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.tell_all("hgetall", args, Telling::Both)
+    tell_all(call, "hgetall", args, Telling::Both)
 }
 
 pub(super) fn hkeys<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.tell_all("hkeys", args, Telling::Names)
+    tell_all(call, "hkeys", args, Telling::Names)
 }
 
 pub(super) fn hvals<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.tell_all("hvals", args, Telling::Values)
+    tell_all(call, "hvals", args, Telling::Values)
 }
 
 /// `HGET` and `HMGET`: some fields of a hash, each null where there is none.
 fn tell_some<'c>(call: &mut Call<'c, '_>, bytes: &[u8], names: Args<'c>) -> Run {
-    let (key, now_ms, bytes_max) = (call.key(bytes), call.ctx.now.0, call.answer_bytes_max());
+    let (key, now_ms, bytes_max) = (call.key(bytes), call.ctx.now.0, typed::answer_bytes_max(call));
     let item = call.guard.items().get(&key);
     let parts = KeyParts::new(call.guard, key);
     let record = record(item.as_ref(), call.ctx.view(), &parts)?;
@@ -196,74 +199,72 @@ pub(super) fn hget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     tell_some(call, key, args)
 }
 
-impl<'c> Call<'c, '_> {
-    /// Answers with something of each of many fields, an array of all, over several visits. `args` begins with the key,
-    /// and the names are its last `names` words.
-    fn tell_each(
-        &mut self,
-        name: &'static str,
-        args: Args<'c>,
-        names: Args<'c>,
-        each: impl Fn(&mut OutBuffer, Option<Bin<'_>>, u64) -> Run,
-    ) -> Run {
-        let key = args.into_iter().next().unwrap_or_default();
-        if !self.beside {
-            return self.run_reading(name, args, key);
-        }
-        let mut walk = self.session.walk.take().unwrap_or_default();
-        let ran = self.tell_each_on(key, names, &mut walk, &each);
-        self.end_visit(walk, ran)
+/// Answers with something of each of many fields, an array of all, over several visits. `args` begins with the key,
+/// and the names are its last `names` words.
+pub(super) fn tell_each<'c>(
+    call: &mut Call<'c, '_>,
+    name: &'static str,
+    args: Args<'c>,
+    names: Args<'c>,
+    each: impl Fn(&mut OutBuffer, Option<Bin<'_>>, u64) -> Run,
+) -> Run {
+    let key = args.into_iter().next().unwrap_or_default();
+    if !call.beside {
+        return slices::run_reading(call, name, args, key);
     }
+    let mut walk = call.session.walk.take().unwrap_or_default();
+    let ran = tell_each_on(call, key, names, &mut walk, &each);
+    slices::end_visit(call, walk, ran)
+}
 
-    fn tell_each_on(
-        &mut self,
-        key: &[u8],
-        names: Args<'c>,
-        walk: &mut Walk,
-        each: &impl Fn(&mut OutBuffer, Option<Bin<'_>>, u64) -> Run,
-    ) -> Run {
-        if walk.head.is_none() {
-            let head = self.out.reserve_head();
-            let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
-            reply::array(&mut line, names.len() as u64);
-            self.out.fill_head(head, line.as_slice());
-            walk.head = Some(head);
-        }
-        // The first word that counts as done is one that `end_visit` may have to note.
-        let mut left = names.behind(walk.left as u32, walk.wanted as usize);
-        while left.len() > 0 {
-            let (slice, behind) = left.split(FIELDS_A_SLICE);
-            let (done, bytes) = self.read_on(key, &mut walk.reading, |out, record, now_ms| {
-                let (mut rest, mut done) = (slice, (0u64, 0usize));
-                loop {
-                    let before = rest.wire_bytes();
-                    let Some(name) = rest.next() else { return Ok(done) };
-                    let bin = record.map(|record| record.find(&Name::new(name), now_ms)).transpose()?.flatten();
-                    match each(out, bin, now_ms) {
-                        // What is put stays; the next visit goes on behind it.
-                        Err(Stop::State(_)) if done.0 > 0 => return Ok(done),
-                        put => put?,
-                    }
-                    done = (done.0 + 1, done.1 + before - rest.wire_bytes());
-                }
-            })?;
-            walk.left += done;
-            walk.wanted += bytes as u64;
-            self.ops += done as usize;
-            left = if done == slice.len() as u64 { behind } else { left.behind(done as u32, bytes) };
-            if left.len() > 0 && self.is_spent() {
-                return Err(State::Yield.into());
-            }
-        }
-        self.note_read(walk.reading.was_there());
-        Ok(())
+fn tell_each_on<'c>(
+    call: &mut Call<'c, '_>,
+    key: &[u8],
+    names: Args<'c>,
+    walk: &mut Walk,
+    each: &impl Fn(&mut OutBuffer, Option<Bin<'_>>, u64) -> Run,
+) -> Run {
+    if walk.head.is_none() {
+        let head = call.out.reserve_head();
+        let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
+        reply::array(&mut line, names.len() as u64);
+        call.out.fill_head(head, line.as_slice());
+        walk.head = Some(head);
     }
+    // The first word that counts as done is one that `end_visit` may have to note.
+    let mut left = names.behind(walk.left as u32, walk.wanted as usize);
+    while left.len() > 0 {
+        let (slice, behind) = left.split(FIELDS_A_SLICE);
+        let (done, bytes) = slices::read_on(call, key, &mut walk.reading, |out, record, now_ms| {
+            let (mut rest, mut done) = (slice, (0u64, 0usize));
+            loop {
+                let before = rest.wire_bytes();
+                let Some(name) = rest.next() else { return Ok(done) };
+                let bin = record.map(|record| record.find(&Name::new(name), now_ms)).transpose()?.flatten();
+                match each(out, bin, now_ms) {
+                    // What is put stays; the next visit goes on behind it.
+                    Err(Stop::State(_)) if done.0 > 0 => return Ok(done),
+                    put => put?,
+                }
+                done = (done.0 + 1, done.1 + before - rest.wire_bytes());
+            }
+        })?;
+        walk.left += done;
+        walk.wanted += bytes as u64;
+        call.ops += done as usize;
+        left = if done == slice.len() as u64 { behind } else { left.behind(done as u32, bytes) };
+        if left.len() > 0 && walk::is_spent(call) {
+            return Err(State::Yield.into());
+        }
+    }
+    call.note_read(walk.reading.was_there());
+    Ok(())
 }
 
 pub(super) fn hmget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if args.len() > FIELDS_A_SLICE as usize {
         let version = call.session.version;
-        return call.tell_each("hmget", args, args.behind_first(), |out, bin, _| {
+        return tell_each(call, "hmget", args, args.behind_first(), |out, bin, _| {
             let bytes = bin.as_ref().map_or(0, |bin| typed::told_bytes(&bin.value));
             slices::collect_room(out, bytes)?;
             match bin {
@@ -273,7 +274,7 @@ pub(super) fn hmget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
             Ok(())
         });
     }
-    call.at_any_length("hmget", args, |call, mut args| {
+    typed::at_any_length(call, "hmget", args, |call, mut args| {
         let key = args.next().unwrap_or_default();
         reply::array(call.out, args.len() as u64);
         tell_some(call, key, args)
@@ -282,18 +283,18 @@ pub(super) fn hmget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 
 pub(super) fn hexists<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (key, name, now_ms) = (args.next().unwrap_or_default(), args.next().unwrap_or_default(), call.ctx.now.0);
-    call.number_of(key, |record| Ok(record.find(&Name::new(name), now_ms)?.is_some().into()))
+    number_of(call, key, |record| Ok(record.find(&Name::new(name), now_ms)?.is_some().into()))
 }
 
 pub(super) fn hlen<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (key, now_ms) = (args.next().unwrap_or_default(), call.ctx.now.0);
-    call.sweep_ended(key)?;
-    call.number_of(key, |record| Ok(record.count(now_ms)? as i64))
+    typed::sweep_ended(call, key)?;
+    number_of(call, key, |record| Ok(record.count(now_ms)? as i64))
 }
 
 pub(super) fn hstrlen<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (key, name, now_ms) = (args.next().unwrap_or_default(), args.next().unwrap_or_default(), call.ctx.now.0);
-    call.number_of(key, |record| {
+    number_of(call, key, |record| {
         let bin = record.find(&Name::new(name), now_ms)?;
         Ok(bin.map_or(0, |bin| bin.value.text(&mut record::Digits::new()).len()) as i64)
     })

@@ -4,14 +4,17 @@
 //! whatever is stored and deleted meanwhile.
 
 use crate::glob::matches;
+use crate::resp::atomic;
+use crate::resp::call::{Call, Run, Stop};
+use crate::resp::catalog::{entry, lower};
 use crate::resp::error::Fault;
 use crate::resp::number::integer;
 use crate::resp::pattern::check;
 use crate::resp::slices;
-use crate::resp::table::{entry, lower};
+use crate::resp::typed;
 use crate::resp::typed::{KeyParts, put_text, put_texts, record, told_bytes};
+use crate::resp::walk;
 use crate::resp::walk::Walk;
-use crate::resp::{Call, Run, Stop, typed};
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::State;
 use base::prng::Prng;
@@ -87,7 +90,7 @@ pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
     let mut words = args;
     let key = words.next().unwrap_or_default();
     let from = parse_u64(words.next().unwrap_or_default()).ok_or(Fault::Cursor)?;
-    if call.session.walk.is_none() && call.number_of_fields(key)? == 0 {
+    if call.session.walk.is_none() && number_of_fields(call, key)? == 0 {
         put_scan_head(call.out, 0, 0);
         return Ok(());
     }
@@ -95,16 +98,16 @@ pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
     if !call.beside {
         let mark = call.out.mark();
         let mut walk = Walk::from(from);
-        let ran = call.scan_at_once(key, &scan, &mut walk);
+        let ran = scan_at_once(call, key, &scan, &mut walk);
         if matches!(ran, Err(Stop::State(State::Yield))) {
             call.out.truncate(mark);
-            return call.run_beside(entry("hscan"), args);
+            return atomic::run_beside(call, entry("hscan"), args);
         }
         return ran;
     }
     let mut walk = call.session.walk.take().unwrap_or_else(|| Walk::from(from));
-    let ran = call.scan_on(key, &scan, &mut walk);
-    call.end_visit(walk, ran)
+    let ran = scan_on(call, key, &scan, &mut walk);
+    slices::end_visit(call, walk, ran)
 }
 
 impl Scan<'_> {
@@ -119,95 +122,99 @@ fn put_scan_head(out: &mut impl Sink, cursor: u64, parts: u64) {
     reply::array(out, parts);
 }
 
-impl Call<'_, '_> {
-    /// Returns the number of fields under a key, or more.
-    fn number_of_fields(&mut self, key: &[u8]) -> Result<usize, Stop> {
-        let (key, view) = (self.key(key), self.ctx.view());
-        let item = self.guard.items().peek(&key);
-        let parts = KeyParts::new(self.guard, key);
-        let record = record(item.as_ref(), view, &parts)?;
-        Ok(record.map(|record| record.count_at_most(view.now_ms)).transpose()?.unwrap_or(0))
-    }
+/// Returns the number of fields under a key, or more.
+fn number_of_fields(call: &mut Call<'_, '_>, key: &[u8]) -> Result<usize, Stop> {
+    let (key, view) = (call.key(key), call.ctx.view());
+    let item = call.guard.items().peek(&key);
+    let parts = KeyParts::new(call.guard, key);
+    let record = record(item.as_ref(), view, &parts)?;
+    Ok(record.map(|record| record.count_at_most(view.now_ms)).transpose()?.unwrap_or(0))
+}
 
-    /// Scans in one visit; [`State::Yield`] if that is not enough for it.
-    fn scan_at_once(&mut self, key: &[u8], scan: &Scan<'_>, walk: &mut Walk) -> Run {
-        let bytes_max = self.ctx.request_bytes_max / 2;
-        let mut found = Vec::new();
-        while !scan.is_enough(walk) {
-            self.scan_step(key, scan, walk, |part| {
-                found.extend_from_slice(part);
-                Ok(())
-            })?;
-            if found.len() > bytes_max || self.is_spent() && !scan.is_enough(walk) {
-                return Err(State::Yield.into());
-            }
+/// Scans in one visit; [`State::Yield`] if that is not enough for it.
+fn scan_at_once(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut Walk) -> Run {
+    let bytes_max = call.ctx.request_bytes_max / 2;
+    let mut found = Vec::new();
+    while !scan.is_enough(walk) {
+        scan_step(call, key, scan, walk, |part| {
+            found.extend_from_slice(part);
+            Ok(())
+        })?;
+        if found.len() > bytes_max || walk::is_spent(call) && !scan.is_enough(walk) {
+            return Err(State::Yield.into());
         }
-        self.answer_room(found.len())?;
-        put_scan_head(self.out, scan.cursor(walk), scan.parts(walk));
-        self.out.push(&found);
-        Ok(())
     }
+    typed::answer_fits(call, found.len())?;
+    put_scan_head(call.out, scan.cursor(walk), scan.parts(walk));
+    call.out.push(&found);
+    Ok(())
+}
 
-    /// Scans over several visits.
-    fn scan_on(&mut self, key: &[u8], scan: &Scan<'_>, walk: &mut Walk) -> Run {
-        let head = *walk.head.get_or_insert_with(|| self.out.reserve_head());
-        // What other clients change meanwhile is no reason to begin anew.
-        walk.reading.goes_on_with_any();
-        while !scan.is_enough(walk) {
-            let mut step = std::mem::take(&mut walk.found);
-            step.clear();
-            let (cursor, looked, keys) = (walk.cursor, walk.looked, walk.keys);
-            self.scan_step(key, scan, walk, |part| {
-                step.extend_from_slice(part);
-                Ok(())
-            })?;
-            if let Err(stop) = slices::collect_room(self.out, step.len()) {
-                (walk.cursor, walk.looked, walk.keys) = (cursor, looked, keys);
-                return Err(stop);
-            }
-            self.out.push(&step);
-            walk.found = step;
-            if self.is_spent() && !scan.is_enough(walk) {
-                return Err(State::Yield.into());
-            }
+/// Scans over several visits.
+fn scan_on(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut Walk) -> Run {
+    let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
+    // What other clients change meanwhile is no reason to begin anew.
+    walk.reading.goes_on_with_any();
+    while !scan.is_enough(walk) {
+        let mut step = std::mem::take(&mut walk.found);
+        step.clear();
+        let (cursor, looked, keys) = (walk.cursor, walk.looked, walk.keys);
+        scan_step(call, key, scan, walk, |part| {
+            step.extend_from_slice(part);
+            Ok(())
+        })?;
+        if let Err(stop) = slices::collect_room(call.out, step.len()) {
+            (walk.cursor, walk.looked, walk.keys) = (cursor, looked, keys);
+            return Err(stop);
         }
-        let mut line = Fixed::<{ 3 * NUMBER_LINE_BYTES_MAX + 32 }>::new();
-        put_scan_head(&mut line, scan.cursor(walk), scan.parts(walk));
-        self.out.fill_head(head, line.as_slice());
-        Ok(())
+        call.out.push(&step);
+        walk.found = step;
+        if walk::is_spent(call) && !scan.is_enough(walk) {
+            return Err(State::Yield.into());
+        }
     }
+    let mut line = Fixed::<{ 3 * NUMBER_LINE_BYTES_MAX + 32 }>::new();
+    put_scan_head(&mut line, scan.cursor(walk), scan.parts(walk));
+    call.out.fill_head(head, line.as_slice());
+    Ok(())
+}
 
-    /// Gives what a scan takes of the fields that are kept beside those of the cursor.
-    fn scan_step(&mut self, key: &[u8], scan: &Scan<'_>, walk: &mut Walk, mut put: impl FnMut(&[u8]) -> Run) -> Run {
-        let (key, view) = (self.key(key), self.ctx.view());
-        let item = self.guard.items().get(&key);
-        let parts = KeyParts::new(self.guard, key);
-        let from = walk.cursor;
-        walk.cursor = HASHES;
-        let Some(record) = record(item.as_ref(), view, &parts)?.filter(|_| from < HASHES) else { return Ok(()) };
-        let fields = record.count_at_most(view.now_ms)?;
-        // A short hash is reported whole, whatever the count.
-        walk.round = fields <= WHOLE_MAX;
-        let to = if record.is_large() { record.step_end(from as u32)? } else { scan.to(from, fields) };
-        let (mut looked, mut bytes) = (0, Vec::new());
-        for bin in record.bins_in(view.now_ms, from as u32, to) {
-            let bin = bin?;
-            looked += 1;
-            if scan.takes(&bin, from..to) {
-                walk.keys += 1;
-                bytes.clear();
-                put_text(&mut bytes, &bin.name);
-                if scan.values {
-                    put_text(&mut bytes, &bin.value);
-                }
-                put(&bytes)?;
+/// Gives what a scan takes of the fields that are kept beside those of the cursor.
+fn scan_step(
+    call: &mut Call<'_, '_>,
+    key: &[u8],
+    scan: &Scan<'_>,
+    walk: &mut Walk,
+    mut put: impl FnMut(&[u8]) -> Run,
+) -> Run {
+    let (key, view) = (call.key(key), call.ctx.view());
+    let item = call.guard.items().get(&key);
+    let parts = KeyParts::new(call.guard, key);
+    let from = walk.cursor;
+    walk.cursor = HASHES;
+    let Some(record) = record(item.as_ref(), view, &parts)?.filter(|_| from < HASHES) else { return Ok(()) };
+    let fields = record.count_at_most(view.now_ms)?;
+    // A short hash is reported whole, whatever the count.
+    walk.round = fields <= WHOLE_MAX;
+    let to = if record.is_large() { record.step_end(from as u32)? } else { scan.to(from, fields) };
+    let (mut looked, mut bytes) = (0, Vec::new());
+    for bin in record.bins_in(view.now_ms, from as u32, to) {
+        let bin = bin?;
+        looked += 1;
+        if scan.takes(&bin, from..to) {
+            walk.keys += 1;
+            bytes.clear();
+            put_text(&mut bytes, &bin.name);
+            if scan.values {
+                put_text(&mut bytes, &bin.value);
             }
+            put(&bytes)?;
         }
-        walk.cursor = to;
-        walk.looked += looked;
-        self.ops += 2 + looked / 4;
-        Ok(())
     }
+    walk.cursor = to;
+    walk.looked += looked;
+    call.ops += 2 + looked / 4;
+    Ok(())
 }
 
 /// The arguments of `HRANDFIELD`.
@@ -273,162 +280,172 @@ pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, args: Args<'c>) 
     if call.session.walk.is_none()
         && !call.guard.items().peek(&call.key(key)).is_some_and(|item| super::is_large(&item))
     {
-        return call.at_any_length("hrandfield", args, |call, _| call.draw_from_plain(key, drawing));
+        return typed::at_any_length(call, "hrandfield", args, |call, _| draw_from_plain(call, key, drawing));
     }
     drawing.check(call.ctx.request_bytes_max)?;
     if !call.beside {
-        return call.run_reading("hrandfield", args, key);
+        return slices::run_reading(call, "hrandfield", args, key);
     }
     let mut walk = call.session.walk.take().unwrap_or_default();
-    let ran = call.draw_on(key, drawing, &mut walk);
-    call.end_visit(walk, ran)
+    let ran = draw_on(call, key, drawing, &mut walk);
+    slices::end_visit(call, walk, ran)
 }
 
-impl Call<'_, '_> {
-    /// Draws from a record that is one item.
-    fn draw_from_plain(&mut self, key: &[u8], drawing: Drawing) -> Run {
-        let (key, now_ms) = (self.key(key), self.ctx.now.0);
-        let (version, bytes_max) = (self.session.version, self.answer_bytes_max());
-        let mut prng = Prng::new(self.ctx.clock.ticks().0 ^ self.ops as u64);
-        let item = self.guard.items().get(&key);
-        let parts = KeyParts::new(self.guard, key);
-        let bins: Vec<Bin<'_>> = match record(item.as_ref(), self.ctx.view(), &parts)? {
-            Some(record) => record.bins(now_ms).collect::<Result<_, _>>()?,
-            None => Vec::new(),
-        };
-        let Some(count) = drawing.count else {
-            let drawn = (!bins.is_empty()).then(|| bins[prng.below(bins.len() as u64) as usize].name);
-            return put_texts(self.out, version, bytes_max, std::iter::once(Ok(drawn)));
-        };
-        if count < 0 && !bins.is_empty() && count.unsigned_abs() > DRAWN_AT_ONCE_MAX {
-            drawing.check(self.ctx.request_bytes_max)?;
-            if !self.beside {
-                // It goes on as a transaction of its own.
-                return Err(Fault::AnswerTooLong.into());
-            }
-            let mut walk = self.session.walk.take().unwrap_or_default();
-            let key = key.bytes().to_vec();
-            let ran = self.draw_on(&key, drawing, &mut walk);
-            return self.end_visit(walk, ran);
+/// Draws from a record that is one item.
+fn draw_from_plain(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing) -> Run {
+    let (key, now_ms) = (call.key(key), call.ctx.now.0);
+    let (version, bytes_max) = (call.session.version, typed::answer_bytes_max(call));
+    let mut prng = Prng::new(call.ctx.clock.ticks().0 ^ call.ops as u64);
+    let item = call.guard.items().get(&key);
+    let parts = KeyParts::new(call.guard, key);
+    let bins: Vec<Bin<'_>> = match record(item.as_ref(), call.ctx.view(), &parts)? {
+        Some(record) => record.bins(now_ms).collect::<Result<_, _>>()?,
+        None => Vec::new(),
+    };
+    let Some(count) = drawing.count else {
+        let drawn = (!bins.is_empty()).then(|| bins[prng.below(bins.len() as u64) as usize].name);
+        return put_texts(call.out, version, bytes_max, std::iter::once(Ok(drawn)));
+    };
+    if count < 0 && !bins.is_empty() && count.unsigned_abs() > DRAWN_AT_ONCE_MAX {
+        drawing.check(call.ctx.request_bytes_max)?;
+        if !call.beside {
+            // It goes on as a transaction of its own.
+            return Err(Fault::AnswerTooLong.into());
         }
-        let drawn = draw(&bins, count, &mut prng);
-        typed::answer_room(self.out, bytes_max, drawn.iter().map(Drawing::bytes).sum())?;
-        reply::array(self.out, drawing.elements(drawn.len() as u64));
-        drawn.iter().for_each(|bin| drawing.put(self.out, bin));
-        Ok(())
+        let mut walk = call.session.walk.take().unwrap_or_default();
+        let key = key.bytes().to_vec();
+        let ran = draw_on(call, &key, drawing, &mut walk);
+        return slices::end_visit(call, walk, ran);
     }
+    let drawn = draw(&bins, count, &mut prng);
+    typed::answer_room(call.out, bytes_max, drawn.iter().map(Drawing::bytes).sum())?;
+    reply::array(call.out, drawing.elements(drawn.len() as u64));
+    drawn.iter().for_each(|bin| drawing.put(call.out, bin));
+    Ok(())
+}
 
-    /// Draws over several visits: each field from a part that is drawn, or, where many different ones are wanted, by a
-    /// walk over all that takes as many of those that are left as are still wanted.
-    fn draw_on(&mut self, key: &[u8], drawing: Drawing, walk: &mut Walk) -> Run {
-        let head = *walk.head.get_or_insert_with(|| self.out.reserve_head());
-        let mut prng = Prng::new(self.ctx.clock.ticks().0 ^ self.ops as u64);
-        if walk.reading.is_new() {
-            let fields = self.read_on(key, &mut walk.reading, |_, record, now_ms| {
-                Ok(record.map(|record| record.count_at_most(now_ms)).transpose()?.unwrap_or(0) as u64)
-            })?;
-            let wanted = drawing.count.unwrap_or(1);
-            walk.left = fields;
-            walk.wanted = match fields {
-                0 => 0,
-                _ if wanted < 0 => wanted.unsigned_abs(),
-                fields => (wanted as u64).min(fields),
-            };
-            walk.round = wanted > 0 && walk.wanted.saturating_mul(WALKED_SHARE) >= fields;
-        }
-        while walk.wanted > 0 {
-            let drawn = if walk.round {
-                self.draw_by_walk(key, drawing, walk, &mut prng)?
-            } else {
-                self.draw_one(key, drawing, walk, &mut prng)?
-            };
-            if !drawn {
-                break;
-            }
-            if self.is_spent() {
-                return Err(State::Yield.into());
-            }
-        }
-        let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
-        match drawing.count {
-            Some(_) => reply::array(&mut line, drawing.elements(walk.keys)),
-            None if walk.keys == 0 => reply::null(&mut line, self.session.version),
-            None => {}
-        }
-        self.out.fill_head(head, line.as_slice());
-        Ok(())
-    }
-
-    /// Takes of the next part of a walk what is drawn; false at its end.
-    fn draw_by_walk(&mut self, key: &[u8], drawing: Drawing, walk: &mut Walk, prng: &mut Prng) -> Result<bool, Stop> {
-        let (from, wanted, left) = (walk.cursor, walk.wanted, walk.left);
-        let (to, fields, taken) = self.read_on(key, &mut walk.reading, |out, record, now_ms| {
-            let Some(record) = record.filter(|_| from < HASHES) else { return Ok((HASHES, 0, 0)) };
-            let to = record.step_end(from as u32)?;
-            let bins = record.bins_in(now_ms, from as u32, to).collect::<Result<Vec<_>, _>>()?;
-            let mut wanted = wanted;
-            let before = wanted;
-            let taken: Vec<&Bin<'_>> = (bins.iter().enumerate())
-                .filter(|(at, _)| {
-                    let takes = prng.below(left.saturating_sub(*at as u64).max(1)) < wanted;
-                    wanted -= u64::from(takes);
-                    takes
-                })
-                .map(|(_, bin)| bin)
-                .collect();
-            slices::collect_room(out, taken.iter().map(|bin| Drawing::bytes(bin)).sum())?;
-            taken.iter().for_each(|bin| drawing.put(out, bin));
-            Ok((to, bins.len() as u64, before - wanted))
+/// Draws over several visits: each field from a part that is drawn, or, where many different ones are wanted, by a
+/// walk over all that takes as many of those that are left as are still wanted.
+fn draw_on(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing, walk: &mut Walk) -> Run {
+    let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
+    let mut prng = Prng::new(call.ctx.clock.ticks().0 ^ call.ops as u64);
+    if walk.reading.is_new() {
+        let fields = slices::read_on(call, key, &mut walk.reading, |_, record, now_ms| {
+            Ok(record.map(|record| record.count_at_most(now_ms)).transpose()?.unwrap_or(0) as u64)
         })?;
-        (walk.cursor, walk.left) = (to, walk.left.saturating_sub(fields));
-        (walk.wanted, walk.keys) = (walk.wanted - taken, walk.keys + taken);
-        self.ops += 2 + fields as usize / 4;
-        Ok(to < HASHES)
+        let wanted = drawing.count.unwrap_or(1);
+        walk.left = fields;
+        walk.wanted = match fields {
+            0 => 0,
+            _ if wanted < 0 => wanted.unsigned_abs(),
+            fields => (wanted as u64).min(fields),
+        };
+        walk.round = wanted > 0 && walk.wanted.saturating_mul(WALKED_SHARE) >= fields;
     }
+    while walk.wanted > 0 {
+        let drawn = if walk.round {
+            draw_by_walk(call, key, drawing, walk, &mut prng)?
+        } else {
+            draw_one(call, key, drawing, walk, &mut prng)?
+        };
+        if !drawn {
+            break;
+        }
+        if walk::is_spent(call) {
+            return Err(State::Yield.into());
+        }
+    }
+    let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
+    match drawing.count {
+        Some(_) => reply::array(&mut line, drawing.elements(walk.keys)),
+        None if walk.keys == 0 => reply::null(&mut line, call.session.version),
+        None => {}
+    }
+    call.out.fill_head(head, line.as_slice());
+    Ok(())
+}
 
-    /// Draws one field: from a part that is drawn, or the next one that has any. False if there is none.
-    fn draw_one(&mut self, key: &[u8], drawing: Drawing, walk: &mut Walk, prng: &mut Prng) -> Result<bool, Stop> {
-        // Where the last part that was drawn had none, its successor is looked at.
-        let from = if walk.steps > 0 { walk.cursor % HASHES } else { prng.below(HASHES) };
-        let distinct = drawing.count.is_some_and(|count| count > 0);
-        let met = &walk.met;
-        let found = self.read_on(key, &mut walk.reading, |out, record, now_ms| {
-            let Some(record) = record else { return Ok((HASHES, None)) };
-            let to = record.step_end(from as u32)?;
-            let bins = record.bins_in(now_ms, from as u32, to).collect::<Result<Vec<_>, _>>()?;
-            if bins.is_empty() {
-                return Ok((to, None));
-            }
-            let bin = &bins[prng.below(bins.len() as u64) as usize];
-            let name = base::prng::split_mix(hash_of(bin));
-            if distinct && met.contains(&name) {
-                return Ok((to, Some(None)));
-            }
-            slices::collect_room(out, Drawing::bytes(bin))?;
-            if drawing.count.is_some() {
-                drawing.put(out, bin)
-            } else {
-                put_text(out, &bin.name)
-            }
-            Ok((to, Some(Some(name))))
-        })?;
-        self.ops += 2;
-        walk.cursor = found.0;
-        match found.1 {
-            None => walk.steps += 1,
-            Some(name) => {
-                walk.steps = 0;
-                if let Some(name) = name {
-                    (walk.wanted, walk.keys) = (walk.wanted - 1, walk.keys + 1);
-                    if distinct {
-                        walk.met.insert(name);
-                    }
+/// Takes of the next part of a walk what is drawn; false at its end.
+fn draw_by_walk(
+    call: &mut Call<'_, '_>,
+    key: &[u8],
+    drawing: Drawing,
+    walk: &mut Walk,
+    prng: &mut Prng,
+) -> Result<bool, Stop> {
+    let (from, wanted, left) = (walk.cursor, walk.wanted, walk.left);
+    let (to, fields, taken) = slices::read_on(call, key, &mut walk.reading, |out, record, now_ms| {
+        let Some(record) = record.filter(|_| from < HASHES) else { return Ok((HASHES, 0, 0)) };
+        let to = record.step_end(from as u32)?;
+        let bins = record.bins_in(now_ms, from as u32, to).collect::<Result<Vec<_>, _>>()?;
+        let mut wanted = wanted;
+        let before = wanted;
+        let taken: Vec<&Bin<'_>> = (bins.iter().enumerate())
+            .filter(|(at, _)| {
+                let takes = prng.below(left.saturating_sub(*at as u64).max(1)) < wanted;
+                wanted -= u64::from(takes);
+                takes
+            })
+            .map(|(_, bin)| bin)
+            .collect();
+        slices::collect_room(out, taken.iter().map(|bin| Drawing::bytes(bin)).sum())?;
+        taken.iter().for_each(|bin| drawing.put(out, bin));
+        Ok((to, bins.len() as u64, before - wanted))
+    })?;
+    (walk.cursor, walk.left) = (to, walk.left.saturating_sub(fields));
+    (walk.wanted, walk.keys) = (walk.wanted - taken, walk.keys + taken);
+    call.ops += 2 + fields as usize / 4;
+    Ok(to < HASHES)
+}
+
+/// Draws one field: from a part that is drawn, or the next one that has any. False if there is none.
+fn draw_one(
+    call: &mut Call<'_, '_>,
+    key: &[u8],
+    drawing: Drawing,
+    walk: &mut Walk,
+    prng: &mut Prng,
+) -> Result<bool, Stop> {
+    // Where the last part that was drawn had none, its successor is looked at.
+    let from = if walk.steps > 0 { walk.cursor % HASHES } else { prng.below(HASHES) };
+    let distinct = drawing.count.is_some_and(|count| count > 0);
+    let met = &walk.met;
+    let found = slices::read_on(call, key, &mut walk.reading, |out, record, now_ms| {
+        let Some(record) = record else { return Ok((HASHES, None)) };
+        let to = record.step_end(from as u32)?;
+        let bins = record.bins_in(now_ms, from as u32, to).collect::<Result<Vec<_>, _>>()?;
+        if bins.is_empty() {
+            return Ok((to, None));
+        }
+        let bin = &bins[prng.below(bins.len() as u64) as usize];
+        let name = base::prng::split_mix(hash_of(bin));
+        if distinct && met.contains(&name) {
+            return Ok((to, Some(None)));
+        }
+        slices::collect_room(out, Drawing::bytes(bin))?;
+        if drawing.count.is_some() {
+            drawing.put(out, bin)
+        } else {
+            put_text(out, &bin.name)
+        }
+        Ok((to, Some(Some(name))))
+    })?;
+    call.ops += 2;
+    walk.cursor = found.0;
+    match found.1 {
+        None => walk.steps += 1,
+        Some(name) => {
+            walk.steps = 0;
+            if let Some(name) = name {
+                (walk.wanted, walk.keys) = (walk.wanted - 1, walk.keys + 1);
+                if distinct {
+                    walk.met.insert(name);
                 }
             }
         }
-        // A whole round without a field.
-        Ok((walk.steps as u64) <= walk.left.max(HASHES >> 16))
     }
+    // A whole round without a field.
+    Ok((walk.steps as u64) <= walk.left.max(HASHES >> 16))
 }
 
 /// A number that two names hardly ever have in common.

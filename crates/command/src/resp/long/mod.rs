@@ -12,16 +12,19 @@
 //! - A value that comes here is not seen before it is whole, its words included. What its sender leaves half done is
 //!   nothing.
 
+use crate::resp::admit;
+use crate::resp::pubsub;
 mod each;
 mod value;
 
 use super::acl::Asked;
+use super::catalog::{self, Entry};
 use super::error::Fault;
 use super::expire::{Deadline, Unit};
-use super::table::{self, Entry};
-use super::{Answers, Call, SessionState, Step, Stop};
 use crate::context::WorkerContext;
 use crate::lookup::large::{ARRIVING_BYTES_MIN, LargeSet};
+use crate::resp::call::{Call, Step, Stop};
+use crate::resp::session::{Answers, SessionState};
 use crate::visit::progress::State;
 use protocol::resp::{Args, Argument, Limits, Parser, ProtocolError, argument, reply};
 use segment::{Expire, Guard, Put, PutMode};
@@ -163,141 +166,152 @@ impl SessionState {
     }
 }
 
-impl<'c> Call<'c, '_> {
-    /// A request has a long argument behind `args`, of `value_len` bytes, `left` more behind it. False if it is to be
-    /// waited for.
-    #[cold]
-    pub(super) fn head(&mut self, args: Args<'c>, value_len: u32, left: u32, consumed: usize) -> Result<bool, State> {
-        if self.session.is_queueing() {
-            return Ok(false);
-        }
-        let rest = &self.rest()[consumed..];
-        let bytes = value_len as usize;
-        let Some(entry) = args.clone().next().and_then(table::find) else { return Ok(false) };
-        let rule = match Rule::of(entry, args, self) {
-            Ok(Some(rule)) => rule,
-            Ok(None) => return Ok(false),
-            Err(_) if rest.len() >= bytes + 2 => return Ok(false),
-            Err(fault) => return self.refuse(entry, fault, consumed, bytes as u64 + 2, left).map(|()| true),
-        };
-        let whole = u64::from(value_len) <= self.guard.sizes().large_threshold();
-        // The result of a condition is not known before all is there. Before a hand-over nothing is begun that could
-        // not move.
-        let drains = self.ctx.shared.host.is_draining();
-        if whole && (rest.len() >= bytes + 2 || left > 0 || !rule.replaces() || drains) {
-            return Ok(false);
-        }
-        if drains {
-            return Err(State::Parked);
-        }
-        let key = args.clone().nth(1).unwrap_or_default();
-        let words = args.len() + 1 + left as usize;
-        match self.may_begin(entry, key, words, rule, value_len) {
-            Ok(()) if whole => Ok(self.whole_begin(entry, rule, key, bytes, consumed)),
-            Ok(()) => self.pieces_begin(entry, rule, key, (value_len, left), consumed).map(|()| true),
-            Err(Stop::Fault(fault)) => self.refuse(entry, fault, consumed, bytes as u64 + 2, left).map(|()| true),
-            Err(Stop::State(state)) => Err(state),
-            Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => Ok(false),
-        }
+/// A request has a long argument behind `args`, of `value_len` bytes, `left` more behind it. False if it is to be
+/// waited for.
+#[cold]
+pub(super) fn head<'c>(
+    call: &mut Call<'c, '_>,
+    args: Args<'c>,
+    value_len: u32,
+    left: u32,
+    consumed: usize,
+) -> Result<bool, State> {
+    if call.session.is_queueing() {
+        return Ok(false);
     }
+    let rest = &call.rest()[consumed..];
+    let bytes = value_len as usize;
+    let Some(entry) = args.clone().next().and_then(catalog::find) else { return Ok(false) };
+    let rule = match Rule::of(entry, args, call) {
+        Ok(Some(rule)) => rule,
+        Ok(None) => return Ok(false),
+        Err(_) if rest.len() >= bytes + 2 => return Ok(false),
+        Err(fault) => return refuse(call, entry, fault, consumed, bytes as u64 + 2, left).map(|()| true),
+    };
+    let whole = u64::from(value_len) <= call.guard.sizes().large_threshold();
+    // The result of a condition is not known before all is there. Before a hand-over nothing is begun that could
+    // not move.
+    let drains = call.ctx.shared.host.is_draining();
+    if whole && (rest.len() >= bytes + 2 || left > 0 || !rule.replaces() || drains) {
+        return Ok(false);
+    }
+    if drains {
+        return Err(State::Parked);
+    }
+    let key = args.clone().nth(1).unwrap_or_default();
+    let words = args.len() + 1 + left as usize;
+    match value::may_begin(call, entry, key, words, rule, value_len) {
+        Ok(()) if whole => Ok(value::whole_begin(call, entry, rule, key, bytes, consumed)),
+        Ok(()) => value::pieces_begin(call, entry, rule, key, (value_len, left), consumed).map(|()| true),
+        Err(Stop::Fault(fault)) => refuse(call, entry, fault, consumed, bytes as u64 + 2, left).map(|()| true),
+        Err(Stop::State(state)) => Err(state),
+        Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => Ok(false),
+    }
+}
 
-    /// A request is longer than the buffer: `args` are there, `left` more come behind `consumed`.
-    #[cold]
-    pub(super) fn too_long(&mut self, mut args: Args<'c>, left: u32, consumed: usize) -> Step {
-        if self.ctx.shared.host.is_draining() {
-            return Err(State::Parked);
+/// A request is longer than the buffer: `args` are there, `left` more come behind `consumed`.
+#[cold]
+pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u32, consumed: usize) -> Step {
+    if call.ctx.shared.host.is_draining() {
+        return Err(State::Parked);
+    }
+    let entry = args.next().and_then(catalog::find);
+    let words = 1 + args.len() + left as usize;
+    let Some(entry) = entry else { return call.fatal(ProtocolError::RequestTooLong) };
+    let fault = match (Each::of(entry), admit::admit_command(call, entry, words, Asked::Some)) {
+        (_, Err(Stop::Fault(fault))) => fault,
+        _ if call.session.is_queueing() => {
+            call.session.spoil();
+            Fault::QueueTooLong
         }
-        let entry = args.next().and_then(table::find);
-        let words = 1 + args.len() + left as usize;
-        let Some(entry) = entry else { return self.fatal(ProtocolError::RequestTooLong) };
-        let fault = match (Each::of(entry), self.admit_command(entry, words, Asked::Some)) {
-            (_, Err(Stop::Fault(fault))) => fault,
-            _ if self.session.is_queueing() => {
-                self.session.spoil();
-                Fault::QueueTooLong
+        (_, Err(Stop::State(state))) => return Err(state),
+        (Some(Each::Set), _) if words.is_multiple_of(2) => Fault::Arity(entry.name),
+        (Some(each), _) => {
+            if each == Each::Get && call.session.answers == Answers::All {
+                reply::array(call.out, words as u64 - 1);
             }
-            (_, Err(Stop::State(state))) => return Err(state),
-            (Some(Each::Set), _) if words.is_multiple_of(2) => Fault::Arity(entry.name),
-            (Some(each), _) => {
-                if each == Each::Get && self.session.answers == Answers::All {
-                    reply::array(self.out, words as u64 - 1);
-                }
-                self.at += consumed - args.wire_bytes();
-                self.session.long = Some(Long { entry, left: words as u32 - 1, stage: Stage::Each(each) });
-                return Ok(());
-            }
-            (None, _) => Fault::RequestTooLong,
-        };
-        self.refuse(entry, fault, consumed, 0, left)
-    }
-
-    /// Answers a request of which `bytes` and `left` arguments behind those are still to come.
-    fn refuse(&mut self, entry: &'static Entry, fault: Fault, consumed: usize, bytes: u64, left: u32) -> Step {
-        self.at += consumed;
-        self.session.parser = Parser::new();
-        self.session.long = Some(Long { entry, left, stage: Stage::Skipped { bytes, then: None } });
-        let (mark, answers) = (self.out.mark(), self.session.answers);
-        self.fault(fault);
-        self.long_answered(entry, mark, answers);
-        Ok(())
-    }
-
-    /// The answer to a long request is in the output.
-    fn long_answered(&mut self, entry: &Entry, mark: usize, answers: Answers) {
-        self.session.end_request();
-        self.hush(mark, answers);
-        if self.ctx.watch.watched.tells_commands() {
-            // What it was about has been read away.
-            self.tell_monitors(entry.name.as_bytes(), std::iter::empty());
+            call.at += consumed - args.wire_bytes();
+            call.session.long = Some(Long { entry, left: words as u32 - 1, stage: Stage::Each(each) });
+            return Ok(());
         }
-        self.done(entry.kind, b"");
-    }
+        (None, _) => Fault::RequestTooLong,
+    };
+    refuse(call, entry, fault, consumed, 0, left)
+}
 
-    /// Goes on with a request of which some is consumed.
-    #[cold]
-    pub(super) fn long_go_on(&mut self) -> Step {
-        let Some(Long { entry, left, stage }) = self.session.long.take() else { return Ok(()) };
-        match stage {
-            Stage::Value { large, rule } => self.value_go_on(entry, left, large, rule),
-            Stage::Each(each) => self.each_go_on(entry, left, each),
-            Stage::Skipped { bytes, then } => self.skip(entry, left, bytes, then),
+/// Answers a request of which `bytes` and `left` arguments behind those are still to come.
+pub(super) fn refuse(
+    call: &mut Call<'_, '_>,
+    entry: &'static Entry,
+    fault: Fault,
+    consumed: usize,
+    bytes: u64,
+    left: u32,
+) -> Step {
+    call.at += consumed;
+    call.session.parser = Parser::new();
+    call.session.long = Some(Long { entry, left, stage: Stage::Skipped { bytes, then: None } });
+    let (mark, answers) = (call.out.mark(), call.session.answers);
+    call.fault(fault);
+    long_answered(call, entry, mark, answers);
+    Ok(())
+}
+
+/// The answer to a long request is in the output.
+pub(super) fn long_answered(call: &mut Call<'_, '_>, entry: &Entry, mark: usize, answers: Answers) {
+    call.session.end_request();
+    call.hush(mark, answers);
+    if call.ctx.watch.watched.tells_commands() {
+        // What it was about has been read away.
+        pubsub::tell_monitors(call, entry.name.as_bytes(), std::iter::empty());
+    }
+    call.done(entry.kind, b"");
+}
+
+/// Goes on with a request of which some is consumed.
+#[cold]
+pub(super) fn long_go_on(call: &mut Call<'_, '_>) -> Step {
+    let Some(Long { entry, left, stage }) = call.session.long.take() else { return Ok(()) };
+    match stage {
+        Stage::Value { large, rule } => value::value_go_on(call, entry, left, large, rule),
+        Stage::Each(each) => each::each_go_on(call, entry, left, each),
+        Stage::Skipped { bytes, then } => skip(call, entry, left, bytes, then),
+    }
+}
+
+/// Keeps what is left of a request for the next call.
+fn keep(call: &mut Call<'_, '_>, entry: &'static Entry, left: u32, stage: Stage) {
+    call.session.long = Some(Long { entry, left, stage });
+}
+
+/// Reads away what is left of a request that was answered, or of an argument.
+fn skip(call: &mut Call<'_, '_>, entry: &'static Entry, mut left: u32, mut bytes: u64, then: Option<Each>) -> Step {
+    loop {
+        let gone = bytes.min(call.rest().len() as u64);
+        call.at += gone as usize;
+        bytes -= gone;
+        if bytes > 0 {
+            keep(call, entry, left, Stage::Skipped { bytes, then });
+            return Err(State::NeedInput { want: 1 });
         }
-    }
-
-    /// Keeps what is left of a request for the next call.
-    fn keep(&mut self, entry: &'static Entry, left: u32, stage: Stage) {
-        self.session.long = Some(Long { entry, left, stage });
-    }
-
-    /// Reads away what is left of a request that was answered, or of an argument.
-    fn skip(&mut self, entry: &'static Entry, mut left: u32, mut bytes: u64, then: Option<Each>) -> Step {
-        loop {
-            let gone = bytes.min(self.rest().len() as u64);
-            self.at += gone as usize;
-            bytes -= gone;
-            if bytes > 0 {
-                self.keep(entry, left, Stage::Skipped { bytes, then });
-                return Err(State::NeedInput { want: 1 });
+        if let Some(each) = then {
+            keep(call, entry, left, Stage::Each(each));
+            return Ok(());
+        }
+        if left == 0 {
+            return Ok(());
+        }
+        match argument(call.rest(), &Limits { long_bytes_min: 0, ..call.waiting_limits() }) {
+            Argument::Long { len, consumed } => {
+                call.at += consumed;
+                (left, bytes) = (left - 1, u64::from(len) + 2);
             }
-            if let Some(each) = then {
-                self.keep(entry, left, Stage::Each(each));
-                return Ok(());
+            Argument::Incomplete { .. } => {
+                keep(call, entry, left, Stage::Skipped { bytes: 0, then });
+                return Err(State::NeedInput { want: 0 });
             }
-            if left == 0 {
-                return Ok(());
-            }
-            match argument(self.rest(), &Limits { long_bytes_min: 0, ..self.waiting_limits() }) {
-                Argument::Long { len, consumed } => {
-                    self.at += consumed;
-                    (left, bytes) = (left - 1, u64::from(len) + 2);
-                }
-                Argument::Incomplete { .. } => {
-                    self.keep(entry, left, Stage::Skipped { bytes: 0, then });
-                    return Err(State::NeedInput { want: 0 });
-                }
-                Argument::Whole { .. } => unreachable!("every argument is a long one here"),
-                Argument::Fatal(error) => return self.fatal(error),
-            }
+            Argument::Whole { .. } => unreachable!("every argument is a long one here"),
+            Argument::Fatal(error) => return call.fatal(error),
         }
     }
 }

@@ -4,9 +4,11 @@ use super::given::Given;
 use super::ops::Op;
 use super::read::{self, Names, Telling};
 use super::{Bad, Options, Refusal, bin_name, set_name, typed};
+use crate::resp::call::{Call, Run, Stop};
 use crate::resp::error::Fault;
+use crate::resp::records;
+use crate::resp::records::operate;
 use crate::resp::typed::KeyParts;
-use crate::resp::{Call, Run, Stop};
 use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::resp::{Args, reply};
 use record::ValueType;
@@ -17,7 +19,7 @@ pub(in super::super) fn mget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     let names = (word != b"*").then_some(Names::Commas(word));
     let telling = match (Telling { names, ..Telling::default() }).check() {
         Ok(telling) => telling,
-        Err(bad) => return call.bad(args.next().unwrap_or_default(), bad),
+        Err(bad) => return records::bad(call, args.next().unwrap_or_default(), bad),
     };
     if call.session.done == 0 {
         reply::array(call.out, args.len() as u64);
@@ -67,7 +69,7 @@ impl<'c> Shape<'c> {
 pub(in super::super) fn mput<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let shape = match Shape::read(args.next().unwrap_or_default()) {
         Ok(shape) => shape,
-        Err(bad) => return call.bad(args.next().unwrap_or_default(), bad),
+        Err(bad) => return records::bad(call, args.next().unwrap_or_default(), bad),
     };
     let step = shape.bins.len() + 1;
     if !args.len().is_multiple_of(step) {
@@ -95,8 +97,8 @@ pub(in super::super) fn mput<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
             }
         }
         let done = match refused {
-            Some(refusal) => call.bad(key, Bad::Refusal(refusal)),
-            None => call.do_all(key, &options, &ops).map(|done| {
+            Some(refusal) => records::bad(call, key, Bad::Refusal(refusal)),
+            None => operate::do_all(call, key, &options, &ops).map(|done| {
                 if let Some(done) = done {
                     call.int(done.revision.into());
                 }

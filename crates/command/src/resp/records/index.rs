@@ -4,12 +4,15 @@ use super::walk::record_of_set;
 use super::{Bad, bin_name, set_name};
 use crate::keyspace::indexes::{IndexFault, IndexState, Indexes, SetIndex};
 use crate::keyspace::metadata::{KeptIndex, Notes};
+use crate::resp::atomic;
+use crate::resp::call::{Call, Run, Stop};
+use crate::resp::catalog::entry;
+use crate::resp::catalog::lower;
 use crate::resp::error::{self, Fault};
-use crate::resp::table::entry;
-use crate::resp::table::lower;
+use crate::resp::records;
 use crate::resp::typed::{self, KeyParts, View};
+use crate::resp::walk;
 use crate::resp::walk::{Walk, walk_step_ops};
-use crate::resp::{Call, Run, Stop};
 use crate::shared::Shared;
 use crate::visit::clock::Clock;
 use crate::visit::progress::State;
@@ -34,7 +37,7 @@ pub(in super::super) fn index<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
     let mut words = args;
     let topic = words.next().unwrap_or_default();
     match (&lower(topic)[..], words.len()) {
-        (b"create", 3 | 5) if !call.beside => call.run_beside(entry("rec.index"), args),
+        (b"create", 3 | 5) if !call.beside => atomic::run_beside(call, entry("rec.index"), args),
         (b"create", 3 | 5) => create(call, words),
         (b"drop", 2) => drop_index(call, words),
         (b"list", 0) => list(call),
@@ -48,7 +51,7 @@ pub(in super::super) fn index<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
 fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (name, bin) = (set_name(args.next())?, args.next().unwrap_or_default());
     if let Err(refusal) = bin_name(bin) {
-        return call.bad(b"", Bad::Refusal(refusal));
+        return records::bad(call, b"", Bad::Refusal(refusal));
     }
     let kind = match &lower(args.next().unwrap_or_default())[..] {
         b"int" => IndexType::Integer,
@@ -107,7 +110,7 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) -> Run {
     if call.ctx.shared.store.is_finding() {
         // Not all that is there is found yet.
-        return call.put_off(walk, OpError::Parked.into());
+        return walk::put_off(call, walk, OpError::Parked.into());
     }
     loop {
         let (mut keys, mut looked) = (Vec::new(), 0);
@@ -122,21 +125,21 @@ fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) ->
         });
         for key in keys {
             call.ops += 1;
-            if let Err(stop) = call.enter(&key, index) {
+            if let Err(stop) = enter(call, &key, index) {
                 // What is left of the step is met once more.
                 walk.stride = Stride::default();
-                return call.put_off(walk, stop);
+                return walk::put_off(call, walk, stop);
             }
         }
         call.ops += walk_step_ops(looked);
         let next = match stepped {
             Ok(next) => next,
-            Err(error) => return call.put_off(walk, error.into()),
+            Err(error) => return walk::put_off(call, walk, error.into()),
         };
         let Some(at) = next else { return Ok(()) };
         walk.cursor = at;
-        if call.is_spent() {
-            return call.put_off(walk, State::Yield.into());
+        if walk::is_spent(call) {
+            return walk::put_off(call, walk, State::Yield.into());
         }
     }
 }
@@ -253,7 +256,7 @@ fn list(call: &mut Call<'_, '_>) -> Run {
         reply::int(&mut told, index.len() as i64);
         reply::int(&mut told, index.bytes as i64);
     }
-    call.answer_room(told.len() + reply::NUMBER_LINE_BYTES_MAX)?;
+    typed::answer_fits(call, told.len() + reply::NUMBER_LINE_BYTES_MAX)?;
     reply::array(call.out, all.len() as u64);
     call.out.push(&told);
     Ok(())
@@ -308,31 +311,27 @@ pub(in super::super) fn sweep(
     guard.parts().take_lost();
 }
 
-impl Call<'_, '_> {
-    /// Enters the record under a key in an index that it was there before.
-    fn enter(&mut self, bytes: &[u8], index: &Arc<SetIndex>) -> Result<(), Stop> {
-        let shared = Arc::clone(&self.ctx.shared);
-        let key = self.key(bytes);
-        let Some(_stripe) = shared.indexes.stripe(key.hash()) else { return Err(State::Parked.into()) };
-        if self.guard.tier().is_on_flash(&key) {
-            return Err(State::Parked.into());
-        }
-        match self.enter_in(bytes, &mut |set| if set == index.set { vec![Arc::clone(index)] } else { Vec::new() }) {
-            Err(Fault::Damaged) if self.guard.parts().take_lost() => {
-                Err(self.look_again(std::iter::once(bytes)).into())
-            }
-            entered => Ok(entered?),
-        }
+/// Enters the record under a key in an index that it was there before.
+fn enter(call: &mut Call<'_, '_>, bytes: &[u8], index: &Arc<SetIndex>) -> Result<(), Stop> {
+    let shared = Arc::clone(&call.ctx.shared);
+    let key = call.key(bytes);
+    let Some(_stripe) = shared.indexes.stripe(key.hash()) else { return Err(State::Parked.into()) };
+    if call.guard.tier().is_on_flash(&key) {
+        return Err(State::Parked.into());
     }
+    match enter_in(call, bytes, &mut |set| if set == index.set { vec![Arc::clone(index)] } else { Vec::new() }) {
+        Err(Fault::Damaged) if call.guard.parts().take_lost() => Err(call.look_again(std::iter::once(bytes)).into()),
+        entered => Ok(entered?),
+    }
+}
 
-    /// Enters the record under a key, whose stripe is had, in the indexes that `of` gives for its set.
-    pub(in super::super) fn enter_in(
-        &self,
-        bytes: &[u8],
-        of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
-    ) -> Result<(), Fault> {
-        enter_record(self.guard, self.ctx.view(), self.key(bytes), of)
-    }
+/// Enters the record under a key, whose stripe is had, in the indexes that `of` gives for its set.
+pub(in crate::resp) fn enter_in(
+    call: &Call<'_, '_>,
+    bytes: &[u8],
+    of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
+) -> Result<(), Fault> {
+    enter_record(call.guard, call.ctx.view(), call.key(bytes), of)
 }
 
 /// The same, for who has no call.

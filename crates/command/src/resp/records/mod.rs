@@ -21,11 +21,11 @@ pub(super) use query::{Going, query};
 pub(super) use read::{exists, get};
 pub(super) use walk::{Found, scan, sets, truncate};
 
+use super::catalog::lower;
 use super::error::{Fault, Line, shown};
 use super::expire::{Deadline, Unit};
 use super::number::{float, integer};
-use super::table::lower;
-use super::{Call, Run};
+use crate::resp::call::{Call, Run};
 use crate::visit::clock::Moment;
 use base::clock::UnixMillis;
 use protocol::number::Decimal;
@@ -204,19 +204,17 @@ impl From<Fault> for Bad<'_> {
     }
 }
 
-impl<'c> Call<'c, '_> {
-    /// Answers a request that was not begun.
-    fn bad(&mut self, key: &[u8], bad: Bad<'_>) -> Run {
-        match bad {
-            Bad::Fault(fault) => Err(fault.into()),
-            Bad::Refusal(refusal) => {
-                refusal.say(self.out, &self.ctx.shared.sets, key);
-                Ok(())
-            }
-            Bad::Filter(error) => {
-                reply::error(self.out, format!("ERR {error}").as_bytes());
-                Ok(())
-            }
+/// Answers a request that was not begun.
+fn bad(call: &mut Call<'_, '_>, key: &[u8], bad: Bad<'_>) -> Run {
+    match bad {
+        Bad::Fault(fault) => Err(fault.into()),
+        Bad::Refusal(refusal) => {
+            refusal.say(call.out, &call.ctx.shared.sets, key);
+            Ok(())
+        }
+        Bad::Filter(error) => {
+            reply::error(call.out, format!("ERR {error}").as_bytes());
+            Ok(())
         }
     }
 }

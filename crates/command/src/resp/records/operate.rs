@@ -2,10 +2,14 @@
 
 use super::ops::{Op, Stopped};
 use super::{Bad, Options, Presence, Refusal};
+use crate::lookup::values::LINE_ROOM;
 use crate::push::notify::Event;
+use crate::resp::call::{Call, Run, Stop};
 use crate::resp::error::Fault;
+use crate::resp::records;
+use crate::resp::string;
+use crate::resp::typed;
 use crate::resp::typed::Edited;
-use crate::resp::{Call, LINE_ROOM, Run, Stop};
 use protocol::resp::{Args, reply};
 use record::{Edit, Record};
 use segment::Expire;
@@ -20,99 +24,97 @@ pub(super) struct Done {
     changed: bool,
 }
 
-impl<'c> Call<'c, '_> {
-    /// Does the operations on the record under `key`, all or none.
-    pub(super) fn do_all<'o>(
-        &mut self,
-        key: &'c [u8],
-        options: &Options<'c>,
-        ops: &'o [Op<'c>],
-    ) -> Result<Option<Done>, Stop> {
-        if ops.iter().any(Op::writes) {
-            self.room_to_store(0)?;
+/// Does the operations on the record under `key`, all or none.
+pub(super) fn do_all<'c, 'o>(
+    call: &mut Call<'c, '_>,
+    key: &'c [u8],
+    options: &Options<'c>,
+    ops: &'o [Op<'c>],
+) -> Result<Option<Done>, Stop> {
+    if ops.iter().any(Op::writes) {
+        typed::room_to_store(call, 0)?;
+    }
+    // Nothing is changed before there is room to tell it.
+    let (room, version, now) = (call.out.room(), call.session.version, call.ctx.now);
+    let set = make_set(call, options)?;
+    let mut decide = |old: Option<&Record<'_>>, edit: &mut Edit<'_>, _: Expire| {
+        let revision = old.map_or(0, Record::revision);
+        match options.allow(old, set, now) {
+            Ok(()) => {}
+            Err(Bad::Refusal(refusal)) => return Ok(Edited::Keep(Err(refusal))),
+            Err(Bad::Fault(fault)) => return Err(fault),
+            Err(Bad::Filter(_)) => unreachable!("it was read"),
         }
-        // Nothing is changed before there is room to tell it.
-        let (room, version, now) = (self.out.room(), self.session.version, self.ctx.now);
-        let set = self.make_set(options)?;
-        let mut decide = |old: Option<&Record<'_>>, edit: &mut Edit<'_>, _: Expire| {
-            let revision = old.map_or(0, Record::revision);
-            match options.allow(old, set, now) {
-                Ok(()) => {}
-                Err(Bad::Refusal(refusal)) => return Ok(Edited::Keep(Err(refusal))),
-                Err(Bad::Fault(fault)) => return Err(fault),
-                Err(Bad::Filter(_)) => unreachable!("it was read"),
+        if options.presence == Some(Presence::Replace) {
+            edit.clear();
+        }
+        let (mut told, mut changed) = (Vec::new(), false);
+        for op in ops {
+            match op.apply(edit, &mut told, version) {
+                Ok(writes) => changed |= writes,
+                Err(Stopped::Refusal(refusal)) => return Ok(Edited::Keep(Err(refusal))),
+                Err(Stopped::Damaged) => return Err(Fault::Damaged),
             }
-            if options.presence == Some(Presence::Replace) {
-                edit.clear();
-            }
-            let (mut told, mut changed) = (Vec::new(), false);
-            for op in ops {
-                match op.apply(edit, &mut told, version) {
-                    Ok(writes) => changed |= writes,
-                    Err(Stopped::Refusal(refusal)) => return Ok(Edited::Keep(Err(refusal))),
-                    Err(Stopped::Damaged) => return Err(Fault::Damaged),
+        }
+        let keeps = !changed && options.presence != Some(Presence::Replace) && options.expire.is_none();
+        if keeps || told.len() + LINE_ROOM > room {
+            return Ok(Edited::Keep(Ok(Done { revision, told, changed: false })));
+        }
+        let done = Ok(Done { revision: edit.revision(), told, changed: true });
+        Ok(match options.expire {
+            Some(expire) => Edited::StoreUntil(expire, done),
+            None => Edited::Store(done),
+        })
+    };
+    match typed::edit_record_in(call, key, set, Event::HSET, &mut decide)? {
+        Err(refusal) => {
+            refusal.say(call.out, &call.ctx.shared.sets, key);
+            Ok(None)
+        }
+        Ok(done) => {
+            typed::answer_fits(call, done.told.len())?;
+            if done.changed {
+                string::note_store(call);
+                if options.expire.is_some() {
+                    call.changed(Event::EXPIRE, key);
                 }
             }
-            let keeps = !changed && options.presence != Some(Presence::Replace) && options.expire.is_none();
-            if keeps || told.len() + LINE_ROOM > room {
-                return Ok(Edited::Keep(Ok(Done { revision, told, changed: false })));
-            }
-            let done = Ok(Done { revision: edit.revision(), told, changed: true });
-            Ok(match options.expire {
-                Some(expire) => Edited::StoreUntil(expire, done),
-                None => Edited::Store(done),
-            })
-        };
-        match self.edit_record_in(key, set, Event::HSET, &mut decide)? {
-            Err(refusal) => {
-                refusal.say(self.out, &self.ctx.shared.sets, key);
-                Ok(None)
-            }
-            Ok(done) => {
-                self.answer_room(done.told.len())?;
-                if done.changed {
-                    self.note_store();
-                    if options.expire.is_some() {
-                        self.changed(Event::EXPIRE, key);
-                    }
-                }
-                Ok(Some(done))
-            }
+            Ok(Some(done))
         }
     }
+}
 
-    /// The number of the set that the options name, which is made if it is not there.
-    fn make_set(&self, options: &Options<'_>) -> Result<Option<u16>, Fault> {
-        let Some(name) = options.set else { return Ok(None) };
-        let made = self.ctx.shared.sets.make(self.session.namespace.0, name).map_err(|_| Fault::TooManySets)?;
-        Ok(Some(made.number()))
-    }
+/// The number of the set that the options name, which is made if it is not there.
+fn make_set(call: &Call<'_, '_>, options: &Options<'_>) -> Result<Option<u16>, Fault> {
+    let Some(name) = options.set else { return Ok(None) };
+    let made = call.ctx.shared.sets.make(call.session.namespace.0, name).map_err(|_| Fault::TooManySets)?;
+    Ok(Some(made.number()))
+}
 
-    /// A command that does the same to every bin it names, and answers with the record's revision.
-    fn do_to_bins(&mut self, mut args: Args<'c>, word: &'static [u8], name: &'static str) -> Run {
-        let key = args.next().unwrap_or_default();
-        let read = Options::read(&mut args, b"bins", self.moment(), name);
-        let (options, ops) = match read.and_then(|options| Ok((options, Op::read_all(Some(word), args)?))) {
-            Ok(read) => read,
-            Err(bad) => return self.bad(key, bad),
-        };
-        if let Some(done) = self.do_all(key, &options, &ops)? {
-            self.int(done.revision.into());
-        }
-        Ok(())
+/// A command that does the same to every bin it names, and answers with the record's revision.
+fn do_to_bins<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, word: &'static [u8], name: &'static str) -> Run {
+    let key = args.next().unwrap_or_default();
+    let read = Options::read(&mut args, b"bins", call.moment(), name);
+    let (options, ops) = match read.and_then(|options| Ok((options, Op::read_all(Some(word), args)?))) {
+        Ok(read) => read,
+        Err(bad) => return records::bad(call, key, bad),
+    };
+    if let Some(done) = do_all(call, key, &options, &ops)? {
+        call.int(done.revision.into());
     }
+    Ok(())
 }
 
 pub(in super::super) fn put<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.do_to_bins(args, b"put", "rec.put")
+    do_to_bins(call, args, b"put", "rec.put")
 }
 
 pub(in super::super) fn add<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.do_to_bins(args, b"add", "rec.add")
+    do_to_bins(call, args, b"add", "rec.add")
 }
 
 pub(in super::super) fn append<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.do_to_bins(args, b"append", "rec.append")
+    do_to_bins(call, args, b"append", "rec.append")
 }
 
 pub(in super::super) fn operate<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
@@ -120,9 +122,9 @@ pub(in super::super) fn operate<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>)
     let read = Options::read(&mut args, b"ops", call.moment(), "rec.operate");
     let (options, ops) = match read.and_then(|options| Ok((options, Op::read_all(None, args)?))) {
         Ok(read) => read,
-        Err(bad) => return call.bad(key, bad),
+        Err(bad) => return records::bad(call, key, bad),
     };
-    if let Some(done) = call.do_all(key, &options, &ops)? {
+    if let Some(done) = do_all(call, key, &options, &ops)? {
         reply::array(call.out, 2);
         call.int(done.revision.into());
         reply::array(call.out, ops.len() as u64);
@@ -135,13 +137,13 @@ pub(in super::super) fn touch<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
     let key = args.next().unwrap_or_default();
     let options = match Options::read(&mut args, b"", call.moment(), "rec.touch") {
         Ok(options) => options,
-        Err(bad) => return call.bad(key, bad),
+        Err(bad) => return records::bad(call, key, bad),
     };
     if options.presence.is_some() || options.set.is_some() {
         return Err(Fault::Syntax.into());
     }
     let now = call.ctx.now;
-    let touched = call.edit_record(key, Event::HSET, &mut |old, edit, present| {
+    let touched = typed::edit_record(call, key, Event::HSET, &mut |old, edit, present| {
         let there = if old.is_none() { Err(Refusal::NotFound.into()) } else { Ok(()) };
         Ok(match there.and(options.allow(old, None, now)) {
             Err(Bad::Refusal(refusal)) => Edited::Keep(Err(refusal)),
@@ -152,20 +154,20 @@ pub(in super::super) fn touch<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
     if touched.is_ok() && options.expire.is_some() {
         call.changed(Event::EXPIRE, key);
     }
-    call.tell_number(key, touched.map(i64::from))
+    tell_number(call, key, touched.map(i64::from))
 }
 
 pub(in super::super) fn del<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = args.next().unwrap_or_default();
     let options = match Options::read(&mut args, b"", call.moment(), "rec.del") {
         Ok(options) => options,
-        Err(bad) => return call.bad(key, bad),
+        Err(bad) => return records::bad(call, key, bad),
     };
     if options.presence.is_some() || options.expire.is_some() || options.set.is_some() {
         return Err(Fault::Syntax.into());
     }
     let now = call.ctx.now;
-    let removed = call.edit_record(key, Event::DEL, &mut |old, _, _| {
+    let removed = typed::edit_record(call, key, Event::DEL, &mut |old, _, _| {
         Ok(match (old, options.allow(old, None, now)) {
             (_, Err(Bad::Refusal(refusal))) => Edited::Keep(Err(refusal)),
             (_, Err(_)) => return Err(Fault::Damaged),
@@ -173,17 +175,15 @@ pub(in super::super) fn del<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> 
             (None, Ok(())) => Edited::Keep(Ok(0)),
         })
     })?;
-    call.tell_number(key, removed)
+    tell_number(call, key, removed)
 }
 
-impl Call<'_, '_> {
-    fn tell_number(&mut self, key: &[u8], number: Result<i64, Refusal<'_>>) -> Run {
-        match number {
-            Ok(number) => {
-                self.int(number);
-                Ok(())
-            }
-            Err(refusal) => self.bad(key, Bad::Refusal(refusal)),
+fn tell_number(call: &mut Call<'_, '_>, key: &[u8], number: Result<i64, Refusal<'_>>) -> Run {
+    match number {
+        Ok(number) => {
+            call.int(number);
+            Ok(())
         }
+        Err(refusal) => records::bad(call, key, Bad::Refusal(refusal)),
     }
 }

@@ -2,9 +2,9 @@
 
 use super::given::Given;
 use super::{Bad, Refusal, bin_name, put_value};
+use crate::resp::catalog::lower;
 use crate::resp::error::Fault;
 use crate::resp::number::integer;
-use crate::resp::table::lower;
 use protocol::resp::{Args, Version, reply};
 use record::{Damaged, Edit, List, Map, Name, Value, ValueType};
 

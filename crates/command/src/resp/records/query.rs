@@ -19,11 +19,13 @@ use super::read::Telling;
 use super::walk::record_of_set;
 use super::{Bad, set_name};
 use crate::keyspace::indexes::{IndexState, SetIndex};
+use crate::resp::call::{Call, Run, Stop};
+use crate::resp::catalog::lower;
 use crate::resp::error::Fault;
 use crate::resp::number::integer;
-use crate::resp::table::lower;
+use crate::resp::records;
 use crate::resp::typed::{self, KeyParts};
-use crate::resp::{Call, Run, Stop};
+use crate::resp::walk;
 use crate::visit::progress::State;
 use protocol::resp::{Args, reply};
 use record::{Entry, IndexType, Name, Value};
@@ -175,7 +177,7 @@ impl<'c> Query<'c> {
             going.last = Some(going.entries[going.at]);
             going.at += 1;
             call.ops += 1;
-            if call.is_spent() {
+            if walk::is_spent(call) {
                 return Err(State::Yield.into());
             }
         }
@@ -264,7 +266,7 @@ pub(in super::super) fn query<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
     };
     let query = match Query::read(set, bin, index.kind, args) {
         Ok(query) => query,
-        Err(bad) => return call.bad(b"", bad),
+        Err(bad) => return records::bad(call, b"", bad),
     };
     match index.state() {
         IndexState::Ready => {}
@@ -285,7 +287,7 @@ pub(in super::super) fn query<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
     });
     let next = match ran {
         Ok(next) => next,
-        Err(stop) => return call.put_off(walk, stop),
+        Err(stop) => return walk::put_off(call, walk, stop),
     };
     reply::array(call.out, 2);
     match next {

@@ -1,10 +1,12 @@
 //! What reads records: where they lie, without a copy.
 
 use super::{Bad, bin_name, put_value};
+use crate::resp::call::{Call, Run};
+use crate::resp::catalog::lower;
 use crate::resp::error::Fault;
-use crate::resp::table::lower;
+use crate::resp::hash;
+use crate::resp::records;
 use crate::resp::typed::{self, KeyParts, record, told_bytes};
-use crate::resp::{Call, Run};
 use crate::visit::out::OutBuffer;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
@@ -33,7 +35,7 @@ impl<'c> Names<'c> {
     }
 }
 
-/// Which records are told, and what of them.
+/// The records that a reply has, and which of their bins.
 #[derive(Default)]
 pub(super) struct Telling<'c> {
     pub(super) with_types: bool,
@@ -172,7 +174,7 @@ pub(super) fn tell(
     view: typed::View<'_>,
     parts: &KeyParts<'_>,
     telling: &Telling<'_>,
-) -> Result<bool, crate::resp::Stop> {
+) -> Result<bool, crate::resp::call::Stop> {
     let found = match record(item, view, parts)? {
         Some(record) if telling.takes(&record, view.now_ms)? => item.map(|item| (record, item.expire)),
         _ => None,
@@ -190,16 +192,16 @@ pub(super) fn tell(
 }
 
 pub(in super::super) fn get<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.at_any_length("rec.get", args, one)
+    typed::at_any_length(call, "rec.get", args, one)
 }
 
 fn one<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let telling = match Telling::read(args, |_, _| Err(Fault::Syntax)) {
         Ok(telling) => telling,
-        Err(bad) => return call.bad(bytes, bad),
+        Err(bad) => return records::bad(call, bytes, bad),
     };
-    let (key, version, bytes_max) = (call.key(bytes), call.session.version, call.answer_bytes_max());
+    let (key, version, bytes_max) = (call.key(bytes), call.session.version, typed::answer_bytes_max(call));
     let item = call.guard.items().get(&key);
     let parts = KeyParts::new(call.guard, key);
     let hit = tell(call.out, version, bytes_max, item.as_ref(), call.ctx.view(), &parts, &telling)?;
@@ -208,5 +210,5 @@ fn one<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 }
 
 pub(in super::super) fn exists<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    call.number_of(args.next().unwrap_or_default(), |record| Ok(record.revision().into()))
+    hash::number_of(call, args.next().unwrap_or_default(), |record| Ok(record.revision().into()))
 }

@@ -5,12 +5,15 @@
 
 use super::read::Telling;
 use super::set_name;
+use crate::resp::atomic;
+use crate::resp::call::{Call, Run, Stop};
+use crate::resp::catalog::entry;
 use crate::resp::error::Fault;
 use crate::resp::number::integer;
-use crate::resp::table::entry;
+use crate::resp::records;
 use crate::resp::typed::{self, KeyParts, View};
+use crate::resp::walk;
 use crate::resp::walk::{Walk, walk_step_ops};
-use crate::resp::{Call, Run, Stop};
 use crate::visit::progress::State;
 use protocol::number::{Decimal, parse_u64};
 use protocol::resp::{Args, Version, reply};
@@ -104,7 +107,7 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     });
     let telling = match telling {
         Ok(telling) => telling,
-        Err(bad) => return call.bad(b"", bad),
+        Err(bad) => return records::bad(call, b"", bad),
     };
     let now_ms = call.ctx.now.0;
     if rate.is_some() && now_ms < call.session.paced_until_ms {
@@ -117,7 +120,7 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
         let scan = Scan { set: set.number(), telling, count: count as usize };
         match walk(call, &scan, &mut going, version) {
             Ok(next) => going.ended = Some(next.unwrap_or(0)),
-            Err(stop) => return call.put_off(going, stop),
+            Err(stop) => return walk::put_off(call, going, stop),
         }
     }
     let told = &mut going.records;
@@ -129,7 +132,7 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     }
     let bytes = told.bytes.len() + 3 * reply::NUMBER_LINE_BYTES_MAX;
     if let Err(stop) = typed::answer_room(call.out, call.ctx.request_bytes_max, bytes) {
-        return call.put_off(going, stop);
+        return walk::put_off(call, going, stop);
     }
     reply::array(call.out, 2);
     reply::bulk(call.out, Decimal::new(going.ended.unwrap_or(0)).as_slice());
@@ -185,7 +188,7 @@ fn walk(call: &mut Call<'_, '_>, scan: &Scan<'_>, going: &mut Walk, version: Ver
         if kept >= scan.count || bytes >= bytes_max {
             break;
         }
-        if call.is_spent() {
+        if walk::is_spent(call) {
             return Err(State::Yield.into());
         }
     }
@@ -195,7 +198,7 @@ fn walk(call: &mut Call<'_, '_>, scan: &Scan<'_>, going: &mut Walk, version: Ver
 /// `REC.TRUNCATE set`: its records are gone at once. The answer comes when their memory is free, with their number.
 pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if !call.beside {
-        return call.run_beside(entry("rec.truncate"), args);
+        return atomic::run_beside(call, entry("rec.truncate"), args);
     }
     let name = set_name(args.into_iter().next())?;
     let walk = call.session.walk.take();
@@ -245,19 +248,19 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
                 Err(error) => {
                     // What is left of the step is met once more.
                     walk.stride = Stride::default();
-                    return call.put_off(walk, error.into());
+                    return walk::put_off(call, walk, error.into());
                 }
             }
         }
         call.ops += walk_step_ops(looked);
         let next = match stepped {
             Ok(next) => next,
-            Err(error) => return call.put_off(walk, error.into()),
+            Err(error) => return walk::put_off(call, walk, error.into()),
         };
         let Some(at) = next else { break };
         walk.cursor = at;
-        if call.is_spent() {
-            return call.put_off(walk, State::Yield.into());
+        if walk::is_spent(call) {
+            return walk::put_off(call, walk, State::Yield.into());
         }
     }
     call.int(call.session.sum);
@@ -275,7 +278,7 @@ pub(in super::super) fn sets<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         reply::array(&mut told, bins.len() as u64);
         bins.iter().for_each(|bin| reply::bulk(&mut told, bin));
     }
-    call.answer_room(told.len() + reply::NUMBER_LINE_BYTES_MAX)?;
+    typed::answer_fits(call, told.len() + reply::NUMBER_LINE_BYTES_MAX)?;
     reply::array(call.out, count);
     call.out.push(&told);
     Ok(())

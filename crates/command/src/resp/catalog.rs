@@ -1,9 +1,6 @@
-//! Every command that is answered: how it is called, what it does to keys, who runs it, and what is said of it.
+//! The catalog of commands: how each is called, its effect on keys, and its documentation. The functions that run them
+//! are in [`super::functions`], in the same order.
 
-use super::{
-    Call, Run, acl, client, config, connection, expire, hash, hotkeys, info, keys, lease, mget, pair, pubsub, records,
-    scan, slowlog, string, transaction, walk,
-};
 use crate::metrics::Command;
 use arrayvec::ArrayVec;
 use protocol::resp::Args;
@@ -52,6 +49,7 @@ impl Flag {
 }
 
 /// A command.
+#[derive(Clone, Copy)]
 pub struct Entry {
     /// In small letters.
     pub name: &'static str,
@@ -74,7 +72,8 @@ pub struct Entry {
     pub summary: &'static str,
     /// Kind of command that its latency counts for.
     pub(super) kind: Command,
-    pub(super) run: for<'c, 'l, 'x> fn(&'x mut Call<'c, 'l>, Args<'c>) -> Run,
+    /// Its place in [`COMMANDS`].
+    pub(super) number: usize,
 }
 
 impl Entry {
@@ -145,12 +144,12 @@ const fn packed(name: &[u8]) -> u128 {
 }
 
 /// The names of all commands, in the order of [`COMMANDS`].
-static PACKED: [u128; COMMANDS.len()] = {
-    let mut all = [0; COMMANDS.len()];
+static PACKED: [u128; COMMAND_COUNT] = {
+    let mut all = [0; COMMAND_COUNT];
     let mut at = 0;
-    while at < COMMANDS.len() {
-        assert!(COMMANDS[at].name.len() <= NAME_MAX);
-        all[at] = packed(COMMANDS[at].name.as_bytes());
+    while at < COMMAND_COUNT {
+        assert!(ROWS[at].name.len() <= NAME_MAX);
+        all[at] = packed(ROWS[at].name.as_bytes());
         assert!(at == 0 || all[at - 1] < all[at], "commands are in the order of their names");
         at += 1;
     }
@@ -160,11 +159,11 @@ static PACKED: [u128; COMMANDS.len()] = {
 /// The hash table of names: at the hash of a name, or in one of the next places, its index in [`COMMANDS`] plus one.
 /// 0 is an empty place. At most half of the places are taken, so that a search ends at an empty one.
 static PLACES: [u8; PLACE_COUNT] = {
-    assert!(COMMANDS.len() <= PLACE_COUNT / 2 && COMMANDS.len() < u8::MAX as usize);
+    assert!(COMMAND_COUNT <= PLACE_COUNT / 2 && COMMAND_COUNT < u8::MAX as usize);
     let mut places = [0; PLACE_COUNT];
     let mut number = 0;
-    while number < COMMANDS.len() {
-        let mut place = first_place(packed(COMMANDS[number].name.as_bytes()));
+    while number < COMMAND_COUNT {
+        let mut place = first_place(packed(ROWS[number].name.as_bytes()));
         while places[place] != 0 {
             place = (place + 1) % PLACE_COUNT;
         }
@@ -211,7 +210,7 @@ use Flag::{Admin, DenyOom, Fast, Loading, NoAuth, NoScript, PubSub, ReadOnly, St
 
 macro_rules! entry {
     ($name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal) [$($category:literal)*]
-     $since:literal $group:literal $complexity:literal $kind:ident $run:expr, $summary:literal) => {
+     $since:literal $group:literal $complexity:literal $kind:ident, $summary:literal) => {
         Entry {
             name: $name,
             arity: $arity,
@@ -223,394 +222,408 @@ macro_rules! entry {
             complexity: $complexity,
             summary: $summary,
             kind: Command::$kind,
-            run: $run,
+            number: 0,
         }
     };
 }
 
-/// All of them, by name.
+/// The number of commands.
+pub(super) const COMMAND_COUNT: usize = 127;
+
+/// All commands, in the order of their names.
+pub static COMMANDS: [Entry; COMMAND_COUNT] = {
+    let mut rows = ROWS;
+    let mut number = 0;
+    while number < rows.len() {
+        rows[number].number = number;
+        number += 1;
+    }
+    rows
+};
+
+/// The rows of [`COMMANDS`].
 #[rustfmt::skip]
-pub const COMMANDS: &[Entry] = &[
+const ROWS: [Entry; COMMAND_COUNT] = [
     entry!("acl" -2 [Admin NoScript Loading Stale] (0 0 0) ["slow"]
-           "6.0.0" "server" "O(N) over the users" Other acl::acl,
+           "6.0.0" "server" "O(N) over the users" Other,
            "Manages users and their rights, and lists refused requests"),
     entry!("append" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
-           "2.0.0" "string" "O(N) over the value" Append string::append,
+           "2.0.0" "string" "O(N) over the value" Append,
            "Appends bytes to a value. Creates the key if it does not exist"),
     entry!("auth" -2 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
-           "1.0.0" "connection" "O(N) over the users" Other connection::auth,
+           "1.0.0" "connection" "O(N) over the users" Other,
            "Authenticates the connection"),
     entry!("cas.get" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
-           "" "string" "O(1)" Gets lease::cas_get,
+           "" "string" "O(1)" Gets,
            "Reads a value and its CAS token"),
     entry!("cas.set" -4 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
-           "" "string" "O(1)" Cas lease::cas_set,
+           "" "string" "O(1)" Cas,
            "Stores a value if its CAS token is still the one given"),
     entry!("client" -2 [Loading Stale] (0 0 0) ["slow" "connection"]
-           "2.4.0" "connection" "O(1)" Other client::client,
+           "2.4.0" "connection" "O(1)" Other,
            "Reports on client connections, and controls them"),
     entry!("command" -1 [Loading Stale] (0 0 0) ["slow" "connection"]
-           "2.8.13" "server" "O(N) over the commands" Other info::command,
+           "2.8.13" "server" "O(N) over the commands" Other,
            "Returns information about commands"),
     entry!("config" -2 [Admin Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
-           "2.0.0" "server" "O(N) over the settings" Other config::config,
+           "2.0.0" "server" "O(N) over the settings" Other,
            "Returns configuration parameters, and changes them"),
     entry!("copy" -3 [Write DenyOom] (1 2 1) ["keyspace" "write" "slow"]
-           "6.2.0" "generic" "O(N) over the value" Set pair::copy,
+           "6.2.0" "generic" "O(N) over the value" Set,
            "Copies the value of a key to another key"),
     entry!("dbsize" 1 [ReadOnly Fast] (0 0 0) ["keyspace" "read" "fast"]
-           "1.0.0" "server" "O(1)" Other keys::dbsize,
+           "1.0.0" "server" "O(1)" Other,
            "Returns the number of keys in the database"),
     entry!("debug" -2 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
-           "1.0.0" "server" "O(1)" Other info::debug,
+           "1.0.0" "server" "O(1)" Other,
            "Helps to test the server, if a setting allows it"),
     entry!("decr" 2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
-           "1.0.0" "string" "O(1)" Decr string::decr,
+           "1.0.0" "string" "O(1)" Decr,
            "Decrements the integer value of a key by one"),
     entry!("decrby" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
-           "1.0.0" "string" "O(1)" Decr string::decrby,
+           "1.0.0" "string" "O(1)" Decr,
            "Decrements the integer value of a key by a number"),
     entry!("del" -2 [Write] (1 -1 1) ["keyspace" "write" "slow"]
-           "1.0.0" "generic" "O(N) over the keys" Delete keys::del,
+           "1.0.0" "generic" "O(N) over the keys" Delete,
            "Deletes keys"),
     entry!("discard" 1 [Loading Stale Fast] (0 0 0) ["fast" "transaction"]
-           "2.0.0" "transactions" "O(N) over what is queued" Other transaction::discard,
+           "2.0.0" "transactions" "O(N) over what is queued" Other,
            "Discards the queued commands of a transaction"),
     entry!("echo" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"]
-           "1.0.0" "connection" "O(1)" Other connection::echo,
+           "1.0.0" "connection" "O(1)" Other,
            "Returns its argument"),
     entry!("exec" 1 [Loading Stale] (0 0 0) ["slow" "transaction"]
-           "1.2.0" "transactions" "as what is queued" Other transaction::exec,
+           "1.2.0" "transactions" "as what is queued" Other,
            "Executes the queued commands of a transaction"),
     entry!("exists" -2 [ReadOnly Fast] (1 -1 1) ["keyspace" "read" "fast"]
-           "1.0.0" "generic" "O(N) over the keys" Get keys::exists,
+           "1.0.0" "generic" "O(N) over the keys" Get,
            "Returns how many of the keys exist"),
     entry!("expire" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
-           "1.0.0" "generic" "O(1)" Touch expire::seconds,
+           "1.0.0" "generic" "O(1)" Touch,
            "Sets the time to live of a key, in seconds"),
     entry!("expireat" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
-           "1.2.0" "generic" "O(1)" Touch expire::at,
+           "1.2.0" "generic" "O(1)" Touch,
            "Sets the expiry time of a key, as a Unix timestamp in seconds"),
     entry!("expiretime" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
-           "7.0.0" "generic" "O(1)" Other expire::expiretime,
+           "7.0.0" "generic" "O(1)" Other,
            "Returns the expiry time of a key, as a Unix timestamp in seconds"),
     entry!("flushall" -1 [Write] (0 0 0) ["keyspace" "write" "slow" "dangerous"]
-           "1.0.0" "server" "O(1)" Flush keys::flushall,
+           "1.0.0" "server" "O(1)" Flush,
            "Deletes all keys of all databases"),
     entry!("flushdb" -1 [Write] (0 0 0) ["keyspace" "write" "slow" "dangerous"]
-           "1.0.0" "server" "O(1)" Flush keys::flushdb,
+           "1.0.0" "server" "O(1)" Flush,
            "Deletes all keys of the database"),
     entry!("get" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
-           "1.0.0" "string" "O(1)" Get string::get,
+           "1.0.0" "string" "O(1)" Get,
            "Returns the value of a key"),
     entry!("getdel" 2 [Write Fast] (1 1 1) ["write" "string" "fast"]
-           "6.2.0" "string" "O(1)" Delete string::getdel,
+           "6.2.0" "string" "O(1)" Delete,
            "Returns the value of a key and deletes the key"),
     entry!("getex" -2 [Write Fast] (1 1 1) ["write" "string" "fast"]
-           "6.2.0" "string" "O(1)" Gat string::getex,
+           "6.2.0" "string" "O(1)" Gat,
            "Returns the value of a key and sets its expiry time"),
     entry!("getrange" 4 [ReadOnly] (1 1 1) ["read" "string" "slow"]
-           "2.4.0" "string" "O(N) over the part" Get string::getrange,
+           "2.4.0" "string" "O(N) over the part" Get,
            "Returns a substring of a value"),
     entry!("getset" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
-           "1.0.0" "string" "O(1)" Set string::getset,
+           "1.0.0" "string" "O(1)" Set,
            "Stores a value and returns the previous one"),
     entry!("hdel" -3 [Write Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the fields named" Delete hash::hdel,
+           "2.0.0" "hash" "O(N) over the fields named" Delete,
            "Deletes fields of a hash. Deletes the hash with its last field"),
     entry!("hello" -1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
-           "6.0.0" "connection" "O(1)" Other connection::hello,
+           "6.0.0" "connection" "O(1)" Other,
            "Selects the protocol version, and authenticates"),
     entry!("hexists" 3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the fields named" Get hash::hexists,
+           "2.0.0" "hash" "O(N) over the fields named" Get,
            "Returns whether a field of a hash exists"),
     entry!("hexpire" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Touch hash::hexpire,
+           "7.4.0" "hash" "O(N) over the fields named" Touch,
            "Sets the time to live of hash fields, in seconds"),
     entry!("hexpireat" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Touch hash::hexpireat,
+           "7.4.0" "hash" "O(N) over the fields named" Touch,
            "Sets the expiry time of hash fields, as a Unix timestamp in seconds"),
     entry!("hexpiretime" -5 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Other hash::hexpiretime,
+           "7.4.0" "hash" "O(N) over the fields named" Other,
            "Returns the expiry times of hash fields, as Unix timestamps in seconds"),
     entry!("hget" 3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the fields named" Get hash::hget,
+           "2.0.0" "hash" "O(N) over the fields named" Get,
            "Returns the value of a hash field"),
     entry!("hgetall" 2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
-           "2.0.0" "hash" "O(N) over the record" MultiGet hash::hgetall,
+           "2.0.0" "hash" "O(N) over the record" MultiGet,
            "Returns all fields and values of a hash"),
     entry!("hgetdel" -5 [Write Fast] (1 1 1) ["write" "hash" "fast"]
-           "8.0.0" "hash" "O(N) over the fields named" Delete hash::hgetdel,
+           "8.0.0" "hash" "O(N) over the fields named" Delete,
            "Returns the values of hash fields and deletes the fields"),
     entry!("hgetex" -5 [Write Fast] (1 1 1) ["write" "hash" "fast"]
-           "8.0.0" "hash" "O(N) over the fields named" Gat hash::hgetex,
+           "8.0.0" "hash" "O(N) over the fields named" Gat,
            "Returns the values of hash fields and sets their expiry times"),
     entry!("hincrby" 4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the fields named" Incr hash::hincrby,
+           "2.0.0" "hash" "O(N) over the fields named" Incr,
            "Increments the integer value of a hash field by a number"),
     entry!("hincrbyfloat" 4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.6.0" "hash" "O(N) over the fields named" Incr hash::hincrbyfloat,
+           "2.6.0" "hash" "O(N) over the fields named" Incr,
            "Increments the floating-point value of a hash field by a number"),
     entry!("hkeys" 2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
-           "2.0.0" "hash" "O(N) over the record" MultiGet hash::hkeys,
+           "2.0.0" "hash" "O(N) over the record" MultiGet,
            "Returns all field names of a hash"),
     entry!("hlen" 2 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "2.0.0" "hash" "O(1)" Get hash::hlen,
+           "2.0.0" "hash" "O(1)" Get,
            "Returns the number of fields of a hash"),
     entry!("hmget" -3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the fields named" MultiGet hash::hmget,
+           "2.0.0" "hash" "O(N) over the fields named" MultiGet,
            "Returns the values of hash fields"),
     entry!("hmset" -4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the fields named" Set hash::hmset,
+           "2.0.0" "hash" "O(N) over the fields named" Set,
            "Sets the values of hash fields"),
     entry!("hotkeys" -1 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
-           "" "server" "O(N) over the minutes" Other hotkeys::hotkeys,
+           "" "server" "O(N) over the minutes" Other,
            "Returns the keys and prefixes that are requested most, are largest, or miss most"),
     entry!("hpersist" -5 [Write Fast] (1 1 1) ["write" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Touch hash::hpersist,
+           "7.4.0" "hash" "O(N) over the fields named" Touch,
            "Removes the expiry times of hash fields"),
     entry!("hpexpire" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Touch hash::hpexpire,
+           "7.4.0" "hash" "O(N) over the fields named" Touch,
            "Sets the time to live of hash fields, in milliseconds"),
     entry!("hpexpireat" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Touch hash::hpexpireat,
+           "7.4.0" "hash" "O(N) over the fields named" Touch,
            "Sets the expiry time of hash fields, as a Unix timestamp in milliseconds"),
     entry!("hpexpiretime" -5 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Other hash::hpexpiretime,
+           "7.4.0" "hash" "O(N) over the fields named" Other,
            "Returns the expiry times of hash fields, as Unix timestamps in milliseconds"),
     entry!("hpttl" -5 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Other hash::hpttl,
+           "7.4.0" "hash" "O(N) over the fields named" Other,
            "Returns the remaining times to live of hash fields, in milliseconds"),
     entry!("hrandfield" -2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
-           "6.2.0" "hash" "O(N) over the record" Get hash::hrandfield,
+           "6.2.0" "hash" "O(N) over the record" Get,
            "Returns random fields of a hash"),
     entry!("hscan" -3 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
-           "2.8.0" "hash" "O(N) over the record" Other hash::hscan,
+           "2.8.0" "hash" "O(N) over the record" Other,
            "Iterates over the fields and values of a hash"),
     entry!("hset" -4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the fields named" Set hash::hset,
+           "2.0.0" "hash" "O(N) over the fields named" Set,
            "Sets the values of hash fields, and returns the number of new fields"),
     entry!("hsetex" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "8.0.0" "hash" "O(N) over the fields named" Set hash::hsetex,
+           "8.0.0" "hash" "O(N) over the fields named" Set,
            "Sets the values of hash fields and their expiry times"),
     entry!("hsetnx" 4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the fields named" Add hash::hsetnx,
+           "2.0.0" "hash" "O(N) over the fields named" Add,
            "Sets the value of a hash field if the field does not exist"),
     entry!("hstrlen" 3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "3.2.0" "hash" "O(N) over the fields named" Get hash::hstrlen,
+           "3.2.0" "hash" "O(N) over the fields named" Get,
            "Returns the length of the value of a hash field"),
     entry!("httl" -5 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the fields named" Other hash::httl,
+           "7.4.0" "hash" "O(N) over the fields named" Other,
            "Returns the remaining times to live of hash fields, in seconds"),
     entry!("hvals" 2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
-           "2.0.0" "hash" "O(N) over the record" MultiGet hash::hvals,
+           "2.0.0" "hash" "O(N) over the record" MultiGet,
            "Returns all values of a hash"),
     entry!("incr" 2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
-           "1.0.0" "string" "O(1)" Incr string::incr,
+           "1.0.0" "string" "O(1)" Incr,
            "Increments the integer value of a key by one"),
     entry!("incrby" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
-           "1.0.0" "string" "O(1)" Incr string::incrby,
+           "1.0.0" "string" "O(1)" Incr,
            "Increments the integer value of a key by a number"),
     entry!("incrbyfloat" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
-           "2.6.0" "string" "O(1)" Incr string::incrbyfloat,
+           "2.6.0" "string" "O(1)" Incr,
            "Increments the floating-point value of a key by a number"),
     entry!("info" -1 [Loading Stale] (0 0 0) ["slow" "dangerous"]
-           "1.0.0" "server" "O(1)" Other info::info,
+           "1.0.0" "server" "O(1)" Other,
            "Returns information and statistics about the server"),
     entry!("keys" 2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow" "dangerous"]
-           "1.0.0" "generic" "O(N) over all keys" Other walk::keys,
+           "1.0.0" "generic" "O(N) over all keys" Other,
            "Returns all keys that match a pattern"),
     entry!("latency" -2 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
-           "2.8.13" "server" "O(N) over the entries" Other slowlog::latency,
+           "2.8.13" "server" "O(N) over the entries" Other,
            "Returns how long requests take, by part"),
     entry!("lease.get" -2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
-           "" "string" "O(1)" Gets lease::lease_get,
+           "" "string" "O(1)" Gets,
            "Returns a value, or grants the right to fill it"),
     entry!("lease.set" -4 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
-           "" "string" "O(1)" Cas lease::lease_set,
+           "" "string" "O(1)" Cas,
            "Stores a value by the right to fill it"),
     entry!("lease.stale" -2 [Write Fast] (1 1 1) ["write" "string" "fast"]
-           "" "string" "O(1)" Delete lease::lease_stale,
+           "" "string" "O(1)" Delete,
            "Marks a value stale: clients read it until one of them refills it"),
     entry!("memory" -2 [ReadOnly] (2 2 1) ["read" "slow"]
-           "4.0.0" "server" "O(1)" Other slowlog::memory,
+           "4.0.0" "server" "O(1)" Other,
            "Reports memory usage of keys and of the server"),
     entry!("mget" -2 [ReadOnly Fast] (1 -1 1) ["read" "string" "fast"]
-           "1.0.0" "string" "O(N) over the keys" MultiGet mget::mget,
+           "1.0.0" "string" "O(N) over the keys" MultiGet,
            "Returns the values of keys"),
     entry!("monitor" 1 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
-           "1.0.0" "server" "O(1)" Other pubsub::monitor,
+           "1.0.0" "server" "O(1)" Other,
            "Streams every command as it is executed"),
     entry!("mset" -3 [Write DenyOom] (1 -1 2) ["write" "string" "slow"]
-           "1.0.1" "string" "O(N) over the keys" Set pair::mset,
+           "1.0.1" "string" "O(N) over the keys" Set,
            "Sets the values of keys"),
     entry!("msetnx" -3 [Write DenyOom] (1 -1 2) ["write" "string" "slow"]
-           "1.0.1" "string" "O(N) over the keys" Add pair::msetnx,
+           "1.0.1" "string" "O(N) over the keys" Add,
            "Sets the values of keys if none of the keys exists"),
     entry!("multi" 1 [Loading Stale Fast] (0 0 0) ["fast" "transaction"]
-           "1.2.0" "transactions" "O(1)" Other transaction::multi,
+           "1.2.0" "transactions" "O(1)" Other,
            "Starts a transaction: the commands that follow are queued"),
     entry!("object" -2 [ReadOnly] (2 2 1) ["keyspace" "read" "slow"]
-           "2.2.3" "generic" "O(1)" Other keys::object,
+           "2.2.3" "generic" "O(1)" Other,
            "Reports how the value of a key is stored"),
     entry!("persist" 2 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
-           "2.2.0" "generic" "O(1)" Touch expire::persist,
+           "2.2.0" "generic" "O(1)" Touch,
            "Removes the expiry time of a key"),
     entry!("pexpire" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
-           "2.6.0" "generic" "O(1)" Touch expire::millis,
+           "2.6.0" "generic" "O(1)" Touch,
            "Sets the time to live of a key, in milliseconds"),
     entry!("pexpireat" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
-           "2.6.0" "generic" "O(1)" Touch expire::at_millis,
+           "2.6.0" "generic" "O(1)" Touch,
            "Sets the expiry time of a key, as a Unix timestamp in milliseconds"),
     entry!("pexpiretime" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
-           "7.0.0" "generic" "O(1)" Other expire::pexpiretime,
+           "7.0.0" "generic" "O(1)" Other,
            "Returns the expiry time of a key, as a Unix timestamp in milliseconds"),
     entry!("ping" -1 [Fast] (0 0 0) ["fast" "connection"]
-           "1.0.0" "connection" "O(1)" Other connection::ping,
+           "1.0.0" "connection" "O(1)" Other,
            "Replies, so that a client can check the connection"),
     entry!("psetex" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
-           "2.6.0" "string" "O(1)" Set string::psetex,
+           "2.6.0" "string" "O(1)" Set,
            "Sets a key's value and its time to live, in milliseconds"),
     entry!("psubscribe" -2 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
-           "2.0.0" "pubsub" "O(N) over the patterns" Other pubsub::psubscribe,
+           "2.0.0" "pubsub" "O(N) over the patterns" Other,
            "Subscribes to channels whose names match a pattern"),
     entry!("pttl" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
-           "2.6.0" "generic" "O(1)" Other expire::pttl,
+           "2.6.0" "generic" "O(1)" Other,
            "Returns the remaining time to live of a key, in milliseconds"),
     entry!("publish" 3 [PubSub Loading Stale Fast] (0 0 0) ["pubsub" "fast"]
-           "2.0.0" "pubsub" "O(N+M) over subscribers and patterns" Other pubsub::publish,
+           "2.0.0" "pubsub" "O(N+M) over subscribers and patterns" Other,
            "Publishes a message to a channel"),
     entry!("pubsub" -2 [PubSub Loading Stale] (0 0 0) ["pubsub" "slow"]
-           "2.8.0" "pubsub" "O(N) over the channels" Other pubsub::pubsub,
+           "2.8.0" "pubsub" "O(N) over the channels" Other,
            "Reports channels and their numbers of subscribers"),
     entry!("punsubscribe" -1 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
-           "2.0.0" "pubsub" "O(N) over the patterns" Other pubsub::punsubscribe,
+           "2.0.0" "pubsub" "O(N) over the patterns" Other,
            "Unsubscribes from patterns"),
     entry!("quit" -1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
-           "1.0.0" "connection" "O(1)" Other connection::quit,
+           "1.0.0" "connection" "O(1)" Other,
            "Closes the connection"),
     entry!("randomkey" 1 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"]
-           "1.0.0" "generic" "O(1)" Other scan::randomkey,
+           "1.0.0" "generic" "O(1)" Other,
            "Returns a random key"),
     entry!("rec.add" -6 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
-           "" "hash" "O(N) over the record" Incr records::add,
+           "" "hash" "O(N) over the record" Incr,
            "Increments numbers in bins of a record"),
     entry!("rec.append" -6 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
-           "" "hash" "O(N) over the record" Append records::append,
+           "" "hash" "O(N) over the record" Append,
            "Appends bytes to bins of a record"),
     entry!("rec.del" -2 [Write] (1 1 1) ["write" "hash" "slow"]
-           "" "hash" "O(N) over the record" Delete records::del,
+           "" "hash" "O(N) over the record" Delete,
            "Deletes a record"),
     entry!("rec.exists" 2 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "" "hash" "O(N) over the record" Get records::exists,
+           "" "hash" "O(N) over the record" Get,
            "Returns the revision of a record, or 0 if it does not exist"),
     entry!("rec.get" -2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
-           "" "hash" "O(N) over the record" Get records::get,
+           "" "hash" "O(N) over the record" Get,
            "Returns a record, or some of its bins"),
     entry!("rec.index" -2 [Write] (0 0 0) ["write" "hash" "slow" "dangerous"]
-           "" "hash" "O(N) over the keys" Other records::index,
+           "" "hash" "O(N) over the keys" Other,
            "Creates, drops and lists secondary indexes of sets"),
     entry!("rec.mget" -3 [ReadOnly] (2 -1 1) ["read" "hash" "slow"]
-           "" "hash" "O(N) over the keys and bins" MultiGet records::mget,
+           "" "hash" "O(N) over the keys and bins" MultiGet,
            "Returns records, or some of their bins, as one operation"),
     entry!("rec.mput" -4 [Write DenyOom] (2 -1 -1) ["write" "hash" "slow"]
-           "" "hash" "O(N) over the keys and bins" Set records::mput,
+           "" "hash" "O(N) over the keys and bins" Set,
            "Sets bins of several records, as one operation"),
     entry!("rec.operate" -5 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
-           "" "hash" "O(N) over the record" Set records::operate,
+           "" "hash" "O(N) over the record" Set,
            "Executes several operations on the bins of a record, as one operation"),
     entry!("rec.put" -6 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
-           "" "hash" "O(N) over the record" Set records::put,
+           "" "hash" "O(N) over the record" Set,
            "Sets bins of a record"),
     entry!("rec.query" -5 [ReadOnly] (0 0 0) ["read" "hash" "slow"]
-           "" "hash" "O(log N) over the index, and O(N) over the records returned" Other records::query,
+           "" "hash" "O(log N) over the index, and O(N) over the records returned" Other,
            "Returns the records of a set whose indexed bin matches"),
     entry!("rec.scan" -3 [ReadOnly] (0 0 0) ["read" "hash" "slow"]
-           "" "hash" "O(N) over the keys looked at" Other records::scan,
+           "" "hash" "O(N) over the keys looked at" Other,
            "Iterates over the records of a set"),
     entry!("rec.sets" 1 [ReadOnly] (0 0 0) ["read" "hash" "slow"]
-           "" "hash" "O(N) over the sets and their bins" Other records::sets,
+           "" "hash" "O(N) over the sets and their bins" Other,
            "Lists sets and their bins"),
     entry!("rec.touch" -2 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
-           "" "hash" "O(N) over the record" Touch records::touch,
+           "" "hash" "O(N) over the record" Touch,
            "Sets the time to live of a record"),
     entry!("rec.truncate" 2 [Write] (0 0 0) ["write" "hash" "slow" "dangerous"]
-           "" "hash" "O(1), then O(N) over the keys in the background" Flush records::truncate,
+           "" "hash" "O(1), then O(N) over the keys in the background" Flush,
            "Deletes all records of a set"),
     entry!("rename" 3 [Write] (1 2 1) ["keyspace" "write" "slow"]
-           "1.0.0" "generic" "O(N) over the value" Set pair::rename,
+           "1.0.0" "generic" "O(N) over the value" Set,
            "Renames a key, and overwrites the destination"),
     entry!("renamenx" 3 [Write Fast] (1 2 1) ["keyspace" "write" "fast"]
-           "1.0.0" "generic" "O(N) over the value" Set pair::renamenx,
+           "1.0.0" "generic" "O(N) over the value" Set,
            "Renames a key if the destination does not exist"),
     entry!("reset" 1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
-           "6.2.0" "connection" "O(1)" Other connection::reset,
+           "6.2.0" "connection" "O(1)" Other,
            "Resets the connection to its initial state"),
     entry!("role" 1 [Admin Loading Stale Fast] (0 0 0) ["admin" "fast" "dangerous"]
-           "2.8.12" "server" "O(1)" Other info::role,
+           "2.8.12" "server" "O(1)" Other,
            "Returns the replication role of the server"),
     entry!("scan" -2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"]
-           "2.8.0" "generic" "O(1) a call" Other scan::scan,
+           "2.8.0" "generic" "O(1) a call" Other,
            "Iterates over the keys of the database"),
     entry!("select" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"]
-           "1.0.0" "connection" "O(1)" Other connection::select,
+           "1.0.0" "connection" "O(1)" Other,
            "Selects a database, by number or by name"),
     entry!("set" -3 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
-           "1.0.0" "string" "O(1)" Set string::set,
+           "1.0.0" "string" "O(1)" Set,
            "Sets the value of a key"),
     entry!("setex" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
-           "2.0.0" "string" "O(1)" Set string::setex,
+           "2.0.0" "string" "O(1)" Set,
            "Sets a key's value and its time to live, in seconds"),
     entry!("setnx" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
-           "1.0.0" "string" "O(1)" Add string::setnx,
+           "1.0.0" "string" "O(1)" Add,
            "Sets the value of a key if the key does not exist"),
     entry!("setrange" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
-           "2.2.0" "string" "O(N) over the value" Set string::setrange,
+           "2.2.0" "string" "O(N) over the value" Set,
            "Overwrites a part of a value from an offset on"),
     entry!("slowlog" -2 [Admin Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
-           "2.2.12" "server" "O(N) over the entries" Other slowlog::slowlog,
+           "2.2.12" "server" "O(N) over the entries" Other,
            "Returns the slow log's entries"),
     entry!("spublish" 3 [PubSub Loading Stale Fast] (1 1 1) ["pubsub" "fast"]
-           "7.0.0" "pubsub" "O(N) over subscribers" Other pubsub::spublish,
+           "7.0.0" "pubsub" "O(N) over subscribers" Other,
            "Publishes a message to a shard channel"),
     entry!("ssubscribe" -2 [PubSub NoScript Loading Stale] (1 -1 1) ["pubsub" "slow"]
-           "7.0.0" "pubsub" "O(N) over the channels" Other pubsub::ssubscribe,
+           "7.0.0" "pubsub" "O(N) over the channels" Other,
            "Subscribes to shard channels"),
     entry!("strlen" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
-           "2.2.0" "string" "O(1)" Get string::strlen,
+           "2.2.0" "string" "O(1)" Get,
            "Returns the length of a value"),
     entry!("subscribe" -2 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
-           "2.0.0" "pubsub" "O(N) over the channels" Other pubsub::subscribe,
+           "2.0.0" "pubsub" "O(N) over the channels" Other,
            "Subscribes to channels"),
     entry!("sunsubscribe" -1 [PubSub NoScript Loading Stale] (1 -1 1) ["pubsub" "slow"]
-           "7.0.0" "pubsub" "O(N) over the channels" Other pubsub::sunsubscribe,
+           "7.0.0" "pubsub" "O(N) over the channels" Other,
            "Unsubscribes from shard channels"),
     entry!("time" 1 [Loading Stale Fast] (0 0 0) ["fast"]
-           "2.6.0" "server" "O(1)" Other info::time,
+           "2.6.0" "server" "O(1)" Other,
            "Returns the server's time"),
     entry!("touch" -2 [ReadOnly Fast] (1 -1 1) ["keyspace" "read" "fast"]
-           "3.2.1" "generic" "O(N) over the keys" Touch keys::touch,
+           "3.2.1" "generic" "O(N) over the keys" Touch,
            "Returns how many of the keys exist, and counts as a read of them"),
     entry!("ttl" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
-           "1.0.0" "generic" "O(1)" Other expire::ttl,
+           "1.0.0" "generic" "O(1)" Other,
            "Returns the remaining time to live of a key, in seconds"),
     entry!("type" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
-           "1.0.0" "generic" "O(1)" Other keys::kind,
+           "1.0.0" "generic" "O(1)" Other,
            "Returns the type of the value of a key"),
     entry!("unlink" -2 [Write Fast] (1 -1 1) ["keyspace" "write" "fast"]
-           "4.0.0" "generic" "O(N) over the keys" Delete keys::del,
+           "4.0.0" "generic" "O(N) over the keys" Delete,
            "Deletes keys"),
     entry!("unsubscribe" -1 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
-           "2.0.0" "pubsub" "O(N) over the channels" Other pubsub::unsubscribe,
+           "2.0.0" "pubsub" "O(N) over the channels" Other,
            "Unsubscribes from channels"),
     entry!("unwatch" 1 [Loading Stale Fast] (0 0 0) ["fast" "transaction"]
-           "2.2.0" "transactions" "O(1)" Other transaction::unwatch,
+           "2.2.0" "transactions" "O(1)" Other,
            "Discards the watched keys of the connection"),
     entry!("wait" 3 [] (0 0 0) ["slow" "connection"]
-           "3.0.0" "generic" "O(1)" Other info::wait,
+           "3.0.0" "generic" "O(1)" Other,
            "Returns the number of replicas that acknowledged earlier writes"),
     entry!("watch" -2 [Loading Stale Fast] (1 -1 1) ["fast" "transaction"]
-           "2.2.0" "transactions" "O(1) a key" Other transaction::watch,
+           "2.2.0" "transactions" "O(1) a key" Other,
            "Watches keys: the next transaction is aborted if one of them changes"),
 ];
 

@@ -1,0 +1,164 @@
+//! From received bytes to the function of a command.
+
+use super::LINE_ROOM;
+use super::call::{Call, Step};
+use super::session::SessionState;
+use crate::context::WorkerContext;
+use crate::lookup::ahead::Head;
+use crate::memcache::auth;
+use crate::memcache::dump;
+use crate::memcache::get;
+use crate::memcache::guarded;
+use crate::memcache::large;
+use crate::memcache::meta;
+use crate::memcache::run;
+use crate::memcache::small;
+use crate::memcache::stats;
+use crate::memcache::store;
+use crate::memcache::watch;
+use crate::metrics::Command;
+use crate::visit::out::OutBuffer;
+use crate::visit::progress::{OPS_A_BATCH, Progress, State};
+use protocol::memcache::request::Dump;
+use protocol::memcache::{Error, Parsed, Request, lone_get, parse, reply};
+use segment::Guard;
+
+/// Executes what `buf` begins with, at most [`OPS_A_BATCH`] operations of it, and says how far it came. `head` was made
+/// of the same bytes and session, in the same guard.
+pub fn serve<'l>(
+    guard: &mut Guard<'l>,
+    buf: &[u8],
+    head: Option<Head<'l>>,
+    out: &mut OutBuffer,
+    session: &mut SessionState,
+    ctx: &mut WorkerContext,
+) -> Progress {
+    // Operations that this session is not to have in one visit count as done.
+    let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
+    ctx.namespace = session.namespace;
+    let guarded = ctx.guards & session.guards != 0;
+    let call = &mut Call {
+        guard,
+        buf,
+        at: 0,
+        line_at: 0,
+        out,
+        session,
+        ctx,
+        ops,
+        guarded,
+        run_max: crate::lookup::run::PROBES_MAX,
+        next_set: None,
+    };
+    let mut done = match head {
+        _ if auth::is_stranger(call) => auth::admit(call),
+        Some(Head::Read(head)) if !call.guarded => run::head_run(call, head),
+        Some(Head::Set(set)) if !call.guarded => {
+            call.next_set = Some(set);
+            Ok(())
+        }
+        _ => Ok(()),
+    };
+    let state = loop {
+        match done {
+            Ok(()) => done = step(call),
+            Err(state) => break state,
+        }
+    };
+    call.ctx.pace.charge(call.ops - ops);
+    Progress { consumed: call.at, state }
+}
+
+fn step(call: &mut Call<'_, '_>) -> Step {
+    if call.ops >= OPS_A_BATCH || call.ctx.is_slice_over() {
+        call.counters().yields.add(1);
+        return Err(State::Yield);
+    }
+    if call.session.swallow > 0 {
+        return swallow(call);
+    }
+    call.room(LINE_ROOM)?;
+    if call.session.large.is_some() {
+        // Its line went with the bytes before its first piece.
+        call.line_at = call.buf.len();
+        return large::large_go_on(call);
+    }
+    call.line_at = call.at;
+    if let Some(retrieval) = call.session.retrieval {
+        return run::retrieval_go_on(call, retrieval);
+    }
+    if call.at == call.buf.len() {
+        return Err(State::NeedInput { want: 0 });
+    }
+    if let Some((key, consumed)) = lone_get(call.rest()).filter(|_| !call.guarded) {
+        return run::lone_run(call, key, consumed);
+    }
+    match parse(call.rest()) {
+        Parsed::Incomplete => Err(State::NeedInput { want: 0 }),
+        Parsed::Request { request, consumed } if call.guarded => guarded::execute_guarded(call, request, consumed),
+        Parsed::Request { request, consumed } => execute(call, request, consumed),
+        Parsed::Bad { error, consumed, swallow, quiet } => {
+            guarded::turn_home(call);
+            call.at += consumed;
+            call.session.swallow = swallow;
+            call.counters().protocol_errors.add(1);
+            if !quiet {
+                reply::error(call.out, error);
+            }
+            call.done(Command::Other);
+            Ok(())
+        }
+        Parsed::Fatal(error) => {
+            guarded::turn_home(call);
+            call.at = call.buf.len();
+            call.counters().protocol_errors.add(1);
+            reply::error(call.out, error);
+            call.done(Command::Other);
+            Err(State::Close)
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn execute<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consumed: usize) -> Step {
+    match request {
+        Request::Get(get) if get.touch.is_none() => run::get(call, get, consumed),
+        Request::Get(get) => get::get_and_touch(call, get, consumed),
+        Request::Store(header) => store::store(call, header, consumed),
+        Request::Delete { key, noreply } => small::delete(call, key, noreply, consumed),
+        Request::Arith(arith) => small::arith(call, arith, consumed),
+        Request::Touch { key, exptime, noreply } => small::touch(call, key, exptime, noreply, consumed),
+        Request::FlushAll { delay, noreply } if call.ctx.shared.config.flush_command => {
+            small::flush_all(call, delay, noreply, consumed)
+        }
+        Request::FlushAll { noreply, .. } => call.refused(Error::FlushDisabled, noreply, consumed),
+        Request::MetaGet(mut meta) => meta::meta_get(call, call.tokens(&mut meta), consumed),
+        Request::MetaStore(mut meta, len) => store::meta_store(call, call.tokens(&mut meta), len, consumed),
+        Request::MetaDelete(mut meta) => meta::meta_delete(call, call.tokens(&mut meta), consumed),
+        Request::MetaArith(mut meta) => meta::meta_arith(call, call.tokens(&mut meta), consumed),
+        Request::MetaDebug(key) => small::meta_debug(call, key, consumed),
+        Request::MetaNoop => call.answer(reply::META_NOOP, consumed),
+        Request::Version => small::version(call, consumed),
+        Request::Verbosity { noreply } if noreply => call.answer(b"", consumed),
+        Request::Verbosity { .. } | Request::CrawlerSetting => call.answer(reply::OK, consumed),
+        Request::CacheMemlimit { mib, noreply } => small::cache_memlimit(call, mib, noreply, consumed),
+        Request::Quit => {
+            call.at = call.buf.len();
+            Err(State::Close)
+        }
+        Request::Shutdown { .. } => small::shutdown(call, consumed),
+        Request::Stats(topic) => stats::stats(call, topic, consumed),
+        Request::Watch(watch) if call.ctx.shared.config.watch_command => watch::watch(call, watch, consumed),
+        Request::Watch(_) => call.refused(Error::WatchDisabled, false, consumed),
+        Request::Dump(format) if call.ctx.shared.config.dump_command => dump::dump(call, format.into(), consumed),
+        Request::Dump(Dump::Metadump) => call.refused(Error::MetadumpDisabled, false, consumed),
+        Request::Dump(Dump::Mgdump) => call.refused(Error::MgdumpDisabled, false, consumed),
+    }
+}
+
+fn swallow(call: &mut Call<'_, '_>) -> Step {
+    let gone = call.session.swallow.min(call.rest().len() as u64);
+    call.at += gone as usize;
+    call.session.swallow -= gone;
+    if call.session.swallow > 0 { Err(State::NeedInput { want: 1 }) } else { Ok(()) }
+}

@@ -1,0 +1,254 @@
+//! From received bytes to the function of a command, and from its result to the state of the session.
+//!
+//! ```text
+//!   step ──> parse ──> execute ──> run: rights, transaction, flash ──> the command's function
+//!                         └── counts, monitors, what a fault leaves
+//! ```
+
+use super::acl::Asked;
+use super::call::{Call, Run, Step, Stop};
+use super::error::Fault;
+use super::functions::FUNCTIONS;
+use super::session::{Answers, SessionState};
+use super::{catalog, error};
+use crate::context::WorkerContext;
+use crate::lookup::ahead::Head;
+use crate::lookup::values::LINE_ROOM;
+use crate::metrics::Command;
+use crate::resp::admit;
+use crate::resp::aside;
+use crate::resp::atomic;
+use crate::resp::long;
+use crate::resp::pubsub;
+use crate::resp::run;
+use crate::resp::transaction;
+use crate::visit::out::OutBuffer;
+use crate::visit::progress::{OPS_A_BATCH, Progress, State};
+use protocol::resp::{Args, Limits, Parsed, Parser};
+use segment::Guard;
+/// Executes what `buf` begins with, at most [`OPS_A_BATCH`] operations of it, and says how far it came. `head` was made
+/// of the same bytes and session, in the same guard.
+pub fn serve<'l>(
+    guard: &mut Guard<'l>,
+    buf: &[u8],
+    head: Option<Head<'l>>,
+    out: &mut OutBuffer,
+    session: &mut SessionState,
+    ctx: &mut WorkerContext,
+) -> Progress {
+    // Operations that this session is not to have in one visit count as done.
+    let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
+    ctx.turn_to(session.namespace);
+    let call = &mut Call { ops, ..Call::new((guard, ctx), buf, out, session, &FUNCTIONS) };
+    let mut done = match (aside::go_on(call), head) {
+        (Ok(()), Some(Head::Read(head))) if run::runs_plain(call) && call.out.room() >= LINE_ROOM => {
+            run::head_run(call, head)
+        }
+        (done, _) => done,
+    };
+    let state = loop {
+        match done {
+            Ok(()) => done = step(call),
+            Err(state) => break state,
+        }
+    };
+    call.ctx.pace.charge(call.ops - ops);
+    Progress { consumed: call.at, state }
+}
+
+/// Releases what a connection holds that has ended. Returns false if the caller has to call it again in a later
+/// iteration.
+pub(crate) fn release(session: &mut SessionState, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
+    session.end_long(guard, ctx);
+    session.end_some_subscriptions() && transaction::end(session, guard, ctx, &FUNCTIONS)
+}
+
+fn step(call: &mut Call<'_, '_>) -> Step {
+    if call.ops >= OPS_A_BATCH || call.ctx.is_slice_over() {
+        call.counters().yields.add(1);
+        return Err(State::Yield);
+    }
+    if call.out.room() < LINE_ROOM {
+        return Err(State::OutputFull { want: LINE_ROOM });
+    }
+    if call.session.is_under_way() {
+        return atomic::go_on_as_one(call);
+    }
+    if call.session.long.is_some() {
+        return long::long_go_on(call);
+    }
+    if call.at == call.buf.len() {
+        return Err(State::NeedInput { want: 0 });
+    }
+    if let Some(step) = run::run_of_plain(call) {
+        return step;
+    }
+    let mut limits = call.limits();
+    loop {
+        return match call.session.parser.parse(call.rest(), &limits) {
+            Parsed::Incomplete => Err(State::NeedInput { want: 0 }),
+            Parsed::Request { args, consumed } => execute(call, args, consumed),
+            Parsed::Inline { inline: words, consumed } => inline(call, &words, consumed),
+            Parsed::Nothing { consumed } => {
+                call.at += consumed;
+                Ok(())
+            }
+            Parsed::Head { args, value_len, left, consumed } => {
+                if !long::head(call, args, value_len, left, consumed)? {
+                    // It is waited for; one behind it may be longer.
+                    limits.long_bytes_min = value_len + 1;
+                    continue;
+                }
+                Ok(())
+            }
+            Parsed::Long { args, left, consumed } => long::too_long(call, args, left, consumed),
+            Parsed::Fatal(error) => call.fatal(error),
+        };
+    }
+}
+
+/// Words on a line: they are few, so they are rewritten beside the buffer.
+#[cold]
+fn inline(call: &mut Call<'_, '_>, words: &protocol::resp::Inline<'_>, consumed: usize) -> Step {
+    if consumed * 7 / 2 + 16 > INLINE_ROOM {
+        return call.fatal(protocol::resp::ProtocolError::InlineTooLong);
+    }
+    let mut text = protocol::sink::Fixed::<INLINE_ROOM>::new();
+    words.rewrite(&mut text);
+    let Parsed::Request { args, .. } = Parser::new().parse(text.as_slice(), &Limits::REDIS) else {
+        unreachable!("a rewritten command is a request");
+    };
+    let mut rewritten = Call {
+        ops: call.ops,
+        ..Call::new(
+            (&mut *call.guard, &mut *call.ctx),
+            text.as_slice(),
+            &mut *call.out,
+            &mut *call.session,
+            call.functions,
+        )
+    };
+    let step = execute(&mut rewritten, args, text.as_slice().len());
+    let (done, ops) = (rewritten.at > 0, rewritten.ops);
+    call.ops = ops;
+    if done {
+        call.at += consumed;
+    }
+    step
+}
+
+/// Runs one request and accounts for it, unless it is to be asked again.
+#[inline]
+fn execute<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, consumed: usize) -> Step {
+    let name = args.next().unwrap_or_default();
+    let (mark, answers) = (call.out.mark(), call.session.answers);
+    let entry = catalog::find(name);
+    let kind = entry.map_or(Command::Other, |entry| entry.kind);
+    let ran = match entry {
+        Some(entry) => run(call, entry, args, consumed),
+        None => {
+            call.session.spoil();
+            error::unknown(call.out, name, args);
+            call.ops += error::UNKNOWN_OPS;
+            Ok(())
+        }
+    };
+    let quits = matches!(ran, Err(Stop::Quit));
+    // It is counted and reported when it is executed.
+    let queued = matches!(ran, Err(Stop::Queued));
+    match ran {
+        Ok(()) | Err(Stop::Quit | Stop::Queued) => {}
+        Err(Stop::UnderWay) => {
+            call.session.last = entry.map_or("", |entry| entry.name);
+            call.session.is_paid = false;
+            call.at += consumed;
+            // One that is long by itself goes on behind new requests.
+            let is_long = call.session.under_way.as_ref().is_some_and(|transaction| transaction.is_lone);
+            return if is_long { Err(State::Yield) } else { Ok(()) };
+        }
+        Err(Stop::State(state)) => {
+            if call.session.done == 0 || answers != Answers::All {
+                // It starts over, or the client does not want the reply so far.
+                call.out.truncate(mark);
+            }
+            return Err(state);
+        }
+        Err(Stop::Fault(Fault::Damaged)) if call.guard.parts().take_lost() => {
+            let keys = entry.map(|entry| entry.keys_of(args));
+            if call.session.done == 0 {
+                call.out.truncate(mark);
+            }
+            return Err(call.look_again(keys.into_iter().flatten()));
+        }
+        Err(Stop::Fault(fault)) => {
+            // What was answered in part goes; a request that was answered in an earlier call has no fault left.
+            call.out.truncate(mark);
+            call.session.give_up();
+            call.fault(fault);
+        }
+    }
+    call.session.end_request();
+    call.session.is_paid = false;
+    call.hush(mark, answers);
+    if call.ctx.watch.watched.tells_commands() && entry.is_some() && !queued {
+        pubsub::tell_monitors(call, name, args);
+    }
+    call.session.last = entry.map_or("", |entry| entry.name);
+    let line = &call.buf[call.at..];
+    call.at += consumed;
+    // The request of an unauthenticated client may contain a secret.
+    let secret = entry.is_some_and(catalog::Entry::has_secret);
+    let line = if call.ctx.asks || secret { &[][..] } else { line };
+    call.done(if queued { Command::Other } else { kind }, line);
+    if quits { Err(State::Close) } else { Ok(()) }
+}
+
+fn run<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'c>, consumed: usize) -> Run {
+    admit::admit_command(call, entry, args.len() + 1, Asked::All(args))?;
+    if call.session.transaction.is_some() {
+        match transaction::queues(call, entry, args, consumed) {
+            Ok(true) => return Err(Stop::Queued),
+            Ok(false) => {}
+            Err(fault) => return Err(admit::refused(call, entry, fault)),
+        }
+    }
+    if call.ctx.sampler.takes(1) {
+        sample(call, entry, args);
+    }
+    if call.guard.is_tiered() && atomic::awaits_flash(call, entry, args) {
+        return Err(State::Parked.into());
+    }
+    if entry.keys.0 != entry.keys.1 && call.session.done == 0 && entry.key_count(args) > 1 {
+        if atomic::takes_slices(entry, args) {
+            return atomic::run_beside(call, entry, args);
+        }
+        if call.ops > 0 && call.ops + entry.key_count(args) > OPS_A_BATCH {
+            // Once begun it would have to be taken back, or go on from a copy.
+            return Err(State::Yield.into());
+        }
+        if entry.name != "watch" {
+            return atomic::run_unchanged(call, entry, args).unwrap_or_else(|| atomic::run_as_one(call, entry, args));
+        }
+    }
+    if call.guard.is_contended() && atomic::is_kept_away(call, entry, args) {
+        return Err(State::Parked.into());
+    }
+    call.run(entry, args)
+}
+
+/// Looks at the keys of a request that is sampled, before anything is done to them: at most so many as fit a run.
+#[cold]
+#[inline(never)]
+fn sample<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'c>) {
+    // Names of channels are no keys.
+    if call.ctx.sampler.next(0, 1).is_none() || entry.keys.0 == 0 || entry.has(catalog::Flag::PubSub) {
+        return;
+    }
+    for bytes in entry.keys_of(args).take(OPS_A_BATCH) {
+        let key = call.key(bytes);
+        call.ctx.sample(call.guard, &key, entry.has(catalog::Flag::ReadOnly));
+    }
+}
+
+/// The longest inline command, rewritten, in bytes: far more than a person types.
+const INLINE_ROOM: usize = 32 << 10;

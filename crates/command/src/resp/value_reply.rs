@@ -1,0 +1,252 @@
+//! Values in answers: a key is looked up, and what it holds is put into the output, from the store itself where that is
+//! cheaper than a copy.
+//!
+//! Invariant: nothing is put of a value that cannot be answered, and what was put is taken back when the rest fails.
+
+use super::atomic::answers_bytes_max;
+pub(super) use crate::lookup::values::Identity;
+use crate::lookup::values::{LINE_ROOM, pin_or_room};
+use crate::resp::call::{Call, Step, Stop};
+use crate::resp::error::Fault;
+use crate::resp::session::{Answers, SessionState};
+use crate::resp::typed;
+use crate::resp::walk;
+use crate::visit::out::{HeadPlace, OutBuffer};
+use crate::visit::progress::State;
+use protocol::number::Decimal;
+use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
+use protocol::sink::Fixed;
+use segment::{Change, Guard, Item, Key, LargeRef, Pinned, Value};
+
+/// Bytes of a long value that are copied into an answer before the slice is looked at.
+const COPIED_AT_ONCE_BYTES: u64 = 64 << 10;
+/// Operations that it counts for.
+const COPIED_AT_ONCE_OPS: usize = 16;
+
+/// A value that is copied into an answer over several visits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copying {
+    /// Which it is.
+    object: u64,
+    head: HeadPlace,
+    /// Place of the next byte in the value.
+    at: u64,
+}
+
+/// A value that is in the answer, but for what is sent from the store and its line end.
+pub(super) struct Told {
+    pub(super) identity: Identity,
+    pub(super) pinned: Option<Pinned>,
+    pub(super) tail: &'static [u8],
+}
+
+/// Looks a key up and answers with its value or null; says whether it was there.
+pub(super) fn value_of(call: &mut Call<'_, '_>, bytes: &[u8]) -> Result<bool, Stop> {
+    let key = call.key(bytes);
+    let told = tell(call, &key)?;
+    let hit = told.is_some();
+    if let Some(told) = told {
+        finish(call, told);
+    }
+    Ok(hit)
+}
+
+/// Looks a key up and puts its value but for what is sent from the store ([`finish`]), or null. Nothing is
+/// put if it fails.
+pub(super) fn tell(call: &mut Call<'_, '_>, key: &Key<'_>) -> Result<Option<Told>, Stop> {
+    let Some(item) = call.guard.items().get(key) else {
+        if call.guard.tier().is_false_miss(key) {
+            return Err(State::Parked.into());
+        }
+        copy_on(call.out, call.session, None)?;
+        reply::null(call.out, call.session.version);
+        return Ok(None);
+    };
+    copy_on(call.out, call.session, Some(&item.value))?;
+    let mut told = Told { identity: Identity::of(&item), pinned: None, tail: &b"\r\n"[..] };
+    match item.value {
+        Value::Typed { .. } => {
+            if typed::is_there(call, key)? {
+                return Err(Fault::WrongType.into());
+            }
+            reply::null(call.out, call.session.version);
+            return Ok(None);
+        }
+        _ if call.session.answers != Answers::All => told.tail = b"",
+        Value::Bytes(bytes) => {
+            told.pinned = if call.copies || call.beside || call.guard.locks().is_attached() {
+                call.room(bytes.len()).map(|()| None)?
+            } else {
+                pin_or_room(call.out, call.ctx, bytes)?
+            };
+            reply::bulk_head(call.out, bytes.len() as u64);
+            if told.pinned.is_none() {
+                call.out.push(bytes);
+            }
+        }
+        Value::Integer(number) => {
+            let digits = Decimal::new(number);
+            reply::bulk_head(call.out, digits.as_slice().len() as u64);
+            call.out.push(digits.as_slice());
+        }
+        Value::Large(large) if call.beside => {
+            let identity = told.identity;
+            let is_whole = put_pieces(call, key, large, 0..large.bytes)?;
+            if !is_whole {
+                reply::null(call.out, call.session.version);
+            }
+            return Ok(is_whole.then_some(Told { identity, pinned: None, tail: b"\r\n" }));
+        }
+        Value::Large(large) if call.copies || call.guard.locks().is_attached() => {
+            // It is copied over several visits, by a transaction of its own.
+            return Err(State::OutputFull { want: (LINE_ROOM as u64 + large.bytes) as usize }.into());
+        }
+        Value::Large(large) => {
+            told.pinned = pin_long(call, key, large)?;
+            if told.pinned.is_none() {
+                // It has lost a piece, and counts as missing.
+                reply::null(call.out, call.session.version);
+                return Ok(None);
+            }
+            reply::bulk_head(call.out, large.bytes);
+        }
+    }
+    Ok(Some(told))
+}
+
+/// Pins a value that lies in pieces, to be sent from the store; `None` if a piece of it is lost.
+fn pin_long(call: &mut Call<'_, '_>, key: &Key<'_>, large: LargeRef) -> Result<Option<Pinned>, Stop> {
+    if !call.out.has_pin_room() || !call.ctx.pin_budget(large.bytes) {
+        return Err(State::OutputFull { want: LINE_ROOM }.into());
+    }
+    let pinned = call.guard.large().pin(key, large);
+    if !matches!(pinned, Ok(Some(_))) {
+        call.ctx.pin_refund(large.bytes);
+    }
+    Ok(pinned?)
+}
+
+/// Returns whether an earlier visit has put what comes before a value, and a part of that.
+pub(super) fn is_copying(call: &Call<'_, '_>) -> bool {
+    call.session.copying.is_some()
+}
+
+/// Discards the part of a value that earlier visits copied, since the value is gone: the request starts over.
+pub(super) fn copy_again(call: &mut Call<'_, '_>) -> Stop {
+    call.session.copying = None;
+    State::Yield.into()
+}
+
+/// Puts some bytes of a value into an answer that is collected, as much in a visit as its slice has room for,
+/// behind those that an earlier visit has put of it ([`copy_on`]). The line end is not put, and as long as the
+/// session says that it is copied, another visit finds it in the answer. False if a piece of it is lost: nothing of
+/// it is put then.
+pub(super) fn put_pieces(
+    call: &mut Call<'_, '_>,
+    key: &Key<'_>,
+    large: LargeRef,
+    range: std::ops::Range<u64>,
+) -> Result<bool, Stop> {
+    let object = large.object;
+    let (head, mut at) = match call.session.copying {
+        Some(copying) => (copying.head, copying.at),
+        None => {
+            let most = answers_bytes_max(&call.ctx.shared.config);
+            if range.end - range.start > most.saturating_sub(call.out.collected() + LINE_ROOM) as u64 {
+                return Err(Fault::KeysTooLong.into());
+            }
+            let head = call.out.reserve_head();
+            let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
+            reply::bulk_head(&mut line, range.end - range.start);
+            call.out.fill_head(head, line.as_slice());
+            (head, range.start)
+        }
+    };
+    while at < range.end {
+        call.session.copying = Some(Copying { object, head, at });
+        let to = range.end.min(at + COPIED_AT_ONCE_BYTES);
+        call.room((to - at) as usize)?;
+        let out = &mut *call.out;
+        if !call.guard.pieces().copy_range(key, Value::Large(large), at..to, &mut |part| out.push(part)) {
+            copy_on(call.out, call.session, None)?;
+            return Ok(false);
+        }
+        at = to;
+        call.session.copying = Some(Copying { object, head, at });
+        call.ops += COPIED_AT_ONCE_OPS;
+        if at < range.end && walk::is_spent(call) {
+            return Err(State::Yield.into());
+        }
+    }
+    call.room(0)?;
+    Ok(true)
+}
+
+/// Puts the rest of a value.
+pub(super) fn finish(call: &mut Call<'_, '_>, told: Told) {
+    if let Some(pinned) = told.pinned {
+        call.out.push_pinned(pinned);
+    }
+    call.out.push(told.tail);
+    call.session.copying = None;
+}
+
+/// Takes back what was put of a value. An answer that is collected stays until the value is looked at again: if it
+/// is another one by then, it goes.
+pub(super) fn take_back(call: &mut Call<'_, '_>, told: Option<Told>, mark: usize) {
+    if let Some(pinned) = told.and_then(|told| told.pinned) {
+        call.ctx.unpin(pinned);
+    }
+    if !call.beside {
+        call.out.truncate(mark);
+    }
+}
+
+/// Answers with a key's value or null and changes the item as `decide` says, if it is the one that was answered; it
+/// is asked again else. Says whether the key was there, and what was decided.
+pub(super) fn tell_and_change<T>(
+    call: &mut Call<'_, '_>,
+    bytes: &[u8],
+    mut decide: impl FnMut(&Guard<'_>, Option<&Item<'_>>, &mut Vec<u8>) -> Change<T>,
+) -> Result<(bool, T), Stop> {
+    let (key, mark) = (call.key(bytes), call.out.mark());
+    let told = tell(call, &key)?;
+    let identity = told.as_ref().map(|told| told.identity);
+    let changed = call.guard.items_mut().change(&key, &mut |guard, item, scratch| {
+        if item.map(Identity::of) != identity {
+            return Change::Keep(None);
+        }
+        decide(guard, item, scratch).map(Some)
+    });
+    match changed {
+        Ok(Some(answer)) => {
+            let hit = told.is_some();
+            if let Some(told) = told {
+                finish(call, told);
+            }
+            Ok((hit, answer))
+        }
+        Ok(None) => {
+            take_back(call, told, mark);
+            Err(State::Parked.into())
+        }
+        Err(error) => {
+            take_back(call, told, mark);
+            Err(error.into())
+        }
+    }
+}
+
+/// Returns what is there now is known: a value of which an earlier visit has copied a part goes on being copied only if
+/// it is that one. Else the part goes.
+#[inline]
+pub(super) fn copy_on(out: &mut OutBuffer, session: &mut SessionState, value: Option<&Value<'_>>) -> Step {
+    match session.copying {
+        Some(copying) if !matches!(value, Some(Value::Large(large)) if large.object == copying.object) => {
+            session.copying = None;
+            out.cut_to_head(copying.head);
+            if out.room() < LINE_ROOM { Err(State::OutputFull { want: LINE_ROOM }) } else { Ok(()) }
+        }
+        _ => Ok(()),
+    }
+}
