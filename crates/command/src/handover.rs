@@ -9,10 +9,11 @@ use arrayvec::ArrayVec;
 use segment::{Expire, Namespace, Version};
 use serde_json::{Value, json};
 
+use crate::clients::auth::Auth;
 use crate::clients::client_info::ClientText;
+use crate::endpoint::{Endpoint, Protocol};
 use crate::push::mail::Kind;
-use crate::session::{Door, Protocol};
-use crate::shared::Shared;
+use crate::resp::acl::Users;
 use base::clock::UnixMillis;
 
 /// The user that a client has authenticated as.
@@ -31,7 +32,7 @@ pub enum CarriedUser {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carried {
     /// Its protocol, and the namespace of its listener.
-    pub door: Door,
+    pub endpoint: Endpoint,
     /// The namespace that it is in.
     pub namespace: Namespace,
     /// True if the client has authenticated.
@@ -121,11 +122,11 @@ fn namespace_of(encoded: &Value) -> Option<Namespace> {
 pub type Lengths = [usize; 4];
 
 impl Carried {
-    /// Creates the state of a new connection that came in at `door`.
-    pub fn new(door: Door) -> Self {
+    /// Creates the state of a new connection that came in at `endpoint`.
+    pub fn new(endpoint: Endpoint) -> Self {
         Self {
-            door,
-            namespace: door.namespace,
+            endpoint,
+            namespace: endpoint.namespace,
             known: false,
             user: CarriedUser::Nobody,
             speaks_3: false,
@@ -153,8 +154,8 @@ impl Carried {
         let holdings = self.holdings();
         let parts = [&self.input, &self.output, queue, &holdings];
         let head = json!({
-            "resp": self.door.protocol == Protocol::Resp,
-            "home": self.door.namespace.0,
+            "resp": self.endpoint.protocol == Protocol::Resp,
+            "home": self.endpoint.namespace.0,
             "namespace": self.namespace.0,
             "known": self.known,
             "user": user,
@@ -232,7 +233,7 @@ impl Carried {
             held_off: told["held_off"].as_bool()?,
             texts: serde_json::from_value(told["texts"].clone()).ok()?,
             watches: u32::try_from(told["watches"].as_u64()?).ok()?,
-            ..Self::new(Door::new(protocol, namespace("home")?))
+            ..Self::new(Endpoint::new(protocol, namespace("home")?))
         };
         Some((carried, serde_json::from_value(told["bytes"].clone()).ok()?))
     }
@@ -244,11 +245,11 @@ impl Carried {
     }
 
     /// Returns true if it has no user, or if this server knows its user.
-    pub fn is_welcome(&self, shared: &Shared) -> bool {
+    pub fn is_welcome(&self, auth: Option<&Auth>, users: &Users) -> bool {
         match &self.user {
             CarriedUser::Nobody => true,
-            CarriedUser::OfFile => shared.auth.is_some(),
-            CarriedUser::Named(name) => shared.users.has(name),
+            CarriedUser::OfFile => auth.is_some(),
+            CarriedUser::Named(name) => users.has(name),
         }
     }
 
@@ -266,7 +267,7 @@ mod tests {
 
     #[test]
     fn what_is_told_of_a_connection_is_what_it_was() {
-        let plain = Carried::new(Door::new(Protocol::Memcache, Namespace(3)));
+        let plain = Carried::new(Endpoint::new(Protocol::Memcache, Namespace(3)));
         let rich = Carried {
             namespace: Namespace(7),
             known: true,

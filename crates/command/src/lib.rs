@@ -31,6 +31,7 @@
 pub mod clients;
 pub mod config;
 pub mod context;
+pub mod endpoint;
 pub(crate) mod glob;
 pub mod handover;
 pub mod host;

@@ -9,59 +9,9 @@ use crate::visit::clock::Ticks;
 use crate::{memcache, resp};
 use segment::{Guard, Namespace, Store};
 
+use crate::endpoint::{Endpoint, Protocol};
+use crate::lookup::ahead::NextSet;
 pub use crate::lookup::ahead::{Head, ReadHead};
-
-/// The protocol that a listener's clients speak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// memcached's, text and meta.
-    Memcache,
-    /// That of Redis, in its versions 2 and 3.
-    Resp,
-}
-
-impl Protocol {
-    /// Its name in logs and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Memcache => "memcached",
-            Self::Resp => "Redis",
-        }
-    }
-
-    /// The error line sent to a client that connects when the limit on connections is reached.
-    pub const fn refusal(self) -> &'static [u8] {
-        match self {
-            Self::Memcache => b"ERROR Too many open connections\r\n",
-            Self::Resp => b"-ERR max number of clients reached\r\n",
-        }
-    }
-}
-
-/// The endpoint that a connection came in at: its client's protocol, and the namespace that its keys are in at first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Door {
-    /// The protocol that its client speaks.
-    pub protocol: Protocol,
-    /// The namespace of its listener.
-    pub namespace: Namespace,
-    /// True if the connection was counted in that namespace when it came in.
-    pub is_counted: bool,
-}
-
-impl Door {
-    /// The door of a listener.
-    pub const fn new(protocol: Protocol, namespace: Namespace) -> Self {
-        Self { protocol, namespace, is_counted: false }
-    }
-}
-
-/// The door to the default namespace.
-impl From<Protocol> for Door {
-    fn from(protocol: Protocol) -> Self {
-        Self::new(protocol, Namespace::DEFAULT)
-    }
-}
 
 /// The state that a protocol retains of a connection between calls.
 pub enum SessionState {
@@ -72,11 +22,28 @@ pub enum SessionState {
 }
 
 impl SessionState {
-    /// Creates the state of a new connection that came in at `door`.
-    pub fn new(door: Door) -> Self {
-        match door.protocol {
-            Protocol::Memcache => Self::Memcache(memcache::SessionState::of(door.namespace)),
-            Protocol::Resp => Self::Resp(resp::SessionState::of(door.namespace)),
+    /// Returns the head of `buf`, which the session has received, if `buf` begins with a plain request. Its index bucket
+    /// is prefetched.
+    #[inline]
+    pub fn head<'l>(&self, guard: &Guard<'l>, buf: &[u8]) -> Option<Head<'l>> {
+        let ((bytes, consumed), namespace) = match self {
+            Self::Memcache(state) => match memcache::head_key(buf, state) {
+                Some(head) => (head, state.namespace),
+                None => {
+                    let key = memcache::head_set_key(buf, state)?;
+                    return Some(Head::Set(NextSet::ask(guard, state.namespace, 0, key)));
+                }
+            },
+            Self::Resp(state) => (resp::head_key(buf, state)?, state.namespace),
+        };
+        Some(Head::read(guard, &guard.key(namespace, bytes), consumed))
+    }
+
+    /// Creates the state of a new connection that came in at `endpoint`.
+    pub fn new(endpoint: Endpoint) -> Self {
+        match endpoint.protocol {
+            Protocol::Memcache => Self::Memcache(memcache::SessionState::of(endpoint.namespace)),
+            Protocol::Resp => Self::Resp(resp::SessionState::of(endpoint.namespace)),
         }
     }
 

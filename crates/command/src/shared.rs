@@ -158,15 +158,22 @@ impl Shared {
 
     /// Makes the reported command counts start from here. The counters themselves belong to their workers.
     pub fn reset_stats(&self) {
-        let totals = crate::memcache::command_totals(self);
+        let totals = self.command_totals();
         *self.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = totals;
         self.prefixes.clear();
+    }
+
+    /// Returns the counts of the commands of all workers since start.
+    pub fn command_totals(&self) -> CommandTotals {
+        let mut totals = CommandTotals::default();
+        self.workers.iter().flat_map(|worker| &worker.commands).for_each(|block| totals.add(block));
+        totals
     }
 
     /// Returns the command counts since the last reset.
     pub fn stats_since_reset(&self) -> CommandTotals {
         let baseline = *self.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        crate::memcache::command_totals(self).since(&baseline)
+        self.command_totals().since(&baseline)
     }
 
     /// Collects the workers' hot keys of a minute that is over.

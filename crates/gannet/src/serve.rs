@@ -4,15 +4,15 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::ArgMatches;
+use command::endpoint::Protocol;
 use command::keyspace::namespaces::DEFAULT_NAME;
-use command::session::Protocol;
 use io::listen::ListenAddr;
 use io::signal::{Signal, Signals};
 use rustix::mm::{MlockAllFlags, mlockall};
 use server::admin::{Bound, RunningSettings};
 use server::config::file::Origins;
 use server::config::host::{Host, raise_files_limit};
-use server::config::kinds::{Endpoint, Pin};
+use server::config::kinds::{ListenAddress, Pin};
 use server::config::table::Reload;
 use server::config::value::{Auto, Wrong};
 use server::config::{Fault, Origin, Plan, Settings, live, plan::plan, remedy};
@@ -73,7 +73,7 @@ fn planned(matches: &ArgMatches) -> Result<(Settings, Origins, Option<String>), 
     let (mut settings, origins) = args::settings(matches)?;
     let unpinned = place(&mut settings, &origins)?;
     if !origins.contains_key("listen.memcached") && !origins.contains_key("listen.resp") {
-        settings.resp = vec![Endpoint::Tcp(([127, 0, 0, 1], 6379).into())];
+        settings.resp = vec![ListenAddress::Tcp(([127, 0, 0, 1], 6379).into())];
     }
     Ok((settings, origins, unpinned))
 }
@@ -230,8 +230,8 @@ fn announce(plan: &Plan, running: &Running, admin: Option<SocketAddr>) {
     if let (Some(file), Some(reopened)) = (running.shared().store.file(), running.shared().store.reopened()) {
         log_file(file.path(), reopened, running.shared().opened_in);
     }
-    for (door, addr) in running.doors() {
-        let (protocol, name) = (door.protocol, running.shared().namespaces.name(door.namespace));
+    for (endpoint, addr) in running.endpoints() {
+        let (protocol, name) = (endpoint.protocol, running.shared().namespaces.name(endpoint.namespace));
         let space = if name == DEFAULT_NAME { String::new() } else { format!(" for the namespace {name}") };
         tracing::info!("{} clients connect to {addr}{space}; try: {}", protocol.name(), trial(protocol, addr));
     }

@@ -5,7 +5,7 @@
 
 use crate::handover::{Arrival, Carried, Moved};
 use crate::shared::Shared;
-use command::session::Door;
+use command::endpoint::Endpoint;
 use command::shared::WorkerShared;
 use io::listen::{self, Accepted, Listener, Stream};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const ACCEPTS_A_VISIT: usize = 64;
 pub(crate) struct Acceptor {
     pub(crate) listeners: Vec<Listener>,
     /// The protocol and the namespace of the clients of each listener.
-    pub(crate) doors: Vec<Door>,
+    pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) intakes: Vec<SyncSender<Arrival<Stream>>>,
     pub(crate) sessions_max: usize,
@@ -93,7 +93,7 @@ impl Acceptor {
             for index in &ready {
                 for _ in 0..ACCEPTS_A_VISIT {
                     match self.listeners[*index].accept() {
-                        Accepted::Stream(stream) => self.hand_over(stream, self.doors[*index], None),
+                        Accepted::Stream(stream) => self.hand_over(stream, self.endpoints[*index], None),
                         Accepted::Empty => break,
                         Accepted::NoDescriptor => {
                             exhausted = true;
@@ -117,7 +117,7 @@ impl Acceptor {
         let moved = std::mem::take(&mut self.moved);
         let (listening, others): (Vec<_>, Vec<_>) = moved.into_iter().partition(|moved| moved.carried.listens());
         for Moved { stream, carried, .. } in listening {
-            self.hand_over(stream, carried.door, Some(carried));
+            self.hand_over(stream, carried.endpoint, Some(carried));
         }
         self.wake_workers();
         let end = Instant::now() + SET_UP_PATIENCE;
@@ -126,7 +126,7 @@ impl Acceptor {
             std::thread::sleep(INTAKE_FULL_PAUSE);
         }
         for Moved { stream, carried, .. } in others {
-            self.hand_over(stream, carried.door, Some(carried));
+            self.hand_over(stream, carried.endpoint, Some(carried));
         }
         self.wake_workers();
     }
@@ -136,13 +136,13 @@ impl Acceptor {
         self.handed[worker].saturating_sub(self.shared.workers[worker].counters.connections_closed.value())
     }
 
-    fn hand_over(&mut self, mut stream: Stream, mut door: Door, carried: Option<Arc<Carried>>) {
+    fn hand_over(&mut self, mut stream: Stream, mut endpoint: Endpoint, carried: Option<Arc<Carried>>) {
         let open: u64 = (0..self.intakes.len()).map(|worker| self.load(worker)).sum();
         let connections_max = self.shared.live.connections_max.load(Relaxed);
-        if open >= connections_max || !self.shared.namespaces.enter(door.namespace) {
-            return self.refuse_moved(stream, door, carried.as_deref());
+        if open >= connections_max || !self.shared.namespaces.enter(endpoint.namespace) {
+            return self.refuse_moved(stream, endpoint, carried.as_deref());
         }
-        door.is_counted = true;
+        endpoint.is_counted = true;
         loop {
             // Tries the least loaded worker first, and the next ones only if its intake is full.
             let mut tried = 0u128;
@@ -150,7 +150,7 @@ impl Acceptor {
                 .filter(|worker| tried & (1 << worker) == 0 && self.load(*worker) < self.sessions_max as u64)
                 .min_by_key(|worker| self.load(*worker))
             {
-                match self.intakes[worker].try_send(Arrival { stream, door, carried: carried.clone() }) {
+                match self.intakes[worker].try_send(Arrival { stream, endpoint, carried: carried.clone() }) {
                     Ok(()) => {
                         self.handed[worker] += 1;
                         self.shared.acceptor.accepted.add(1);
@@ -162,8 +162,8 @@ impl Acceptor {
                 tried |= 1 << worker;
             }
             if tried == 0 || self.shared.threads.stop.is_off() {
-                self.shared.namespaces.leave(door.namespace);
-                return self.refuse_moved(stream, door, carried.as_deref());
+                self.shared.namespaces.leave(endpoint.namespace);
+                return self.refuse_moved(stream, endpoint, carried.as_deref());
             }
             // Every intake is full, but no worker is: further connections wait in the kernel.
             self.wake_workers();
@@ -181,16 +181,16 @@ impl Acceptor {
 
     /// Refuses a connection that was taken over. If it has an unsent reply, it is closed without the refusal line,
     /// which would become part of that reply.
-    fn refuse_moved(&self, stream: Stream, door: Door, carried: Option<&Carried>) {
+    fn refuse_moved(&self, stream: Stream, endpoint: Endpoint, carried: Option<&Carried>) {
         if carried.is_some_and(|carried| !carried.output.is_empty()) {
             return self.shared.acceptor.rejected.add(1);
         }
-        self.refuse(stream, door);
+        self.refuse(stream, endpoint);
     }
 
-    fn refuse(&self, stream: Stream, door: Door) {
+    fn refuse(&self, stream: Stream, endpoint: Endpoint) {
         self.shared.acceptor.rejected.add(1);
-        stream.refuse(door.protocol.refusal());
+        stream.refuse(endpoint.protocol.refusal());
     }
 
     /// Releases the reserved descriptor for a moment, so that the next client is refused with an error instead of left
@@ -199,7 +199,7 @@ impl Acceptor {
         self.shared.acceptor.descriptors_exhausted.add(1);
         drop(self.reserve.take());
         if let Accepted::Stream(stream) = self.listeners[listener].accept() {
-            self.refuse(stream, self.doors[listener]);
+            self.refuse(stream, self.endpoints[listener]);
         }
         self.reserve = open_reserve();
     }

@@ -13,11 +13,11 @@ use crate::handover::{Estate, Moved};
 use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
 use crate::reactor;
 use crate::shared::Shared;
-use crate::start::{Known, StartError, doors};
+use crate::start::{Known, StartError, endpoints};
 use crate::survey;
+use command::endpoint::{Endpoint, Protocol};
 use command::push::mail::Subscriber;
 use command::resp::enter_kept;
-use command::session::{Door, Protocol};
 use command::visit::clock::Clock;
 
 /// The listeners of a server.
@@ -223,10 +223,10 @@ impl Running {
         let handed = vec![0; intakes.len()];
         let shared = Arc::clone(shared);
         let reserve = open_reserve();
-        let doors = doors(&shared.config).into_iter().map(|(door, _)| door).collect();
+        let endpoints = endpoints(&shared.config).into_iter().map(|(endpoint, _)| endpoint).collect();
         let (told, go) = sync_channel(1);
         let acceptor =
-            Acceptor { listeners, doors, shared, intakes, sessions_max, handed, to_wake: 0, moved, go, reserve };
+            Acceptor { listeners, endpoints, shared, intakes, sessions_max, handed, to_wake: 0, moved, go, reserve };
         let builder = std::thread::Builder::new().name("acceptor".to_owned());
         self.acceptor = Some(builder.spawn(move || acceptor.run())?);
         Ok(told)
@@ -245,12 +245,12 @@ impl Running {
 
     /// Returns the listening addresses with their protocols.
     pub fn listeners(&self) -> impl Iterator<Item = (Protocol, &ListenAddr)> {
-        self.doors().map(|(door, addr)| (door.protocol, addr))
+        self.endpoints().map(|(endpoint, addr)| (endpoint.protocol, addr))
     }
 
     /// Returns the listening addresses with their protocols and namespaces.
-    pub fn doors(&self) -> impl Iterator<Item = (Door, &ListenAddr)> {
-        doors(&self.shared.config).into_iter().map(|(door, _)| door).zip(&self.addrs)
+    pub fn endpoints(&self) -> impl Iterator<Item = (Endpoint, &ListenAddr)> {
+        endpoints(&self.shared.config).into_iter().map(|(endpoint, _)| endpoint).zip(&self.addrs)
     }
 
     /// Returns the state that the server's threads share: counters, settings that can be changed, the stop switch.

@@ -2,7 +2,8 @@
 
 use crate::buffers::{BYTES_A_CONNECTION_MAX, Input};
 use crate::handover::Early;
-use command::session::{Door, SessionState};
+use command::endpoint::Endpoint;
+use command::session::SessionState;
 use command::visit::clock::Ticks;
 use command::visit::out::OutBuffer;
 use io::Token;
@@ -108,14 +109,14 @@ pub(crate) struct Session<S> {
 }
 
 impl<S> Session<S> {
-    fn new(token: Token, stream: S, door: Door, now_ns: u64) -> Self {
+    fn new(token: Token, stream: S, endpoint: Endpoint, now_ns: u64) -> Self {
         Self {
             token,
             stream: Some(stream),
             input: None,
             early: None,
             out: None,
-            state: SessionState::new(door),
+            state: SessionState::new(endpoint),
             place: Place::Idle,
             phase: Phase::Open,
             readable: false,
@@ -203,7 +204,7 @@ impl<S> Table<S> {
     }
 
     /// Takes the slot that [`Table::next_token`] named.
-    pub(crate) fn insert(&mut self, stream: S, door: Door, now_ns: u64) -> u32 {
+    pub(crate) fn insert(&mut self, stream: S, endpoint: Endpoint, now_ns: u64) -> u32 {
         let token = self.next_token().expect("the caller asked for a token");
         self.free.pop();
         let index = token.index();
@@ -211,7 +212,7 @@ impl<S> Table<S> {
             // New slots come in order until freed ones can be reused.
             self.slots.push(None);
         }
-        self.slots[index as usize] = Some(Session::new(token, stream, door, now_ns));
+        self.slots[index as usize] = Some(Session::new(token, stream, endpoint, now_ns));
         index
     }
 
@@ -249,7 +250,7 @@ impl<S> Table<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use command::session::Protocol;
+    use command::endpoint::Protocol;
 
     #[test]
     fn an_event_for_an_earlier_life_of_a_slot_finds_no_one() {

@@ -11,9 +11,11 @@ use base::clock::UnixMillis;
 use command::clients::auth::Auth;
 use command::clients::connection_table::ConnectionTable;
 use command::config::{Address, Config};
+use command::endpoint::{Endpoint, Protocol};
 use command::keyspace::delayed_flush::DelayedFlush;
 use command::keyspace::metadata::Kept;
-use command::keyspace::namespaces::{NamespaceConfig, Namespaces};
+use command::keyspace::namespace_config::NamespaceConfig;
+use command::keyspace::namespaces::Namespaces;
 use command::keyspace::prefixes::Prefixes;
 use command::memory::budget::Budget;
 use command::memory::pins::PinBudget;
@@ -28,7 +30,6 @@ use command::push::notify::KeyEvents;
 use command::push::watch::Hub;
 use command::resp::acl::{FileError, Users};
 use command::resp::make_kept;
-use command::session::{Door, Protocol};
 use command::shared::{AcceptorCounters, Clients, Live, PauseSwitch, WorkerShared};
 use command::visit::clock::Origin;
 use io::listen::{ListenAddr, Listener, bind_patiently};
@@ -57,7 +58,7 @@ pub struct ServerConfig {
     /// The file that the settings are from, to persist changes.
     pub config_file: Option<std::path::PathBuf>,
     /// Additional listeners, for the keys of other namespaces.
-    pub doors: Vec<(Door, ListenAddr)>,
+    pub endpoints: Vec<(Endpoint, ListenAddr)>,
     /// The namespaces that have names and terms.
     pub namespaces: Vec<NamespaceConfig>,
     /// Address of the admin port, if there is one.
@@ -160,7 +161,7 @@ impl Default for ServerConfig {
             memcached: vec![ListenAddr::Tcp(([127, 0, 0, 1], 11211).into())],
             resp: Vec::new(),
             config_file: None,
-            doors: Vec::new(),
+            endpoints: Vec::new(),
             namespaces: Vec::new(),
             admin: None,
             memory_bytes: 64 << 20,
@@ -214,8 +215,8 @@ impl ServerConfig {
     /// order of [`Running::addrs`].
     #[must_use]
     pub fn at(mut self, addrs: &[ListenAddr]) -> Self {
-        let doors = self.doors.iter_mut().map(|(_, addr)| addr);
-        for (asked, had) in self.memcached.iter_mut().chain(&mut self.resp).chain(doors).zip(addrs) {
+        let endpoints = self.endpoints.iter_mut().map(|(_, addr)| addr);
+        for (asked, had) in self.memcached.iter_mut().chain(&mut self.resp).chain(endpoints).zip(addrs) {
             asked.clone_from(had);
         }
         self
@@ -344,7 +345,7 @@ impl Server {
             Some(at) => Ok(left.swap_remove(at)),
             None => bind(&config, addr),
         };
-        let mut listeners = doors(&config).iter().map(|(_, addr)| bound(addr)).collect::<Result<Vec<_>, _>>()?;
+        let mut listeners = endpoints(&config).iter().map(|(_, addr)| bound(addr)).collect::<Result<Vec<_>, _>>()?;
         let backlog = config.backlog;
         let (shared, background) =
             assemble_in(config, Left { memory, index, devices, known, is_view: false }, UnixMillis::now())?;
@@ -367,7 +368,7 @@ impl Server {
 /// [`StartError::Bind`].
 pub fn bind_ahead(config: &ServerConfig, is_had: impl Fn(&ListenAddr) -> bool) -> Result<Vec<Listener>, StartError> {
     let names_port = |addr: &ListenAddr| !matches!(addr, ListenAddr::Tcp(addr) if addr.port() == 0);
-    let wanted = doors(config).into_iter().map(|(_, addr)| addr).filter(|addr| names_port(addr) && !is_had(addr));
+    let wanted = endpoints(config).into_iter().map(|(_, addr)| addr).filter(|addr| names_port(addr) && !is_had(addr));
     wanted.map(|addr| bind(config, &addr)).collect()
 }
 
@@ -377,15 +378,15 @@ fn bind(config: &ServerConfig, addr: &ListenAddr) -> Result<Listener, StartError
 }
 
 /// Returns every listener with its protocol and namespace.
-pub(crate) fn doors(config: &ServerConfig) -> Vec<(Door, ListenAddr)> {
+pub(crate) fn endpoints(config: &ServerConfig) -> Vec<(Endpoint, ListenAddr)> {
     let of = |addrs: &[ListenAddr], protocol: Protocol| {
-        addrs.iter().map(|addr| (Door::from(protocol), addr.clone())).collect::<Vec<_>>()
+        addrs.iter().map(|addr| (Endpoint::from(protocol), addr.clone())).collect::<Vec<_>>()
     };
-    [of(&config.memcached, Protocol::Memcache), of(&config.resp, Protocol::Resp), config.doors.clone()].concat()
+    [of(&config.memcached, Protocol::Memcache), of(&config.resp, Protocol::Resp), config.endpoints.clone()].concat()
 }
 
 fn check(config: &ServerConfig) -> Result<(), StartError> {
-    if doors(config).is_empty() {
+    if endpoints(config).is_empty() {
         return Err(StartError::Config("no address to listen on"));
     }
     if config.workers == 0 || config.workers > WORKERS_MAX {

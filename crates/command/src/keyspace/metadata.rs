@@ -18,7 +18,7 @@ use std::sync::Arc;
 use record::{Added, IndexType, Keeper};
 use segment::{NoteFault, Store};
 
-use crate::keyspace::namespaces::NamespaceConfig;
+use crate::keyspace::namespace_config::NamespaceConfig;
 
 const SET: u8 = 1;
 const BIN: u8 = 2;

@@ -7,8 +7,10 @@
 //! ```
 
 pub mod delayed_flush;
+pub mod figures;
 pub mod indexes;
 pub mod metadata;
+pub mod namespace_config;
 pub mod namespaces;
 pub mod prefixes;
 pub mod routes;

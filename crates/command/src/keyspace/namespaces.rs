@@ -20,55 +20,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relax
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::keyspace::routes::Routes;
-use crate::metrics::command_counters::CommandTotals;
-use crate::shared::Shared;
 use base::clock::UnixMillis;
-use segment::{Namespace, NamespaceStats, Store, Terms, TermsError};
+use segment::{Namespace, Store, TermsError};
 
 use crate::keyspace::metadata::Notes;
+use crate::keyspace::namespace_config::NamespaceConfig;
 
 /// Name of namespace 0.
 pub const DEFAULT_NAME: &str = "default";
-/// The maximum number of bytes of a name.
-pub const NAME_BYTES_MAX: usize = 63;
 /// The part of a second over which operations per second are counted: as many may come at once.
 const BURST_NS: u64 = 100_000_000;
-
-/// The configuration of a namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamespaceConfig {
-    /// The name: 1 to [`NAME_BYTES_MAX`] bytes, not a number.
-    pub name: String,
-    /// The number, less than [`Namespace::MAX`].
-    pub number: u8,
-    /// Its own memory, in bytes; `None`: it shares that of the default namespace.
-    pub memory_bytes: Option<u64>,
-    /// True if items are evicted to make room. Otherwise an item that does not fit is refused.
-    pub evict: bool,
-    /// Default time to live of an item that is stored without one, in ms; 0: none.
-    pub ttl_default_ms: u64,
-    /// The longest time to live, in ms; 0: any.
-    pub ttl_max_ms: u64,
-    /// The maximum number of connections at once; 0: as many as the server has.
-    pub connections_max: u64,
-    /// The maximum number of operations per second; 0: unlimited.
-    pub ops_max: u64,
-    /// Key prefixes: a key of a memcached connection of a default listener is in this namespace if it begins with one
-    /// of these.
-    pub prefixes: Vec<String>,
-}
-
-impl NamespaceConfig {
-    /// Returns the terms that the store enforces for it.
-    pub fn terms(&self) -> Terms {
-        Terms {
-            memory_bytes: self.memory_bytes,
-            keeps: !self.evict,
-            ttl_default_ms: self.ttl_default_ms,
-            ttl_max_ms: self.ttl_max_ms,
-        }
-    }
-}
 
 /// One namespace.
 #[derive(Debug, Default)]
@@ -92,37 +53,6 @@ pub struct RoomStats {
     pub connections_refused: u64,
     /// The number of operations that were refused because of the limit.
     pub ops_refused: u64,
-}
-
-/// The figures of a namespace, as commands and the admin port report them.
-#[derive(Clone, Debug)]
-pub struct Figures {
-    /// Its number.
-    pub namespace: Namespace,
-    /// Its name, or its number if it has no name.
-    pub name: String,
-    /// Its statistics in the store.
-    pub store: NamespaceStats,
-    /// The use of its limits.
-    pub room: RoomStats,
-    /// Counters of its clients' commands.
-    pub commands: CommandTotals,
-}
-
-/// Returns the figures of the default namespace and of those that have a name or are used: at most [`Namespace::MAX`].
-pub fn figures(shared: &Shared) -> Vec<Figures> {
-    let named = shared.namespaces.named();
-    let read = |namespace: Namespace| {
-        let (store, room) = (shared.store.namespace_stats(namespace), shared.namespaces.stats(namespace));
-        let used = store.items + store.evicted + store.expired + store.flushed + room.connections > 0;
-        let is_named = named.iter().any(|config| config.number == namespace.0);
-        (namespace == Namespace::DEFAULT || is_named || used).then(|| {
-            let mut commands = CommandTotals::default();
-            shared.workers.iter().for_each(|worker| commands.add(&worker.commands[usize::from(namespace.0)]));
-            Figures { namespace, name: shared.namespaces.name(namespace), store, room, commands }
-        })
-    };
-    Namespaces::numbers().filter_map(read).collect()
 }
 
 /// All namespaces.
@@ -321,23 +251,6 @@ impl Namespaces {
             connections: room.connections.load(Relaxed),
             connections_refused: room.connections_refused.load(Relaxed),
             ops_refused: room.ops_refused.load(Relaxed),
-        }
-    }
-}
-
-impl NamespaceConfig {
-    /// Returns the configuration of a namespace without a name or limits.
-    pub fn plain(number: u8, evict: bool) -> Self {
-        Self {
-            name: number.to_string(),
-            number,
-            memory_bytes: None,
-            evict,
-            ttl_default_ms: 0,
-            ttl_max_ms: 0,
-            connections_max: 0,
-            ops_max: 0,
-            prefixes: Vec::new(),
         }
     }
 }

@@ -10,8 +10,6 @@
 //! A `set` asks for what the next one behind it in the same input is to change, in the same two stages
 //! ([`NextSet`]): its buckets a request before it is served, its item when it is served, while the value is copied.
 
-use crate::session::SessionState;
-use crate::{memcache, resp};
 use segment::{Ahead, Guard, Key, KeyHash, Namespace};
 
 /// Result of the early look at the first request of a session.
@@ -65,22 +63,11 @@ pub struct ReadHead<'l> {
 }
 
 impl<'l> Head<'l> {
-    /// The head of what a session has received, if it begins with such a request; its index bucket is asked for.
+    /// Creates the head of a request that reads `key` and is `consumed` bytes long. Its index bucket is prefetched.
     #[inline]
-    pub fn of(guard: &Guard<'l>, buf: &[u8], state: &SessionState) -> Option<Self> {
-        let ((bytes, consumed), namespace) = match state {
-            SessionState::Memcache(state) => match memcache::head_key(buf, state) {
-                Some(head) => (head, state.namespace),
-                None => {
-                    let key = memcache::head_set_key(buf, state)?;
-                    return Some(Self::Set(NextSet::ask(guard, state.namespace, 0, key)));
-                }
-            },
-            SessionState::Resp(state) => (resp::head_key(buf, state)?, state.namespace),
-        };
-        let key = guard.key(namespace, bytes);
-        guard.items().prefetch(&key);
-        Some(Self::Read(ReadHead { key: key.key_hash(), key_len: bytes.len(), consumed, ahead: Ahead::default() }))
+    pub(crate) fn read(guard: &Guard<'l>, key: &Key<'_>, consumed: usize) -> Self {
+        guard.items().prefetch(key);
+        Self::Read(ReadHead { key: key.key_hash(), key_len: key.bytes().len(), consumed, ahead: Ahead::default() })
     }
 
     /// Finds the key's slot and asks for its item.

@@ -34,7 +34,6 @@ use protocol::memcache::reply;
 pub use dispatch::serve;
 pub(crate) use run::{head_key, head_set_key};
 pub use session::SessionState;
-pub use stats::command_totals;
 
 /// The version that the server reports to clients: the memcached whose protocol this is, then our own. Clients and
 /// tools compare the three numbers to decide which commands they may send and how strict a server is.

@@ -5,10 +5,10 @@ use super::large::Storing;
 use super::meta::FirstFetch;
 use super::run::Retrieval;
 use crate::context::WorkerContext;
+use crate::endpoint::{Endpoint, Protocol};
 use crate::handover::Carried;
 use crate::lookup::large::LargeSet;
 use crate::push::watch::{Hub, Watching};
-use crate::session::{Door, Protocol};
 use protocol::memcache::reply;
 use segment::{Guard, Namespace};
 
@@ -82,7 +82,7 @@ impl SessionState {
         if !self.is_between_requests() {
             return None;
         }
-        let mut carried = Carried { known: self.known, ..Carried::new(Door::new(Protocol::Memcache, self.home)) };
+        let mut carried = Carried { known: self.known, ..Carried::new(Endpoint::new(Protocol::Memcache, self.home)) };
         carried.watches = self.watching.as_ref().map_or(0, Watching::kinds);
         if let Some(retrieval) = self.retrieval {
             let line = input.split_off(..retrieval.consumed)?;

@@ -11,7 +11,7 @@ use super::dump::Format;
 use super::{LINE_ROOM, VERSION};
 use crate::config::Address;
 use crate::host::FlashFigures;
-use crate::keyspace::namespaces::NamespaceConfig;
+use crate::keyspace::namespace_config::NamespaceConfig;
 use crate::memcache::dump;
 use crate::metrics::Command;
 use crate::metrics::command_counters::CommandTotals;
@@ -174,7 +174,7 @@ fn prefixes(lines: &mut Lines<'_>, shared: &Shared) {
 /// Writes the figures of each namespace, under memcached's names where such exist: `STAT shop:curr_items 17`.
 fn namespaces(lines: &mut Lines<'_>, shared: &Shared) {
     let named = shared.namespaces.named();
-    for space in crate::keyspace::namespaces::figures(shared) {
+    for space in crate::keyspace::figures::figures(shared) {
         let (store, room, commands) = (space.store, space.room, space.commands);
         let config = named.iter().find(|config| config.number == space.namespace.0);
         let most = |of: fn(&NamespaceConfig) -> u64| config.map_or(0, of);
@@ -208,13 +208,6 @@ fn namespaces(lines: &mut Lines<'_>, shared: &Shared) {
             });
         }
     }
-}
-
-/// Returns the counts of the commands of all workers since start.
-pub fn command_totals(shared: &Shared) -> CommandTotals {
-    let mut totals = CommandTotals::default();
-    shared.workers.iter().flat_map(|worker| &worker.commands).for_each(|block| totals.add(block));
-    totals
 }
 
 fn sum(shared: &Shared, counter: impl Fn(&crate::metrics::counters::WorkerCounters) -> u64) -> u64 {

@@ -2,6 +2,7 @@
 
 use super::acl::Who;
 use crate::context::WorkerContext;
+use crate::endpoint::{Endpoint, Protocol};
 use crate::handover::{Carried, CarriedUser};
 use crate::lookup::values::LINE_ROOM;
 use crate::push::mail::Subscriber;
@@ -10,7 +11,6 @@ use crate::resp::functions::FUNCTIONS;
 use crate::resp::pubsub;
 use crate::resp::session::{Answers, SessionState};
 use crate::resp::transaction;
-use crate::session::{Door, Protocol};
 use crate::shared::Shared;
 use crate::visit::out::OutBuffer;
 use protocol::resp::Version;
@@ -43,7 +43,7 @@ impl SessionState {
             wants_none: self.answers == Answers::None,
             skips_next: self.answers == Answers::SkipNext,
             held_off: self.held_off,
-            ..Carried::new(Door::new(Protocol::Resp, self.home))
+            ..Carried::new(Endpoint::new(Protocol::Resp, self.home))
         })
     }
 

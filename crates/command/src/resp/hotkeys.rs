@@ -3,7 +3,7 @@
 use super::catalog::lower;
 use super::error::Fault;
 use super::number::integer;
-use crate::keyspace::namespaces::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
+use crate::keyspace::namespace_config::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
 use crate::lookup::values::LINE_ROOM;
 use crate::metrics::hot_keys::{KEPT, LEADERS_MAX, List, MINUTES_MAX, NAME_BYTES_MAX, SAMPLED_ONE_IN};
 use crate::resp::call::{Call, Run};

@@ -179,7 +179,7 @@ fn keyspace(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
 }
 
 fn namespaces(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
-    for space in crate::keyspace::namespaces::figures(shared) {
+    for space in crate::keyspace::figures::figures(shared) {
         let (store, room, commands) = (space.store, space.room, space.commands);
         write!(
             text,

@@ -13,7 +13,7 @@ use segment::{DRAIN_REASONS, SEGMENT_STATES, StoreStats};
 use super::threads::Placed;
 use crate::shared::Shared;
 use crate::survey::resident_bytes;
-use command::keyspace::namespaces::Figures;
+use command::keyspace::figures::Figures;
 use command::memory::budget::{self, Budget};
 use command::metrics::background::{BackgroundCounters, SliceTimes};
 use command::metrics::command_counters::CommandTotals;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::figures::{Figure, Number};
 use super::page::Latencies;
-use command::keyspace::namespaces::Figures;
+use command::keyspace::figures::Figures;
 use command::metrics::{Counts, Part, SlowRequest, Totals};
 
 /// Writes the whole document.

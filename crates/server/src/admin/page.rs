@@ -77,13 +77,13 @@ impl Pages {
         match path {
             "/" => Response::text(200, INDEX),
             "/metrics" => {
-                let spaces = command::keyspace::namespaces::figures(&self.shared);
+                let spaces = command::keyspace::figures::figures(&self.shared);
                 let figures = figures::read(&self.shared, &spaces);
                 let body = prometheus::write(&figures, &self.latencies(now), &spaces);
                 Response { status: 200, content_type: prometheus::CONTENT_TYPE, body }
             }
             "/stats.json" => {
-                let spaces = command::keyspace::namespaces::figures(&self.shared);
+                let spaces = command::keyspace::figures::figures(&self.shared);
                 let figures = figures::read(&self.shared, &spaces);
                 let body = json::write(&figures, &self.latencies(now), &spaces, &self.slow());
                 Response { status: 200, content_type: "application/json", body }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::figures::{Figure, Kind, Sample};
 use super::page::Latencies;
-use command::keyspace::namespaces::Figures;
+use command::keyspace::figures::Figures;
 use command::metrics::{Command, Part};
 
 /// The media type that scrapers expect.

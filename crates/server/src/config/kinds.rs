@@ -18,14 +18,14 @@ pub const UNIX_PATH_LEN_MAX: usize = 107;
 
 /// The address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Endpoint {
+pub enum ListenAddress {
     /// An IP address and a port.
     Tcp(SocketAddr),
     /// A Unix stream socket.
     Unix(PathBuf),
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(f, "{address}"),
@@ -49,7 +49,7 @@ fn tcp_address(text: &str) -> Result<SocketAddr, Wrong> {
     })
 }
 
-impl std::str::FromStr for Endpoint {
+impl std::str::FromStr for ListenAddress {
     type Err = Wrong;
 
     fn from_str(text: &str) -> Result<Self, Wrong> {
@@ -68,7 +68,7 @@ impl std::str::FromStr for Endpoint {
     }
 }
 
-impl Value for Vec<Endpoint> {
+impl Value for Vec<ListenAddress> {
     fn read(&mut self, text: &str) -> Result<(), Wrong> {
         *self = vec![text.parse()?];
         Ok(())
@@ -87,7 +87,7 @@ impl Value for Vec<Endpoint> {
     }
 
     fn entries(&self) -> Vec<String> {
-        self.iter().map(Endpoint::to_string).collect()
+        self.iter().map(ListenAddress::to_string).collect()
     }
 
     fn read_all(&mut self, texts: &[&str]) -> Result<(), Vec<Wrong>> {
@@ -97,7 +97,7 @@ impl Value for Vec<Endpoint> {
         }
         let (mut endpoints, mut faults) = (Vec::new(), Vec::new());
         for text in texts {
-            match text.parse::<Endpoint>() {
+            match text.parse::<ListenAddress>() {
                 Ok(endpoint) if endpoints.contains(&endpoint) && !is_any_port(&endpoint) => {
                     faults.push(Wrong::new(format!("{endpoint} is there twice"), "remove one of them"));
                 }
@@ -114,8 +114,8 @@ impl Value for Vec<Endpoint> {
 }
 
 /// Returns true for port 0, which requests any free port from the kernel and so may be listed more than once.
-fn is_any_port(endpoint: &Endpoint) -> bool {
-    matches!(endpoint, Endpoint::Tcp(address) if address.port() == 0)
+fn is_any_port(endpoint: &ListenAddress) -> bool {
+    matches!(endpoint, ListenAddress::Tcp(address) if address.port() == 0)
 }
 
 /// The address of the admin port.
@@ -542,31 +542,31 @@ mod tests {
 
     #[test]
     fn addresses_of_every_family_read_back() {
-        round_trip::<Vec<Endpoint>>("127.0.0.1:11211");
-        round_trip::<Vec<Endpoint>>("[::]:0");
+        round_trip::<Vec<ListenAddress>>("127.0.0.1:11211");
+        round_trip::<Vec<ListenAddress>>("[::]:0");
         round_trip::<FlashPlaces>("/dev/nvme1n1:100GiB");
         assert_eq!(round_trip::<FlashPlaces>("/a:b:1MiB").0[0].path, PathBuf::from("/a:b"));
-        round_trip::<Vec<Endpoint>>("unix:/run/gannet.sock");
-        assert_eq!(round_trip::<Vec<Endpoint>>("localhost:7"), [Endpoint::Tcp(([127, 0, 0, 1], 7).into())]);
+        round_trip::<Vec<ListenAddress>>("unix:/run/gannet.sock");
+        assert_eq!(round_trip::<Vec<ListenAddress>>("localhost:7"), [ListenAddress::Tcp(([127, 0, 0, 1], 7).into())]);
         assert_eq!(round_trip::<AdminAddress>("none"), AdminAddress::None);
         round_trip::<AdminAddress>("127.0.0.1:9090");
     }
 
     #[test]
     fn an_address_without_port_or_with_a_star_names_what_to_write() {
-        assert!(remedy::<Vec<Endpoint>>("10.0.0.1").contains("10.0.0.1:11211"));
-        assert!(remedy::<Vec<Endpoint>>("*:11300").contains("0.0.0.0:11300"));
-        assert!(remedy::<Vec<Endpoint>>(":11300").contains("0.0.0.0:11300"));
-        assert!(remedy::<Vec<Endpoint>>("/run/x.sock").contains("unix:/run/x.sock"));
-        assert!(remedy::<Vec<Endpoint>>("10.0.0.1:99999").contains("127.0.0.1:11211"));
+        assert!(remedy::<Vec<ListenAddress>>("10.0.0.1").contains("10.0.0.1:11211"));
+        assert!(remedy::<Vec<ListenAddress>>("*:11300").contains("0.0.0.0:11300"));
+        assert!(remedy::<Vec<ListenAddress>>(":11300").contains("0.0.0.0:11300"));
+        assert!(remedy::<Vec<ListenAddress>>("/run/x.sock").contains("unix:/run/x.sock"));
+        assert!(remedy::<Vec<ListenAddress>>("10.0.0.1:99999").contains("127.0.0.1:11211"));
         assert!(remedy::<AdminAddress>("unix:/x").contains("127.0.0.1:9090"));
         let long = format!("unix:/{}", "x".repeat(UNIX_PATH_LEN_MAX));
-        assert!(long.parse::<Endpoint>().unwrap_err().what.contains("108"));
+        assert!(long.parse::<ListenAddress>().unwrap_err().what.contains("108"));
     }
 
     #[test]
     fn one_address_twice_is_refused_but_any_port_twice_is_not() {
-        let mut endpoints = Vec::<Endpoint>::new();
+        let mut endpoints = Vec::<ListenAddress>::new();
         assert!(endpoints.read_all(&["127.0.0.1:1", "127.0.0.1:1"]).is_err());
         endpoints.read_all(&["127.0.0.1:0", "127.0.0.1:0"]).unwrap();
         assert_eq!(endpoints.len(), 2);

@@ -14,10 +14,11 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::file::{Reader, toml_text};
-use super::kinds::Endpoint;
+use super::kinds::ListenAddress;
 use super::prefix::{self, Prefixes};
 use super::value::{Auto, Shape, Value, Wrong};
-use command::keyspace::namespaces::{DEFAULT_NAME, NAME_BYTES_MAX, NamespaceConfig};
+use command::keyspace::namespace_config::{NAME_BYTES_MAX, NamespaceConfig};
+use command::keyspace::namespaces::DEFAULT_NAME;
 
 /// The name of the tables.
 pub const TABLE: &str = "namespace";
@@ -63,9 +64,9 @@ pub struct NamespaceSettings {
     pub ttl_max: TimeSpan,
     pub maxconns: u64,
     pub ops_max: u64,
-    pub memcached: Vec<Endpoint>,
+    pub memcached: Vec<ListenAddress>,
     pub prefix: Prefixes,
-    pub resp: Vec<Endpoint>,
+    pub resp: Vec<ListenAddress>,
 }
 
 impl Default for NamespaceSettings {

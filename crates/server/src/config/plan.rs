@@ -8,13 +8,13 @@ use segment::Namespace;
 use super::fault::{Fault, Origin};
 use super::file::Origins;
 use super::host::Host;
-use super::kinds::{AdminAddress, Endpoint, Pin};
+use super::kinds::{AdminAddress, ListenAddress, Pin};
 use super::namespaces;
 use super::settings::Settings;
 use super::value::{Auto, Wrong};
 use crate::start::ServerConfig;
-use command::keyspace::namespaces::NamespaceConfig;
-use command::session::{Door, Protocol};
+use command::endpoint::{Endpoint, Protocol};
+use command::keyspace::namespace_config::NamespaceConfig;
 
 /// The divisor of the host's memory that gives `auto` memory.
 const MEMORY_SHARE: u64 = 4;
@@ -68,7 +68,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         memcached: settings.memcached.iter().map(|endpoint| listen_addr(endpoint, settings)).collect(),
         resp: settings.resp.iter().map(|endpoint| listen_addr(endpoint, settings)).collect(),
         config_file: None,
-        doors: namespaces.1,
+        endpoints: namespaces.1,
         namespaces: namespaces.0,
         admin: admin_addr(settings),
         memory_bytes: memory.0,
@@ -117,10 +117,10 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     Ok(Plan { server, resolved, files, notes: planner.notes })
 }
 
-fn listen_addr(endpoint: &Endpoint, settings: &Settings) -> ListenAddr {
+fn listen_addr(endpoint: &ListenAddress, settings: &Settings) -> ListenAddr {
     match endpoint {
-        Endpoint::Tcp(address) => ListenAddr::Tcp(*address),
-        Endpoint::Unix(path) => ListenAddr::Unix { path: path.clone(), mode: settings.unix_mode.0 },
+        ListenAddress::Tcp(address) => ListenAddr::Tcp(*address),
+        ListenAddress::Unix(path) => ListenAddr::Unix { path: path.clone(), mode: settings.unix_mode.0 },
     }
 }
 
@@ -146,13 +146,13 @@ impl Planner<'_> {
 
     fn addresses(&mut self, settings: &Settings) {
         let others = settings.namespaces.iter().flat_map(|namespace| namespace.memcached.iter().chain(&namespace.resp));
-        let endpoints: Vec<&Endpoint> = settings.memcached.iter().chain(&settings.resp).chain(others).collect();
+        let endpoints: Vec<&ListenAddress> = settings.memcached.iter().chain(&settings.resp).chain(others).collect();
         if endpoints.is_empty() {
             let remedy = "give at least one, as in [\"127.0.0.1:11211\"]";
             self.fault("listen.memcached", "there is no address to listen on".to_owned(), remedy.to_owned());
         }
         for (place, endpoint) in endpoints.iter().enumerate() {
-            let any_port = matches!(endpoint, Endpoint::Tcp(address) if address.port() == 0);
+            let any_port = matches!(endpoint, ListenAddress::Tcp(address) if address.port() == 0);
             if place >= settings.memcached.len() + settings.resp.len()
                 && !any_port
                 && endpoints[..place].contains(endpoint)
@@ -161,11 +161,11 @@ impl Planner<'_> {
                 self.fault("namespace", format!("{endpoint} is there twice"), remedy);
             }
             match endpoint {
-                Endpoint::Tcp(address) if admin_addr(settings) == Some(*address) && address.port() != 0 => {
+                ListenAddress::Tcp(address) if admin_addr(settings) == Some(*address) && address.port() != 0 => {
                     let what = format!("{address} is an address for clients too");
                     self.fault("listen.admin", what, "give the admin port an address of its own".to_owned());
                 }
-                Endpoint::Tcp(address) if !address.ip().is_loopback() => {
+                ListenAddress::Tcp(address) if !address.ip().is_loopback() => {
                     let danger = match settings.auth_file.0 {
                         None => "there is no authentication",
                         Some(_) => "passwords are sent as they are",
@@ -210,7 +210,11 @@ impl Planner<'_> {
     }
 
     /// Returns the namespaces with their numbers, and their listeners.
-    fn namespaces(&mut self, settings: &Settings, memory: ByteSize) -> (Vec<NamespaceConfig>, Vec<(Door, ListenAddr)>) {
+    fn namespaces(
+        &mut self,
+        settings: &Settings,
+        memory: ByteSize,
+    ) -> (Vec<NamespaceConfig>, Vec<(Endpoint, ListenAddr)>) {
         let numbers = namespaces::numbers(&settings.namespaces).unwrap_or_default();
         let quotas: u64 = settings.namespaces.iter().filter_map(|namespace| namespace.memory.said()).map(|m| m.0).sum();
         if quotas > memory.0 / 5 * 4 {
@@ -218,15 +222,15 @@ impl Planner<'_> {
             let remedy = format!("give them at most {}, or give more memory", about(ByteSize(memory.0 / 5 * 4)));
             self.fault("namespace", what, remedy);
         }
-        let (mut configs, mut doors) = (Vec::new(), Vec::new());
+        let (mut configs, mut endpoints) = (Vec::new(), Vec::new());
         for (wanted, number) in settings.namespaces.iter().zip(numbers) {
             configs.push(wanted.config(number));
             for (protocol, endpoints) in [(Protocol::Memcache, &wanted.memcached), (Protocol::Resp, &wanted.resp)] {
-                let door = Door::new(protocol, Namespace(number));
-                doors.extend(endpoints.iter().map(|endpoint| (door, listen_addr(endpoint, settings))));
+                let endpoint = Endpoint::new(protocol, Namespace(number));
+                endpoints.extend(endpoints.iter().map(|endpoint| (endpoint, listen_addr(endpoint, settings))));
             }
         }
-        (configs, doors)
+        (configs, endpoints)
     }
 
     fn sizes(&mut self, settings: &Settings, memory: ByteSize) {

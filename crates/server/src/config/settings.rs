@@ -4,7 +4,7 @@ use base::units::{ByteSize, TimeSpan};
 use segment::IndexPlace;
 
 use super::kinds::{
-    AdminAddress, CommandNames, Delimiter, Endpoint, FilePath, FlashPlaces, IoChoice, LogLevel, Pin, UnixMode,
+    AdminAddress, CommandNames, Delimiter, FilePath, FlashPlaces, IoChoice, ListenAddress, LogLevel, Pin, UnixMode,
 };
 use super::namespaces::NamespaceSettings;
 use super::table::SETTINGS;
@@ -15,8 +15,8 @@ use command::push::notify::KeyEvents;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the table of settings documents each field")]
 pub struct Settings {
-    pub memcached: Vec<Endpoint>,
-    pub resp: Vec<Endpoint>,
+    pub memcached: Vec<ListenAddress>,
+    pub resp: Vec<ListenAddress>,
     pub admin: AdminAddress,
     pub unix_mode: UnixMode,
     pub ipv6_only: bool,

@@ -1,8 +1,8 @@
 //! Connections between their workers: on the way to one, and after they have left one.
 
+use command::endpoint::Endpoint;
 use command::handover::Carried;
 use command::push::mail::Subscriber;
-use command::session::Door;
 use std::sync::Arc;
 
 /// A connection on its way to a worker.
@@ -11,14 +11,14 @@ pub struct Arrival<S> {
     /// Its socket.
     pub stream: S,
     /// The listener that accepted it.
-    pub door: Door,
+    pub endpoint: Endpoint,
     /// State that another worker or process left of it.
     pub carried: Option<Arc<Carried>>,
 }
 
-impl<S> From<(S, Door)> for Arrival<S> {
-    fn from((stream, door): (S, Door)) -> Self {
-        Self { stream, door, carried: None }
+impl<S> From<(S, Endpoint)> for Arrival<S> {
+    fn from((stream, endpoint): (S, Endpoint)) -> Self {
+        Self { stream, endpoint, carried: None }
     }
 }
 
@@ -70,7 +70,7 @@ impl Early {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use command::session::Protocol;
+    use command::endpoint::Protocol;
 
     #[test]
     fn early_bytes_are_taken_once_and_in_order() {

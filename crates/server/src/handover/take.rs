@@ -23,7 +23,7 @@ use super::wire::{
 };
 use crate::admin::Bound;
 use crate::config::kinds::FlashPlace;
-use crate::start::{ServerConfig, doors, store_config};
+use crate::start::{ServerConfig, endpoints, store_config};
 
 /// Time limit of the running server to release its connections, and then its threads.
 const HANDED_PATIENCE: Duration = Duration::from_secs(60);
@@ -259,7 +259,7 @@ pub fn memory_of_file(config: &ServerConfig) -> Option<u64> {
 /// Connects to the server that listens at one of the configured addresses. The inner error means that there is none.
 fn connect(config: &ServerConfig) -> Result<Result<Pass, Refused>, Refused> {
     let mut tried = Vec::new();
-    for (_, addr) in doors(config) {
+    for (_, addr) in endpoints(config) {
         match Pass::connect(&name_of(&addr)) {
             Ok(pass) => return Ok(Ok(pass)),
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => tried.push(addr.to_string()),

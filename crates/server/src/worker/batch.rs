@@ -262,7 +262,7 @@ impl<B: Backend> Core<B> {
         for index in &self.batch {
             let session = self.sessions.at(*index);
             let input = session.input.as_ref().filter(|_| session.servable);
-            heads.push(input.and_then(|input| Head::of(guard, input.bytes(), &session.state)));
+            heads.push(input.and_then(|input| session.state.head(guard, input.bytes())));
         }
         heads.iter_mut().flatten().for_each(|head| head.look(guard));
     }

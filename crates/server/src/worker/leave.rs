@@ -17,7 +17,7 @@ use super::Core;
 use crate::handover::{Carried, Early, Moved};
 use crate::session::{Phase, Place, Session};
 use crate::threads::Drain;
-use command::session::Protocol;
+use command::endpoint::Protocol;
 use io::{Backend, Detached};
 use segment::{Guard, Store};
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl<B: Backend> Core<B> {
         }
         let detached = self.io.detach(streams);
         for ((index, (mut one, subscriber)), detached) in indexes.into_iter().zip(carried).zip(detached) {
-            if one.door.protocol == Protocol::Resp {
+            if one.endpoint.protocol == Protocol::Resp {
                 let client_info = self.ctx.connection_table().client_info(index, |client_info| {
                     [&client_info.name, &client_info.library, &client_info.library_version, &client_info.user]
                         .map(|text| text.to_vec())
@@ -128,13 +128,13 @@ impl<B: Backend> Core<B> {
 
     /// Restores the state that a connection had in the other process.
     fn go_on_with(&mut self, index: u32, carried: &Arc<Carried>, guard: &mut Guard<'_>) {
-        if !carried.is_welcome(&self.ctx.shared) {
+        if !carried.is_welcome(self.ctx.shared.auth.as_deref(), &self.ctx.shared.users) {
             return self.kill(index);
         }
         let session = self.sessions.at(index);
         session.state.go_on_as(carried, &self.ctx.shared);
         session.early = Early::of(carried);
-        if carried.door.protocol == Protocol::Resp {
+        if carried.endpoint.protocol == Protocol::Resp {
             let texts = carried.card_texts();
             self.ctx.connection_table().client_info(index, |client_info| {
                 [client_info.name, client_info.library, client_info.library_version, client_info.user] = texts;

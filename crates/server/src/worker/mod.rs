@@ -38,7 +38,7 @@ use arrive::Arrivals;
 use coming::Coming;
 use command::clients::client_info::ClientInfo;
 use command::context::WorkerContext;
-use command::session::{Door, Protocol};
+use command::endpoint::{Endpoint, Protocol};
 use command::visit::clock::{Clock, Follower, Ticks};
 use hold::Holders;
 use io::{Backend, Event};
@@ -395,9 +395,9 @@ impl<B: Backend> Core<B> {
 
     /// Adds a new connection to the table.
     fn admit(&mut self, arrival: Arrival<B::Stream>) {
-        let Arrival { stream, door, carried } = arrival;
-        if !door.is_counted {
-            self.ctx.shared.namespaces.count_in(door.namespace);
+        let Arrival { stream, endpoint, carried } = arrival;
+        if !endpoint.is_counted {
+            self.ctx.shared.namespaces.count_in(endpoint.namespace);
         }
         let attached = match self.sessions.next_token() {
             Some(token) => self.io.attach(&stream, token),
@@ -406,10 +406,10 @@ impl<B: Backend> Core<B> {
         };
         if attached.is_ok() {
             let peer = B::peer(&stream);
-            let index = self.sessions.insert(stream, door, self.now_ns);
+            let index = self.sessions.insert(stream, endpoint, self.now_ns);
             self.ctx.connection_table().open(index, peer, self.ctx.now.secs());
-            if door.protocol == Protocol::Resp {
-                self.introduce(index, peer, door);
+            if endpoint.protocol == Protocol::Resp {
+                self.introduce(index, peer, endpoint);
             }
             match carried {
                 // The connection is counted once it is set up.
@@ -423,19 +423,19 @@ impl<B: Backend> Core<B> {
         } else {
             self.ctx.counters().connections_total.add(1);
             self.ctx.counters().connections_closed.add(1);
-            self.ctx.shared.namespaces.leave(door.namespace);
+            self.ctx.shared.namespaces.leave(endpoint.namespace);
             self.io.close(stream);
         }
     }
 
     /// Adds the client info of a Redis client to the connection table.
-    fn introduce(&mut self, index: u32, peer: Option<std::net::SocketAddr>, door: Door) {
+    fn introduce(&mut self, index: u32, peer: Option<std::net::SocketAddr>, endpoint: Endpoint) {
         let (shared, session) = (&self.ctx.shared, self.sessions.at(index));
         let client_info = ClientInfo {
             id: shared.clients.next(),
             local: session.stream.as_ref().and_then(B::local),
             since_secs: self.ctx.now.secs(),
-            database: door.namespace.0,
+            database: endpoint.namespace.0,
             ..ClientInfo::default()
         };
         self.ctx.connection_table().introduce(index, client_info);

@@ -2,8 +2,8 @@
 
 use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, start, tcp};
-use command::keyspace::namespaces::NamespaceConfig;
-use command::session::Protocol;
+use command::endpoint::Protocol;
+use command::keyspace::namespace_config::NamespaceConfig;
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use std::net::SocketAddr;

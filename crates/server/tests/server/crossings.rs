@@ -3,7 +3,7 @@
 
 use crate::common::redis::Replies;
 use crate::common::{Client, config, pattern, set, start, value};
-use command::session::{Door, Protocol};
+use command::endpoint::{Endpoint, Protocol};
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use segment::Namespace;
@@ -19,11 +19,13 @@ impl Both {
     fn new(namespace: Namespace) -> Self {
         let any = || ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
         let protocols = [Protocol::Memcache, Protocol::Resp];
-        let doors = protocols.map(|protocol| (Door::new(protocol, namespace), any())).to_vec();
-        let running = start(ServerConfig { doors, ..config() });
+        let endpoints = protocols.map(|protocol| (Endpoint::new(protocol, namespace), any())).to_vec();
+        let running = start(ServerConfig { endpoints, ..config() });
         let addr = |protocol| {
-            let found = running.doors().find_map(|(door, addr)| match addr {
-                ListenAddr::Tcp(addr) if (door.protocol, door.namespace) == (protocol, namespace) => Some(*addr),
+            let found = running.endpoints().find_map(|(endpoint, addr)| match addr {
+                ListenAddr::Tcp(addr) if (endpoint.protocol, endpoint.namespace) == (protocol, namespace) => {
+                    Some(*addr)
+                }
                 _ => None,
             });
             found.expect("a listener")

@@ -4,8 +4,8 @@
 use crate::common::Client;
 use crate::common::redis::{Replies, addr, resp, running};
 use crate::common::tiered::Tiered;
+use command::endpoint::Protocol;
 use command::resp::catalog::{COMMANDS, Flag};
-use command::session::Protocol;
 use gannet_server::start::Running;
 use std::collections::HashSet;
 use std::io::Read;

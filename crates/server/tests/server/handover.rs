@@ -1,7 +1,7 @@
 //! A server that hands its listeners, connections and memory over to another one, in the same process.
 
 use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
-use command::session::Protocol;
+use command::endpoint::Protocol;
 use gannet_server::config::kinds::IoChoice;
 use gannet_server::handover::Estate;
 use gannet_server::start::{Ended, Running, Server, ServerConfig};
@@ -325,7 +325,7 @@ fn who_goes_on_itself_does_not_depend_on_files_that_have_changed_since() {
     let unix = ListenAddr::Unix { path: socket.clone(), mode: 0o600 };
     let config = ServerConfig {
         acl_file: Some(rights.clone()),
-        doors: vec![(Protocol::Resp.into(), unix)],
+        endpoints: vec![(Protocol::Resp.into(), unix)],
         ..both(IoChoice::Epoll)
     };
     let running = start(config.clone());

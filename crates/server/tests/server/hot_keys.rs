@@ -3,8 +3,8 @@
 use crate::common::redis::{Replies, request};
 use crate::common::{Client, config, start, tcp};
 use base::prng::Prng;
+use command::endpoint::Protocol;
 use command::metrics::hot_keys::{List, Told};
-use command::session::Protocol;
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use std::net::SocketAddr;

@@ -3,9 +3,9 @@
 
 use crate::common::redis::{Replies, request};
 use crate::common::{Client, config, pattern, set, start, value, wait_until};
-use command::keyspace::namespaces::NamespaceConfig;
+use command::endpoint::{Endpoint, Protocol};
+use command::keyspace::namespace_config::NamespaceConfig;
 use command::push::notify::KeyEvents;
-use command::session::{Door, Protocol};
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use segment::Namespace;
@@ -20,8 +20,8 @@ fn any() -> ListenAddr {
 /// Both protocols at the default namespace and at the shop, which has a name and these terms.
 fn with(terms: NamespaceConfig) -> ServerConfig {
     let shop = NamespaceConfig { name: "shop".to_owned(), number: SHOP.0, ..terms };
-    let doors = [Protocol::Memcache, Protocol::Resp].map(|protocol| (Door::new(protocol, SHOP), any()));
-    ServerConfig { resp: vec![any()], doors: doors.to_vec(), namespaces: vec![shop], ..config() }
+    let endpoints = [Protocol::Memcache, Protocol::Resp].map(|protocol| (Endpoint::new(protocol, SHOP), any()));
+    ServerConfig { resp: vec![any()], endpoints: endpoints.to_vec(), namespaces: vec![shop], ..config() }
 }
 
 fn plain() -> NamespaceConfig {
@@ -29,8 +29,8 @@ fn plain() -> NamespaceConfig {
 }
 
 fn addr(running: &Running, protocol: Protocol, namespace: Namespace) -> SocketAddr {
-    let found = running.doors().find_map(|(door, addr)| match addr {
-        ListenAddr::Tcp(addr) if (door.protocol, door.namespace) == (protocol, namespace) => Some(*addr),
+    let found = running.endpoints().find_map(|(endpoint, addr)| match addr {
+        ListenAddr::Tcp(addr) if (endpoint.protocol, endpoint.namespace) == (protocol, namespace) => Some(*addr),
         _ => None,
     });
     found.expect("a listener of that kind")

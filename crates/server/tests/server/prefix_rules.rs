@@ -4,8 +4,8 @@
 use crate::common::redis::resp;
 use crate::common::{Client, config, pattern, set, start, value};
 use base::prng::Prng;
-use command::keyspace::namespaces::NamespaceConfig;
-use command::session::{Door, Protocol};
+use command::endpoint::{Endpoint, Protocol};
+use command::keyspace::namespace_config::NamespaceConfig;
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use segment::Namespace;
@@ -24,10 +24,10 @@ fn named(name: &str, namespace: Namespace, prefixes: &[&str]) -> NamespaceConfig
 
 /// `shop:` and `s/` are the shop's, `shop:sold:` is another one's; each has a memcached listener of its own too.
 fn with(shop: NamespaceConfig) -> ServerConfig {
-    let doors = [SHOP, SOLD].map(|namespace| (Door::new(Protocol::Memcache, namespace), any()));
+    let endpoints = [SHOP, SOLD].map(|namespace| (Endpoint::new(Protocol::Memcache, namespace), any()));
     let shop = NamespaceConfig { prefixes: vec!["shop:".to_owned(), "s/".to_owned()], ..shop };
     let namespaces = vec![shop, named("sold", SOLD, &["shop:sold:"])];
-    ServerConfig { resp: vec![any()], doors: doors.to_vec(), namespaces, item_bytes_max: 4 << 20, ..config() }
+    ServerConfig { resp: vec![any()], endpoints: endpoints.to_vec(), namespaces, item_bytes_max: 4 << 20, ..config() }
 }
 
 fn shop() -> NamespaceConfig {
@@ -35,8 +35,10 @@ fn shop() -> NamespaceConfig {
 }
 
 fn memcached(running: &Running, namespace: Namespace) -> Client {
-    let found = running.doors().find_map(|(door, addr)| match addr {
-        ListenAddr::Tcp(addr) if (door.protocol, door.namespace) == (Protocol::Memcache, namespace) => Some(*addr),
+    let found = running.endpoints().find_map(|(endpoint, addr)| match addr {
+        ListenAddr::Tcp(addr) if (endpoint.protocol, endpoint.namespace) == (Protocol::Memcache, namespace) => {
+            Some(*addr)
+        }
         _ => None,
     });
     Client::connect(found.expect("a listener of that kind"))

@@ -10,8 +10,8 @@ mod whole_server;
 
 use crate::common::request::request;
 use base::prng::Prng;
+use command::endpoint::Protocol;
 use command::resp::catalog::COMMANDS;
-use command::session::Protocol;
 use resp_commands::{assert_cut, is_timeless, replies};
 use std::time::{Duration, Instant};
 use whole_server::Reached;

@@ -11,8 +11,8 @@ use crate::common::{pattern, set, value};
 use crate::sim::{START_NS, World};
 use base::clock::UnixMillis;
 use base::prng::Prng;
-use command::keyspace::namespaces::NamespaceConfig;
-use command::session::{Door, Protocol};
+use command::endpoint::{Endpoint, Protocol};
+use command::keyspace::namespace_config::NamespaceConfig;
 use gannet_server::buffers::aside_bytes_max;
 use gannet_server::start::ServerConfig;
 use io::sim::{Faults, SimClient};
@@ -618,8 +618,8 @@ fn a_flooded_namespace_takes_neither_memory_nor_turns_from_a_quiet_one() {
     });
     let config = ServerConfig { connections_max: 64, namespaces: namespaces.to_vec(), ..crate::common::config() };
     let mut world = World::new(7, Faults::NONE, config);
-    let quiet = world.connect(Door::new(Protocol::Memcache, QUIET));
-    let flood: Vec<SimClient> = (0..8).map(|_| world.connect(Door::new(Protocol::Memcache, NOISY))).collect();
+    let quiet = world.connect(Endpoint::new(Protocol::Memcache, QUIET));
+    let flood: Vec<SimClient> = (0..8).map(|_| world.connect(Endpoint::new(Protocol::Memcache, NOISY))).collect();
     let bytes = pattern(1000);
     for number in 0..2000 {
         quiet.send(&set(&format!("key-{number}"), &bytes));

@@ -1,7 +1,7 @@
 //! One worker, unmodified, with a network and a time that follow from a seed.
 
 use base::clock::UnixMillis;
-use command::session::Door;
+use command::endpoint::Endpoint;
 use command::visit::clock::Clock;
 use gannet_server::handover::Arrival;
 use gannet_server::shared::Shared;
@@ -39,10 +39,10 @@ impl World {
         Self { worker: Worker::new(parts), background, shared, dialler, intake, clock_ns }
     }
 
-    /// A client that comes in at a door.
-    pub fn connect(&self, door: impl Into<Door>) -> SimClient {
+    /// A client that comes in at a endpoint.
+    pub fn connect(&self, endpoint: impl Into<Endpoint>) -> SimClient {
         let (client, stream) = self.dialler.connect();
-        self.intake.send((stream, door.into()).into()).expect("room in the intake");
+        self.intake.send((stream, endpoint.into()).into()).expect("room in the intake");
         client
     }
 

@@ -16,8 +16,8 @@ pub mod commands;
 
 use base::clock::UnixMillis;
 use choices::Choices;
+use command::endpoint::Protocol;
 use command::memory::budget::Kind;
-use command::session::Protocol;
 use command::visit::clock::Clock;
 use gannet_server::shared::Shared;
 use gannet_server::start::{ServerConfig, assemble};

@@ -12,7 +12,7 @@ use super::super::support::absent_of;
 use super::subcommands::SUBCOMMANDS;
 use super::users::BLOCK_BYTES;
 use crate::glob::{is_bounded, matches};
-use crate::keyspace::namespaces::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
+use crate::keyspace::namespace_config::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
 use std::fmt::Write as _;
 
 /// Commands and subcommands at most.
