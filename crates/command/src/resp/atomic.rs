@@ -23,7 +23,6 @@
 
 use super::catalog;
 use super::error::Fault;
-use super::transaction::{Current, Stage, Transaction};
 use crate::config::Config;
 use crate::context::WorkerContext;
 use crate::lookup::values::LINE_ROOM;
@@ -32,6 +31,8 @@ use crate::resp::acl;
 use crate::resp::call::{Call, CommandFunctions, Run, Step, Stop};
 use crate::resp::pubsub;
 use crate::resp::session::{Answers, SessionState};
+use crate::resp::spares;
+use crate::resp::state::transaction::{ANSWER_BYTES, Current, Stage, Transaction};
 use crate::resp::value_reply;
 use crate::visit::clock::{Moment, Ticks};
 use crate::visit::out::{OutBuffer, Spot};
@@ -53,15 +54,6 @@ pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Bytes of lines behind that: of the errors of requests that were refused, and the answers of those that change
 /// something. The connection of a transaction that has more is closed when it is done.
 const LINES_BYTES_MAX: usize = 4 << 20;
-/// Bytes that the buffer for answers begins with.
-pub(super) const ANSWER_BYTES: usize = 16 << 10;
-/// Transactions that a worker keeps at hand once they are done with, so that the next one allocates nothing.
-const SPARE_MAX: usize = 4;
-
-/// Transactions that are done with.
-#[derive(Default)]
-#[expect(clippy::vec_box, reason = "a connection has its transaction in the same box")]
-pub struct Spares(Vec<Box<Transaction>>);
 
 /// Returns whether a command over several keys does one after another: it has too many to be taken as one.
 pub(super) fn takes_slices(entry: &catalog::Entry, args: Args<'_>) -> bool {
@@ -125,16 +117,9 @@ pub(super) fn run_unchanged<'c>(
     }
 }
 
-/// A transaction with room for answers, of which nothing is known yet.
-pub(super) fn spare_transaction(call: &mut Call<'_, '_>) -> Box<Transaction> {
-    let spare = call.ctx.spares.0.pop();
-    let shared = &call.ctx.shared;
-    spare.unwrap_or_else(|| Box::new(Transaction::new(shared.store.key_locks(), &shared.budget)))
-}
-
 /// Runs a command over several keys as one: at once if that can be, else as a transaction of its own.
 pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'c>) -> Run {
-    let mut one = spare_transaction(call);
+    let mut one = spares::spare_transaction(call);
     entry.keys_of(args).for_each(|key| one.key_locks.add(&call.guard.key(call.session.namespace, key)));
     let mark = call.out.mark();
     let ran = match call.guard.locks_mut().acquire(&mut one.key_locks) {
@@ -155,7 +140,7 @@ pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::E
             // What is not done goes on from a copy, since the bytes go with the connection.
             let is_begun = call.session.done > 0 || call.session.copy.is_some() || call.session.walk.is_some();
             if !one.hold(entry, args, is_begun) {
-                one.put_away(call.ctx);
+                spares::put_away(one, call.ctx);
                 return Err(Fault::ClientMemory.into());
             }
             if call.session.done > 0 {
@@ -166,7 +151,7 @@ pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::E
             Err(Stop::UnderWay)
         }
         ended => {
-            one.put_away(call.ctx);
+            spares::put_away(one, call.ctx);
             ended
         }
     }
@@ -174,9 +159,9 @@ pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::E
 
 /// Has the command's answer put together beside the output, over as many visits as it takes. Nothing is claimed.
 pub(super) fn run_beside<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'c>) -> Run {
-    let mut one = spare_transaction(call);
+    let mut one = spares::spare_transaction(call);
     if !one.hold(entry, args, false) {
-        one.put_away(call.ctx);
+        spares::put_away(one, call.ctx);
         return Err(Fault::ClientMemory.into());
     }
     one.stage = Stage::Running;
@@ -203,7 +188,7 @@ pub(super) fn go_on_as_one(call: &mut Call<'_, '_>) -> Step {
             let (kind, is_lone) = (transaction.kind, transaction.is_lone);
             let ready = std::mem::replace(&mut call.ctx.ready, transaction.ready);
             call.ctx.op_begun = transaction.begun;
-            transaction.put_away(call.ctx);
+            spares::put_away(transaction, call.ctx);
             call.session.end_request();
             if !is_lone && call.ctx.watch.watched.tells_commands() {
                 pubsub::tell_monitors(call, b"exec", std::iter::empty());
@@ -345,23 +330,6 @@ pub(super) fn run(
     ran
 }
 
-impl SessionState {
-    /// Gives up all replies, with the places among them. Returns whether the current request is still executed to its
-    /// end: one that only reads is not, since no client waits for it.
-    fn goes_on_unanswered(&mut self, mut args: Args<'_>) -> bool {
-        let entry = catalog::find(args.next().unwrap_or_default());
-        if entry.is_some_and(|entry| entry.has(catalog::Flag::ReadOnly)) {
-            self.give_up();
-            return false;
-        }
-        self.copying = None;
-        if let Some(walk) = &mut self.walk {
-            walk.head = None;
-        }
-        true
-    }
-}
-
 /// The request that begins at `at` of a queue.
 fn read(queue: &[u8], at: usize, moment: Moment) -> Current {
     let limits = Limits { long_bytes_min: u32::MAX, ..Limits::REDIS };
@@ -477,65 +445,30 @@ fn queued_done(
     call.ctx.op_done_unsent(entry.kind, ready, line);
 }
 
-impl Transaction {
-    /// Starts the transaction over: none of it is done, and its key lock set is to be obtained.
-    fn begin_anew(&mut self) {
-        (self.stage, self.at, self.current) = (Stage::Obtaining, 0, None);
-        self.answer_at = Spot::default();
-        self.out.forget();
-    }
-
-    /// Holds one request alone; false if client memory is used up, which does not count if the request is begun.
-    pub(super) fn hold(&mut self, entry: &catalog::Entry, args: Args<'_>, is_begun: bool) -> bool {
-        let name = entry.name;
-        let head = format!("*{}\r\n${}\r\n{name}\r\n", args.len() + 1, name.len());
-        let bytes = head.len() + args.wire_bytes();
-        if is_begun {
-            self.force_room(bytes);
-        } else if !self.room_to_queue(bytes) || !self.room_to_answer() {
-            return false;
-        }
-        self.queue.extend_from_slice(head.as_bytes());
-        self.queue.extend_from_slice(args.wire());
-        (self.commands, self.is_lone, self.kind) = (1, true, entry.kind);
-        self.only_reads = entry.has(catalog::Flag::ReadOnly);
-        true
-    }
-
-    /// It is done with: gives its key lock set back, and itself to who comes next.
-    pub(super) fn put_away(mut self: Box<Self>, ctx: &mut WorkerContext) {
-        ctx.shared.store.let_go(&mut self.key_locks);
-        if ctx.spares.0.len() < SPARE_MAX {
-            self.forget(ANSWER_BYTES, &ctx.shared.budget);
-            ctx.spares.0.push(self);
+/// The connection ends: runs what was begun, a slice at a time, and gives the rest up. `Some` if it has to be asked
+/// again, in a later iteration.
+pub(super) fn end(
+    mut transaction: Box<Transaction>,
+    guard: &mut Guard<'_>,
+    session: &mut SessionState,
+    ctx: &mut WorkerContext,
+    functions: &'static CommandFunctions,
+) -> Option<Box<Transaction>> {
+    // No client waits for the result of a read.
+    if transaction.stage == Stage::Running && !transaction.only_reads {
+        ctx.op_begun = ctx.clock.ticks();
+        ctx.pace.begin_visit(ctx.op_begun, true);
+        let mut ops = 0;
+        let ran = run(guard, &mut transaction, session, ctx, (&mut ops, functions));
+        ctx.pace.charge(ops);
+        session.wants_key_locks = false;
+        if let Err(state) = ran {
+            ctx.hurries |= state == State::Yield;
+            return Some(transaction);
         }
     }
-
-    /// The connection ends: runs what was begun, a slice at a time, and gives the rest up. `Some` if it has to be asked
-    /// again, in a later iteration.
-    pub(super) fn end(
-        mut self: Box<Self>,
-        guard: &mut Guard<'_>,
-        session: &mut SessionState,
-        ctx: &mut WorkerContext,
-        functions: &'static CommandFunctions,
-    ) -> Option<Box<Self>> {
-        // No client waits for the result of a read.
-        if self.stage == Stage::Running && !self.only_reads {
-            ctx.op_begun = ctx.clock.ticks();
-            ctx.pace.begin_visit(ctx.op_begun, true);
-            let mut ops = 0;
-            let ran = run(guard, &mut self, session, ctx, (&mut ops, functions));
-            ctx.pace.charge(ops);
-            session.wants_key_locks = false;
-            if let Err(state) = ran {
-                ctx.hurries |= state == State::Yield;
-                return Some(self);
-            }
-        }
-        self.put_away(ctx);
-        None
-    }
+    spares::put_away(transaction, ctx);
+    None
 }
 
 /// Kind that a request over several keys that has become a transaction counts for until it is known.

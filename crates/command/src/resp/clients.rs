@@ -3,16 +3,17 @@
 //! For another worker's connection, the server reports what that worker has noted: names and subscriptions at once, the
 //! last command and the last time it sent something within a second or two.
 
-use super::aside::LONG_REPLY_BYTES_MAX;
 use super::catalog::lower;
 use super::error::Fault;
-use super::listing::{LISTING_WORK, Listing};
+use super::listing::LISTING_WORK;
 use super::number::integer;
 use crate::clients::client_info::ClientInfo;
 use crate::clients::connection_table::Connection;
 use crate::resp::aside;
 use crate::resp::call::{Call, Run, Stop};
 use crate::resp::listing;
+use crate::resp::state::aside::LONG_REPLY_BYTES_MAX;
+use crate::resp::state::listing::Listing;
 use protocol::resp::{Args, reply};
 use std::collections::BTreeSet;
 

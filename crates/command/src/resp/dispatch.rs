@@ -59,7 +59,7 @@ pub fn serve<'l>(
 /// Releases what a connection holds that has ended. Returns false if the caller has to call it again in a later
 /// iteration.
 pub(crate) fn release(session: &mut SessionState, guard: &mut Guard<'_>, ctx: &mut WorkerContext) -> bool {
-    session.end_long(guard, ctx);
+    long::end(session, guard, ctx);
     session.end_some_subscriptions() && transaction::end(session, guard, ctx, &FUNCTIONS)
 }
 

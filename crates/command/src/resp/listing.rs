@@ -2,61 +2,19 @@
 
 use super::error::Fault;
 use crate::memory::budget::{self, Grant};
-use crate::push::mail::NamesCursor;
 use crate::resp::aside;
 use crate::resp::call::{Call, Run};
+use crate::resp::state::listing::HEAD_BYTES;
+use crate::resp::state::listing::Listing;
 use crate::visit::progress::{OPS_A_BATCH, State};
 use protocol::resp::reply;
 use protocol::sink::{Fixed, Sink};
-use std::collections::BTreeSet;
-
-/// Room for the line before a list, whose count is known when all of it is there.
-const HEAD_BYTES: usize = 40;
 
 /// Bytes of one number in a set of them.
 const BYTES_AN_ID: usize = 24;
 
 /// Most entries of a list that one visit looks at: about 100 us.
 pub(super) const LISTING_WORK: usize = 512;
-
-/// A list, as far as it is.
-pub(super) struct Listing {
-    /// Its text, behind room for its head.
-    pub(super) text: Vec<u8>,
-    /// Entries in it, or done.
-    pub(super) count: u64,
-    /// Place among names of channels at which it continues.
-    pub(super) names: NamesCursor,
-    /// Place among connections at which it continues: the worker, and the number there.
-    pub(super) connection: (usize, usize),
-    /// Clients that it is about, by number; empty: all.
-    pub(super) ids: BTreeSet<u64>,
-    /// The one who asks is among those that are closed.
-    pub(super) closes_me: bool,
-    /// Its share of client memory between two visits.
-    grant: Option<Grant>,
-}
-
-impl Default for Listing {
-    fn default() -> Self {
-        Self {
-            text: vec![0; HEAD_BYTES],
-            count: 0,
-            names: NamesCursor::default(),
-            connection: (0, 0),
-            ids: BTreeSet::new(),
-            closes_me: false,
-            grant: None,
-        }
-    }
-}
-
-impl Listing {
-    /// Bytes of its text.
-    pub(super) fn len(&self) -> usize {
-        self.text.len() - HEAD_BYTES
-    }
-}
 
 /// The list of the request at hand, which is begun with its first visit.
 pub(super) fn listing(call: &mut Call<'_, '_>) -> Box<Listing> {

@@ -49,6 +49,8 @@ mod scan;
 mod session;
 mod slices;
 mod slowlog;
+mod spares;
+mod state;
 mod string;
 pub mod support;
 mod transaction;
@@ -56,12 +58,13 @@ mod typed;
 mod value_reply;
 mod walk;
 
-pub use atomic::{KEYS_AS_ONE_MAX, Spares};
+pub use atomic::KEYS_AS_ONE_MAX;
 pub(crate) use dispatch::release;
 pub use dispatch::serve;
 pub use records::index::{enter_kept, make_kept};
 pub(crate) use run::head_key;
 pub use session::SessionState;
+pub use state::transaction::Spares;
 pub(crate) use walk::walk_step_ops;
 
 /// The version of Redis whose commands these are. Clients and tools compare the three numbers.

@@ -4,7 +4,6 @@
 //! to `SUBSCRIBE` before all of them and the answer to `UNSUBSCRIBE` behind all of them. With version 2 of the protocol
 //! a subscriber may not do anything else meanwhile; with version 3 messages come as pushes between replies.
 
-use super::aside::LONG_REPLY_BYTES_MAX;
 use super::catalog::{Entry, lower};
 use super::error::{Fault, subcommand};
 use super::listing::LISTING_WORK;
@@ -16,6 +15,7 @@ use crate::resp::aside;
 use crate::resp::call::{Call, Run, Stop};
 use crate::resp::listing;
 use crate::resp::session::Answers;
+use crate::resp::state::aside::LONG_REPLY_BYTES_MAX;
 use crate::visit::progress::{OPS_A_BATCH, State};
 use arrayvec::ArrayVec;
 use protocol::resp::{Args, Version, reply};

@@ -8,7 +8,7 @@ use crate::lookup::values::LINE_ROOM;
 use crate::metrics::Command;
 use crate::metrics::command_counters::CommandCounters;
 use crate::resp::call::{Call, Step, Stop};
-use crate::resp::session::{Answers, SessionState};
+use crate::resp::session::SessionState;
 use crate::resp::string;
 use crate::resp::value_reply;
 use crate::session::ReadHead;
@@ -109,16 +109,6 @@ pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b
         return None;
     }
     lone(buf, ARRIVING_BYTES_MIN).map(|(lone, consumed)| (lone.key(), consumed))
-}
-
-impl SessionState {
-    /// Nothing is half done or out of the ordinary: plain requests may be answered in runs.
-    #[inline(always)]
-    fn is_plain(&self) -> bool {
-        let whole = self.long.is_none() && self.parser.is_at_start() && self.done == 0;
-        let alone = self.aside.is_none() && self.transaction.is_none() && self.under_way.is_none();
-        whole && alone && self.answers == Answers::All
-    }
 }
 
 /// Returns true if plain requests may be answered in runs: no monitor is sent each of them, and none is refused.

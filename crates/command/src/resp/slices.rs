@@ -13,12 +13,13 @@ use super::atomic::ANSWER_BYTES_MAX;
 use super::catalog;
 use super::error::Fault;
 use super::hash::Pairs;
-use super::transaction::Stage;
 use super::typed::{KeyParts, record};
-use super::walk::Walk;
 use crate::lookup::values::LINE_ROOM;
 use crate::resp::atomic;
 use crate::resp::call::{Call, Run, Stop};
+use crate::resp::spares;
+use crate::resp::state::transaction::Stage;
+use crate::resp::state::walk::{NOTHING, Reading, Walk};
 use crate::resp::typed;
 use crate::resp::walk;
 use crate::visit::out::OutBuffer;
@@ -36,34 +37,6 @@ const OPS_AN_EDITED_FIELD: usize = 3;
 const OPS_A_LOOK: usize = 8;
 /// Number of times that a read begins anew before its key is claimed.
 const RESTARTS_MAX: u32 = 4;
-
-/// A read of one value that takes several visits.
-#[derive(Debug, Default)]
-pub(super) struct Reading {
-    /// The value's identity when it was first seen.
-    identity: Option<(u64, u32, u64)>,
-    restarts: u32,
-}
-
-impl Reading {
-    /// Lets what is read change between visits.
-    pub(super) fn goes_on_with_any(&mut self) {
-        self.identity = Some(NOTHING);
-    }
-
-    /// Nothing was read yet.
-    pub(super) fn is_new(&self) -> bool {
-        self.identity.is_none()
-    }
-
-    /// Returns whether there was a value.
-    pub(super) fn was_there(&self) -> bool {
-        self.identity.is_some_and(|identity| identity != NOTHING)
-    }
-}
-
-/// The identity of a missing value.
-const NOTHING: (u64, u32, u64) = (0, 0, 0);
 
 /// The words of the request that are not done.
 pub(super) fn words_left<'c>(call: &Call<'c, '_>, args: Args<'c>) -> Args<'c> {
@@ -159,10 +132,10 @@ pub(super) fn run_reading<'c>(call: &mut Call<'c, '_>, name: &'static str, args:
 
 fn run_over<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8], stage: Stage) -> Run {
     let entry = catalog::entry(name);
-    let mut one = atomic::spare_transaction(call);
+    let mut one = spares::spare_transaction(call);
     one.key_locks.add(&call.key(key));
     if !one.hold(entry, args, false) {
-        one.put_away(call.ctx);
+        spares::put_away(one, call.ctx);
         return Err(Fault::ClientMemory.into());
     }
     one.stage = stage;

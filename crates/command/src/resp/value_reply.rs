@@ -9,9 +9,10 @@ use crate::lookup::values::{LINE_ROOM, pin_or_room};
 use crate::resp::call::{Call, Step, Stop};
 use crate::resp::error::Fault;
 use crate::resp::session::{Answers, SessionState};
+use crate::resp::state::copying::Copying;
 use crate::resp::typed;
 use crate::resp::walk;
-use crate::visit::out::{HeadPlace, OutBuffer};
+use crate::visit::out::OutBuffer;
 use crate::visit::progress::State;
 use protocol::number::Decimal;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
@@ -22,16 +23,6 @@ use segment::{Change, Guard, Item, Key, LargeRef, Pinned, Value};
 const COPIED_AT_ONCE_BYTES: u64 = 64 << 10;
 /// Operations that it counts for.
 const COPIED_AT_ONCE_OPS: usize = 16;
-
-/// A value that is copied into an answer over several visits.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Copying {
-    /// Which it is.
-    object: u64,
-    head: HeadPlace,
-    /// Place of the next byte in the value.
-    at: u64,
-}
 
 /// A value that is in the answer, but for what is sent from the store and its line end.
 pub(super) struct Told {

@@ -7,85 +7,17 @@
 use super::catalog::entry;
 use super::error::Fault;
 use super::pattern::check;
-use super::slices::Reading;
 use crate::glob::matches;
-use crate::memory::budget::{self, Budget, Grant};
 use crate::resp::atomic;
 use crate::resp::call::{Call, Run, Stop};
-use crate::visit::out::HeadPlace;
+use crate::resp::state::walk::Walk;
 use crate::visit::progress::State;
 use protocol::resp::Args;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
-use segment::Stride;
-use std::collections::HashSet;
-use std::sync::Arc;
-
-/// A walk that is not at its end.
-#[derive(Default)]
-pub(super) struct Walk {
-    pub(super) cursor: u64,
-    /// The items on flash that its step waits for.
-    pub(super) stride: Stride,
-    /// Start of the reply, if the reply is collected.
-    pub(super) head: Option<HeadPlace>,
-    /// The value that is read, if the walk is over one.
-    pub(super) reading: Reading,
-    /// Parts of it that are still wanted, and that are left to be looked at.
-    pub(super) wanted: u64,
-    pub(super) left: u64,
-    /// Hashes of the keys that the step at hand has found: a key that moves meanwhile is met twice in one step.
-    pub(super) met: HashSet<u64>,
-    /// Results that are not replied yet.
-    pub(super) found: Vec<u8>,
-    /// Keys in that, or in all that is answered.
-    pub(super) keys: u64,
-    /// Keys looked at.
-    pub(super) looked: usize,
-    /// Steps that were made, of those that are counted.
-    pub(super) steps: usize,
-    /// Start of the walk, if it goes round, and whether it has reached the end of all keys.
-    pub(super) start: u64,
-    pub(super) round: bool,
-    /// It is at its end: the cursor that is told.
-    pub(super) ended: Option<u64>,
-    /// Records that are found and not answered.
-    pub(super) records: super::records::Found,
-    /// Progress of a query of an index.
-    pub(super) query: super::records::Going,
-    /// Its share of client memory.
-    pub(super) grant: Option<Grant>,
-}
-
-impl Walk {
-    /// One that begins there.
-    pub(super) fn from(cursor: u64) -> Box<Self> {
-        Box::new(Self { cursor, start: cursor, ..Self::default() })
-    }
-
-    /// Returns what it remembers, in bytes. A set of hashes is copied as it grows.
-    fn held_bytes(&self) -> usize {
-        let met = self.met.capacity() * HASH_BYTES * 3 / 2;
-        met + self.found.capacity() + self.records.held_bytes() + self.query.held_bytes()
-    }
-
-    /// Reserves what it remembers; false if client memory is used up. A short walk counts for nothing.
-    pub(super) fn reserve(&mut self, budget: &Arc<Budget>) -> bool {
-        let bytes = self.held_bytes();
-        if bytes <= FREE_BYTES && self.grant.is_none() {
-            return true;
-        }
-        self.grant.get_or_insert_with(|| Grant::none(budget, budget::Kind::Walks)).resize(bytes as u64)
-    }
-}
 
 /// Keys that `KEYS` reports at most.
 pub const KEYS_TOLD_MAX: u64 = 1 << 20;
-
-/// Bytes of one hash in a set of them, and what that has beside it.
-const HASH_BYTES: usize = 10;
-/// Bytes that a walk may remember without counting.
-const FREE_BYTES: usize = 4 << 10;
 
 /// Returns what a step of a walk that looked at so many items counts for, in operations: the slots of an index group
 /// are read, and each item is a wait for memory that overlaps with others'.

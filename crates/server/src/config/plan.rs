@@ -225,9 +225,9 @@ impl Planner<'_> {
         let (mut configs, mut endpoints) = (Vec::new(), Vec::new());
         for (wanted, number) in settings.namespaces.iter().zip(numbers) {
             configs.push(wanted.config(number));
-            for (protocol, endpoints) in [(Protocol::Memcache, &wanted.memcached), (Protocol::Resp, &wanted.resp)] {
+            for (protocol, addresses) in [(Protocol::Memcache, &wanted.memcached), (Protocol::Resp, &wanted.resp)] {
                 let endpoint = Endpoint::new(protocol, Namespace(number));
-                endpoints.extend(endpoints.iter().map(|endpoint| (endpoint, listen_addr(endpoint, settings))));
+                endpoints.extend(addresses.iter().map(|address| (endpoint, listen_addr(address, settings))));
             }
         }
         (configs, endpoints)

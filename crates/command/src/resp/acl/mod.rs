@@ -13,58 +13,23 @@ use crate::resp::clients;
 mod rights;
 mod subcommands;
 mod users;
+mod who;
 
 pub use rights::Rights;
+pub(in crate::resp) use rights::name_of;
 pub use users::{FileError, User, Users};
+pub(in crate::resp) use who::Who;
 
 use super::catalog::{Entry, Flag, find, lower};
 use super::error::{Fault, Line, shown, unknown_part};
 use super::number::integer;
 use crate::clients::client_info::{CLIENT_TEXT_MAX, ClientText};
-use crate::handover::CarriedUser;
 use crate::resp::call::{Call, Run, Stop};
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
 use rights::{CATEGORIES, READ, WRITE, hex, number_of, numbers};
 use std::sync::Arc;
 use users::{DEFAULT, NAME_BYTES_MAX, NO_MEMORY, Refusal, is_name};
-
-/// The name of a request's command, as errors have it.
-pub(super) fn name_of(number: usize) -> String {
-    rights::name_of(number)
-}
-
-/// The identity of a client.
-#[derive(Clone, Debug, Default)]
-pub(super) enum Who {
-    /// It has not said: the default user.
-    #[default]
-    Default,
-    /// One of the users of `listen.auth_file`, who may do everything.
-    OfFile,
-    /// This one.
-    User(Arc<User>),
-}
-
-impl Who {
-    /// As it is told to the server that goes on with the connection.
-    pub(super) fn carried(&self) -> CarriedUser {
-        match self {
-            Self::Default => CarriedUser::Nobody,
-            Self::OfFile => CarriedUser::OfFile,
-            Self::User(user) => CarriedUser::Named(user.name.clone()),
-        }
-    }
-
-    /// Returns the session's user here. A user that was deleted meanwhile becomes the default one.
-    pub(super) fn of(carried: &CarriedUser, users: &Users) -> Self {
-        match carried {
-            CarriedUser::Nobody => Self::Default,
-            CarriedUser::OfFile => Self::OfFile,
-            CarriedUser::Named(name) => users.find(name).map_or(Self::Default, Self::User),
-        }
-    }
-}
 
 /// Which keys of a request are at hand.
 #[derive(Clone, Copy)]

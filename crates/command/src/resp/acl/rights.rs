@@ -90,7 +90,7 @@ pub(super) fn number_of(entry: &Entry, first: Option<&[u8]>) -> usize {
 }
 
 /// The name of a request, as errors and the log have it.
-pub(super) fn name_of(number: usize) -> String {
+pub(in crate::resp) fn name_of(number: usize) -> String {
     match number.checked_sub(COMMANDS.len()).map(|part| SUBCOMMANDS[part]) {
         Some((command, part, _)) => format!("{command}|{part}"),
         None => COMMANDS[number].name.to_owned(),

@@ -1,5 +1,6 @@
 //! Hashes: records of which every bin is told as text. Reads are made where the record lies.
 
+use crate::resp::state::walk::Walk;
 use crate::resp::walk;
 mod change;
 mod ends;
@@ -13,7 +14,6 @@ pub(super) use scan::{hrandfield, hscan};
 
 use super::slices::{self, FIELDS_A_SLICE};
 use super::typed::{self, KeyParts, put_texts, record};
-use super::walk::Walk;
 use crate::resp::call::{Call, Run, Stop};
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::State;

@@ -2,12 +2,12 @@
 
 use super::super::catalog::Entry;
 use super::super::error::Fault;
-use super::{Each, Rule, Stage};
 use crate::push::notify::Event;
 use crate::resp::call::{Call, Run, Step, Stop};
 use crate::resp::long;
 use crate::resp::long::value;
 use crate::resp::session::Answers;
+use crate::resp::state::long::{Each, LongStage, Rule};
 use crate::resp::string;
 use crate::resp::value_reply;
 use crate::visit::progress::{OPS_A_BATCH, State};
@@ -35,7 +35,7 @@ pub(super) fn each_go_on(call: &mut Call<'_, '_>, entry: &'static Entry, mut lef
                     call.null();
                 }
                 call.at += consumed;
-                let stage = Stage::Skipped { bytes: u64::from(len) + 2, then: Some(each) };
+                let stage = LongStage::Skipped { bytes: u64::from(len) + 2, then: Some(each) };
                 long::keep(call, entry, left - 1, stage);
                 return Ok(());
             }
@@ -67,7 +67,7 @@ pub(super) fn each_go_on(call: &mut Call<'_, '_>, entry: &'static Entry, mut lef
         call.out.truncate(mark);
     }
     if let Err(state) = end {
-        long::keep(call, entry, left, Stage::Each(each));
+        long::keep(call, entry, left, LongStage::Each(each));
         return Err(state);
     }
     let (mark, answers) = (call.out.mark(), call.session.answers);

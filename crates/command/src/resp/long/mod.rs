@@ -14,6 +14,7 @@
 
 use crate::resp::admit;
 use crate::resp::pubsub;
+use crate::resp::state::long::{Each, Long, LongStage, Rule};
 mod each;
 mod value;
 
@@ -22,147 +23,41 @@ use super::catalog::{self, Entry};
 use super::error::Fault;
 use super::expire::{Deadline, Unit};
 use crate::context::WorkerContext;
-use crate::lookup::large::{ARRIVING_BYTES_MIN, LargeSet};
+use crate::lookup::large::ARRIVING_BYTES_MIN;
 use crate::resp::call::{Call, Step, Stop};
 use crate::resp::session::{Answers, SessionState};
 use crate::visit::progress::State;
 use protocol::resp::{Args, Argument, Limits, Parser, ProtocolError, argument, reply};
-use segment::{Expire, Guard, Put, PutMode};
+use segment::Guard;
 
 /// Words behind a value that arrives: more than all options of `SET` together.
 const TAIL_MAX: usize = 16;
 
-/// A request of which some is consumed.
-pub(super) struct Long {
-    entry: &'static Entry,
-    /// Arguments that are still to be read, but for the value that is arriving.
-    left: u32,
-    stage: Stage,
-}
-
-#[expect(clippy::large_enum_variant, reason = "it lies in a connection's slot; a box would be allocated")]
-enum Stage {
-    /// A value is arriving.
-    Value { large: LargeSet, rule: Rule },
-    /// Keys, or keys and values, are taken one after another.
-    Each(Each),
-    /// So many bytes of an argument are read away, and then the arguments that are left.
-    Skipped { bytes: u64, then: Option<Each> },
-}
-
-/// The treatment of a value that has arrived whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
-    /// As the words behind it say: `SET`.
-    Set,
-    /// `SETEX` and `PSETEX`.
-    Until(Expire),
-    /// `SETNX`.
-    Absent,
-    /// `GETSET`.
-    Swap,
-    Append,
-    /// `SETRANGE`.
-    Range(u64),
-    /// One of `MSET`'s.
-    Pair,
-}
-
-/// The operation on each argument.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Each {
-    Get,
-    Delete,
-    Exists,
-    Touch,
-    /// A key and a value at a time.
-    Set,
-}
-
-impl Each {
-    fn of(entry: &Entry) -> Option<Self> {
-        Some(match entry.name {
-            "mget" => Self::Get,
-            "del" | "unlink" => Self::Delete,
-            "exists" => Self::Exists,
-            "touch" => Self::Touch,
-            "mset" => Self::Set,
-            _ => return None,
-        })
-    }
-}
-
-impl Rule {
-    /// Returns what a command does with a value that comes behind `args`, its name first. Returns `None` if the command
-    /// does not store it.
-    fn of(entry: &Entry, mut args: Args<'_>, call: &Call<'_, '_>) -> Result<Option<Self>, Fault> {
-        let words = args.len();
-        // Behind the name and the key.
-        let word = args.nth(2).unwrap_or_default();
-        Ok(Some(match (entry.name, words) {
-            ("set", 2) => Self::Set,
-            ("setnx", 2) => Self::Absent,
-            ("getset", 2) => Self::Swap,
-            ("append", 2) => Self::Append,
-            ("setex", 3) => Self::Until(Deadline::positive(word, Unit::Seconds, call.ctx.moment(), "setex")?.expire()),
-            ("psetex", 3) => Self::Until(Deadline::positive(word, Unit::Millis, call.ctx.moment(), "psetex")?.expire()),
-            ("setrange", 3) => {
-                let offset = super::number::integer(word)?;
-                Self::Range(u64::try_from(offset).map_err(|_| Fault::Offset)?)
-            }
-            _ => return Ok(None),
-        }))
-    }
-
-    /// Returns the put for a value whose store does not depend on the existing item.
-    fn put(self) -> Put<'static> {
-        match self {
-            Self::Until(expire) => Put { expire, ..Put::set(b"") },
-            Self::Absent => Put { mode: PutMode::Add, ..Put::set(b"") },
-            Self::Append => Put { mode: PutMode::Append, vivify: Some(Expire::Never), ..Put::set(b"") },
-            Self::Set | Self::Swap | Self::Range(_) | Self::Pair => Put::set(b""),
+/// Returns what a command does with a value that comes behind `args`, its name first. Returns `None` if the command
+/// does not store it.
+fn rule_of(entry: &Entry, mut args: Args<'_>, call: &Call<'_, '_>) -> Result<Option<Rule>, Fault> {
+    let words = args.len();
+    // Behind the name and the key.
+    let word = args.nth(2).unwrap_or_default();
+    Ok(Some(match (entry.name, words) {
+        ("set", 2) => Rule::Set,
+        ("setnx", 2) => Rule::Absent,
+        ("getset", 2) => Rule::Swap,
+        ("append", 2) => Rule::Append,
+        ("setex", 3) => Rule::Until(Deadline::positive(word, Unit::Seconds, call.ctx.moment(), "setex")?.expire()),
+        ("psetex", 3) => Rule::Until(Deadline::positive(word, Unit::Millis, call.ctx.moment(), "psetex")?.expire()),
+        ("setrange", 3) => {
+            let offset = super::number::integer(word)?;
+            Rule::Range(u64::try_from(offset).map_err(|_| Fault::Offset)?)
         }
-    }
-
-    /// Whatever is there, it is stored.
-    fn replaces(self) -> bool {
-        matches!(self, Self::Set | Self::Until(_) | Self::Pair)
-    }
+        _ => return Ok(None),
+    }))
 }
 
-impl SessionState {
-    /// Gives back what an arriving value holds in the store.
-    pub(super) fn end_long(&mut self, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
-        if let Some(Long { stage: Stage::Value { large, .. }, .. }) = self.long.take() {
-            large.end(guard, ctx);
-        }
-    }
-
-    /// The value that is arriving.
-    #[inline]
-    pub(crate) fn large(&self) -> Option<&LargeSet> {
-        match &self.long {
-            Some(Long { stage: Stage::Value { large, .. }, .. }) => Some(large),
-            _ => None,
-        }
-    }
-
-    /// The same, to receive into.
-    pub(crate) fn large_mut(&mut self) -> Option<&mut LargeSet> {
-        match &mut self.long {
-            Some(Long { stage: Stage::Value { large, .. }, .. }) => Some(large),
-            _ => None,
-        }
-    }
-
-    /// True if a part of a request is consumed and the rest is still to be received.
-    pub(crate) fn is_taking_in(&self) -> bool {
-        self.long.is_some()
-    }
-
-    /// Some of a request is consumed, or it is under way.
-    pub(crate) fn is_receiving(&self) -> bool {
-        self.long.is_some() || self.is_under_way()
+/// Releases what an arriving value holds in the store.
+pub(super) fn end(session: &mut SessionState, guard: &mut Guard<'_>, ctx: &mut WorkerContext) {
+    if let Some(Long { stage: LongStage::Value { large, .. }, .. }) = session.long.take() {
+        large.end(guard, ctx);
     }
 }
 
@@ -182,7 +77,7 @@ pub(super) fn head<'c>(
     let rest = &call.rest()[consumed..];
     let bytes = value_len as usize;
     let Some(entry) = args.clone().next().and_then(catalog::find) else { return Ok(false) };
-    let rule = match Rule::of(entry, args, call) {
+    let rule = match rule_of(entry, args, call) {
         Ok(Some(rule)) => rule,
         Ok(None) => return Ok(false),
         Err(_) if rest.len() >= bytes + 2 => return Ok(false),
@@ -231,7 +126,7 @@ pub(super) fn too_long<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, left: u3
                 reply::array(call.out, words as u64 - 1);
             }
             call.at += consumed - args.wire_bytes();
-            call.session.long = Some(Long { entry, left: words as u32 - 1, stage: Stage::Each(each) });
+            call.session.long = Some(Long { entry, left: words as u32 - 1, stage: LongStage::Each(each) });
             return Ok(());
         }
         (None, _) => Fault::RequestTooLong,
@@ -250,7 +145,7 @@ pub(super) fn refuse(
 ) -> Step {
     call.at += consumed;
     call.session.parser = Parser::new();
-    call.session.long = Some(Long { entry, left, stage: Stage::Skipped { bytes, then: None } });
+    call.session.long = Some(Long { entry, left, stage: LongStage::Skipped { bytes, then: None } });
     let (mark, answers) = (call.out.mark(), call.session.answers);
     call.fault(fault);
     long_answered(call, entry, mark, answers);
@@ -273,14 +168,14 @@ pub(super) fn long_answered(call: &mut Call<'_, '_>, entry: &Entry, mark: usize,
 pub(super) fn long_go_on(call: &mut Call<'_, '_>) -> Step {
     let Some(Long { entry, left, stage }) = call.session.long.take() else { return Ok(()) };
     match stage {
-        Stage::Value { large, rule } => value::value_go_on(call, entry, left, large, rule),
-        Stage::Each(each) => each::each_go_on(call, entry, left, each),
-        Stage::Skipped { bytes, then } => skip(call, entry, left, bytes, then),
+        LongStage::Value { large, rule } => value::value_go_on(call, entry, left, large, rule),
+        LongStage::Each(each) => each::each_go_on(call, entry, left, each),
+        LongStage::Skipped { bytes, then } => skip(call, entry, left, bytes, then),
     }
 }
 
 /// Keeps what is left of a request for the next call.
-fn keep(call: &mut Call<'_, '_>, entry: &'static Entry, left: u32, stage: Stage) {
+fn keep(call: &mut Call<'_, '_>, entry: &'static Entry, left: u32, stage: LongStage) {
     call.session.long = Some(Long { entry, left, stage });
 }
 
@@ -291,11 +186,11 @@ fn skip(call: &mut Call<'_, '_>, entry: &'static Entry, mut left: u32, mut bytes
         call.at += gone as usize;
         bytes -= gone;
         if bytes > 0 {
-            keep(call, entry, left, Stage::Skipped { bytes, then });
+            keep(call, entry, left, LongStage::Skipped { bytes, then });
             return Err(State::NeedInput { want: 1 });
         }
         if let Some(each) = then {
-            keep(call, entry, left, Stage::Each(each));
+            keep(call, entry, left, LongStage::Each(each));
             return Ok(());
         }
         if left == 0 {
@@ -307,7 +202,7 @@ fn skip(call: &mut Call<'_, '_>, entry: &'static Entry, mut left: u32, mut bytes
                 (left, bytes) = (left - 1, u64::from(len) + 2);
             }
             Argument::Incomplete { .. } => {
-                keep(call, entry, left, Stage::Skipped { bytes: 0, then });
+                keep(call, entry, left, LongStage::Skipped { bytes: 0, then });
                 return Err(State::NeedInput { want: 0 });
             }
             Argument::Whole { .. } => unreachable!("every argument is a long one here"),

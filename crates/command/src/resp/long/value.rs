@@ -5,12 +5,13 @@ use super::super::catalog::Entry;
 use super::super::error::Fault;
 use super::super::string::SetOptions;
 use super::super::typed::string;
-use super::{Each, Long, Rule, Stage, TAIL_MAX};
+use super::TAIL_MAX;
 use crate::lookup::large::{Advance, LargeSet};
 use crate::push::notify::Event;
 use crate::resp::admit;
 use crate::resp::call::{Call, Run, Step, Stop};
 use crate::resp::long;
+use crate::resp::state::long::{Each, Long, LongStage, Rule};
 use crate::resp::string;
 use crate::visit::progress::State;
 use arrayvec::ArrayVec;
@@ -58,7 +59,7 @@ pub(super) fn whole_begin(
     };
     call.at += consumed + taken;
     call.session.parser = Parser::new();
-    call.session.long = Some(Long { entry, left: 0, stage: Stage::Value { large, rule } });
+    call.session.long = Some(Long { entry, left: 0, stage: LongStage::Value { large, rule } });
     true
 }
 
@@ -79,7 +80,7 @@ pub(super) fn pieces_begin(
         Ok(Ok(large)) => {
             call.at += consumed;
             call.session.parser = Parser::new();
-            call.session.long = Some(Long { entry, left, stage: Stage::Value { large, rule } });
+            call.session.long = Some(Long { entry, left, stage: LongStage::Value { large, rule } });
             return Ok(());
         }
         Ok(Err(writer)) => {
@@ -103,12 +104,12 @@ pub(super) fn value_go_on(
     match large.go_on(call.guard, call.ctx, call.rest(), &rule.put()) {
         Advance::Wait { consumed, want } => {
             call.at += consumed;
-            long::keep(call, entry, left, Stage::Value { large, rule });
+            long::keep(call, entry, left, LongStage::Value { large, rule });
             Err(State::NeedInput { want })
         }
         Advance::Part { consumed } => {
             call.at += consumed;
-            long::keep(call, entry, left, Stage::Value { large, rule });
+            long::keep(call, entry, left, LongStage::Value { large, rule });
             Ok(())
         }
         Advance::Unended { .. } => {
@@ -116,7 +117,7 @@ pub(super) fn value_go_on(
             call.fatal(ProtocolError::ArgumentEnd)
         }
         Advance::Failed(OpError::Parked) => {
-            long::keep(call, entry, left, Stage::Value { large, rule });
+            long::keep(call, entry, left, LongStage::Value { large, rule });
             Err(State::Parked)
         }
         Advance::Failed(error) => {
@@ -154,7 +155,7 @@ fn value_complete(
                     large.end(call.guard, call.ctx);
                     return long::refuse(call, entry, Fault::RequestTooLong, at, 0, left - tail.len() as u32);
                 }
-                long::keep(call, entry, left, Stage::Value { large, rule });
+                long::keep(call, entry, left, LongStage::Value { large, rule });
                 return Err(State::NeedInput { want });
             }
             Argument::Long { len, consumed } => {
@@ -172,7 +173,7 @@ fn value_complete(
     match store_large(call, &mut large, rule, &tail) {
         Err(Stop::State(state)) => {
             call.out.truncate(mark);
-            long::keep(call, entry, left, Stage::Value { large, rule });
+            long::keep(call, entry, left, LongStage::Value { large, rule });
             return Err(state);
         }
         Err(Stop::Fault(fault)) => {
@@ -246,7 +247,7 @@ fn put_large(call: &mut Call<'_, '_>, large: &mut LargeSet, put: &Put<'_>) -> Re
 fn pair_complete(call: &mut Call<'_, '_>, entry: &'static Entry, left: u32, mut large: LargeSet, held: usize) -> Step {
     match put_large(call, &mut large, &Rule::Pair.put()) {
         Err(Stop::State(state)) => {
-            long::keep(call, entry, left, Stage::Value { large, rule: Rule::Pair });
+            long::keep(call, entry, left, LongStage::Value { large, rule: Rule::Pair });
             return Err(state);
         }
         Err(Stop::Fault(fault)) => {
@@ -258,6 +259,6 @@ fn pair_complete(call: &mut Call<'_, '_>, entry: &'static Entry, left: u32, mut 
     large.end(call.guard, call.ctx);
     call.at += held;
     call.ops += 1;
-    long::keep(call, entry, left, Stage::Each(Each::Set));
+    long::keep(call, entry, left, LongStage::Each(Each::Set));
     Ok(())
 }

@@ -17,9 +17,9 @@ mod walk;
 pub(super) use batch::{mget, mput};
 pub(super) use index::index;
 pub(super) use operate::{add, append, del, operate, put, touch};
-pub(super) use query::{Going, query};
+pub(super) use query::query;
 pub(super) use read::{exists, get};
-pub(super) use walk::{Found, scan, sets, truncate};
+pub(super) use walk::{scan, sets, truncate};
 
 use super::catalog::lower;
 use super::error::{Fault, Line, shown};

@@ -24,13 +24,13 @@ use crate::resp::catalog::lower;
 use crate::resp::error::Fault;
 use crate::resp::number::integer;
 use crate::resp::records;
+use crate::resp::state::walk::Going;
 use crate::resp::typed::{self, KeyParts};
 use crate::resp::walk;
 use crate::visit::progress::State;
 use protocol::resp::{Args, reply};
 use record::{Entry, IndexType, Name, Value};
 use segment::Item;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Records that a call tells if no limit is given.
@@ -89,32 +89,6 @@ struct Query<'c> {
     limit: usize,
     after: Option<Entry>,
     telling: Telling<'c>,
-}
-
-/// The progress of a call.
-#[derive(Default)]
-pub(in super::super) struct Going {
-    /// Entries to be looked at, and how many of them were.
-    entries: Vec<Entry>,
-    at: usize,
-    /// Number of entries without a record.
-    swept: usize,
-    fills: usize,
-    /// The last one that was looked at.
-    last: Option<Entry>,
-    /// The hashes of the keys of what is told, and its bytes.
-    told: HashSet<u64>,
-    bytes: Vec<u8>,
-    is_whole: bool,
-}
-
-impl Going {
-    /// Returns what it keeps, in bytes.
-    pub(in super::super) fn held_bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>()
-            + 2 * self.told.capacity() * size_of::<u64>()
-            + self.bytes.capacity()
-    }
 }
 
 /// The record of an index entry.

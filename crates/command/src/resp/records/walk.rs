@@ -11,9 +11,10 @@ use crate::resp::catalog::entry;
 use crate::resp::error::Fault;
 use crate::resp::number::integer;
 use crate::resp::records;
+use crate::resp::state::walk::{Found, Walk};
 use crate::resp::typed::{self, KeyParts, View};
 use crate::resp::walk;
-use crate::resp::walk::{Walk, walk_step_ops};
+use crate::resp::walk::walk_step_ops;
 use crate::visit::progress::State;
 use protocol::number::{Decimal, parse_u64};
 use protocol::resp::{Args, Version, reply};
@@ -32,30 +33,6 @@ struct Scan<'c> {
     set: u16,
     telling: Telling<'c>,
     count: usize,
-}
-
-/// The results of a walk: encoded records, each with its place in the walk's order.
-#[derive(Default)]
-pub(in super::super) struct Found {
-    bytes: Vec<u8>,
-    /// Place, and where it ends in the bytes.
-    records: Vec<(u64, std::ops::Range<usize>)>,
-    /// Keys looked at.
-    looked: usize,
-    /// Records of the set looked at.
-    of_set: usize,
-    fault: Option<Fault>,
-    /// The key of a large record of which a part was not found.
-    broken: Option<Vec<u8>>,
-    /// Records of the steps before the one at hand.
-    before: usize,
-}
-
-impl Found {
-    /// Returns what it keeps, in bytes.
-    pub(in super::super) fn held_bytes(&self) -> usize {
-        self.bytes.capacity() + self.records.capacity() * size_of::<(u32, std::ops::Range<usize>)>()
-    }
 }
 
 /// The number of the set that an item's record is of, which need not be there any more.

@@ -1,0 +1,37 @@
+//! The identity of a client.
+
+use super::users::{User, Users};
+use crate::handover::CarriedUser;
+use std::sync::Arc;
+
+/// The identity of a client.
+#[derive(Clone, Debug, Default)]
+pub(in crate::resp) enum Who {
+    /// It has not said: the default user.
+    #[default]
+    Default,
+    /// One of the users of `listen.auth_file`, who may do everything.
+    OfFile,
+    /// This one.
+    User(Arc<User>),
+}
+
+impl Who {
+    /// As it is told to the server that goes on with the connection.
+    pub(in crate::resp) fn carried(&self) -> CarriedUser {
+        match self {
+            Self::Default => CarriedUser::Nobody,
+            Self::OfFile => CarriedUser::OfFile,
+            Self::User(user) => CarriedUser::Named(user.name.clone()),
+        }
+    }
+
+    /// Returns the session's user here. A user that was deleted meanwhile becomes the default one.
+    pub(in crate::resp) fn of(carried: &CarriedUser, users: &Users) -> Self {
+        match carried {
+            CarriedUser::Nobody => Self::Default,
+            CarriedUser::OfFile => Self::OfFile,
+            CarriedUser::Named(name) => users.find(name).map_or(Self::Default, Self::User),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Messages and long replies that a session sends beside its own output buffer.
+
+use crate::memory::budget;
+use crate::memory::budget::Budget;
+use crate::memory::budget::Grant;
+use crate::push::mail::Subscriber;
+use crate::resp::error::Fault;
+use crate::visit::clock::Ticks;
+use protocol::sink::Sink;
+use std::sync::Arc;
+/// State of a connection beside its requests.
+#[derive(Default)]
+pub(in crate::resp) struct Aside {
+    pub(in crate::resp) subscriber: Option<Subscriber>,
+    /// A reply of which the first `sent` bytes are in the output.
+    pub(in crate::resp) long: Vec<u8>,
+    pub(in crate::resp) sent: usize,
+    /// The reply's share of client memory, and the time since which it is held.
+    pub(in crate::resp) held: Option<(Grant, Ticks)>,
+}
+
+/// Bytes of one reply that is put together beside the output, at most.
+pub(in crate::resp) const LONG_REPLY_BYTES_MAX: usize = 64 << 20;
+
+/// Initial capacity of such a reply, in bytes.
+pub(in crate::resp) const LONG_REPLY_BYTES_MIN: usize = 4 << 10;
+
+/// A reply of any length that is put together beside the output: its bytes are reserved before they are allocated.
+pub(in crate::resp) struct LongReply {
+    pub(in crate::resp) bytes: Vec<u8>,
+    pub(in crate::resp) grant: Grant,
+    pub(in crate::resp) refused: Option<Fault>,
+}
+
+impl LongReply {
+    pub(in crate::resp) fn new(budget: &Arc<Budget>) -> Self {
+        Self { bytes: Vec::new(), grant: Grant::none(budget, budget::Kind::Replies), refused: None }
+    }
+
+    /// Makes room for `more` bytes; from a refusal on, for none.
+    pub(in crate::resp) fn make_room(&mut self, more: usize) -> bool {
+        let need = self.bytes.len() + more;
+        let capacity = self.bytes.capacity();
+        if need <= capacity || self.refused.is_some() {
+            return self.refused.is_none();
+        }
+        let grown = need.max(capacity + capacity / 2).max(LONG_REPLY_BYTES_MIN);
+        if need > LONG_REPLY_BYTES_MAX {
+            self.refused = Some(Fault::KeysTooLong);
+        } else if !self.grant.resize(grown as u64) {
+            self.refused = Some(Fault::ClientMemory);
+        }
+        if self.refused.is_some() {
+            self.bytes = Vec::new();
+            self.grant.shrink(0);
+            return false;
+        }
+        self.bytes.reserve_exact(grown - self.bytes.len());
+        true
+    }
+}
+
+impl Sink for LongReply {
+    fn put(&mut self, bytes: &[u8]) {
+        if self.make_room(bytes.len()) {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+}
+
+impl std::fmt::Write for LongReply {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.put(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Subscriptions that one visit ends: some 100 us.
+pub(in crate::resp) const ENDED_A_VISIT: usize = 256;

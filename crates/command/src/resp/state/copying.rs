@@ -1,0 +1,13 @@
+//! A value that is copied into a reply over several visits.
+
+use crate::visit::out::HeadPlace;
+
+/// A value that is copied into an answer over several visits.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::resp) struct Copying {
+    /// Which it is.
+    pub(in crate::resp) object: u64,
+    pub(in crate::resp) head: HeadPlace,
+    /// Place of the next byte in the value.
+    pub(in crate::resp) at: u64,
+}

@@ -1,0 +1,83 @@
+//! A request of which a part is consumed before the rest has arrived.
+
+use crate::lookup::large::LargeSet;
+use crate::resp::catalog::Entry;
+use segment::Expire;
+use segment::Put;
+use segment::PutMode;
+/// A request of which some is consumed.
+pub(in crate::resp) struct Long {
+    pub(in crate::resp) entry: &'static Entry,
+    /// Arguments that are still to be read, but for the value that is arriving.
+    pub(in crate::resp) left: u32,
+    pub(in crate::resp) stage: LongStage,
+}
+
+#[expect(clippy::large_enum_variant, reason = "it lies in a connection's slot; a box would be allocated")]
+pub(in crate::resp) enum LongStage {
+    /// A value is arriving.
+    Value { large: LargeSet, rule: Rule },
+    /// Keys, or keys and values, are taken one after another.
+    Each(Each),
+    /// So many bytes of an argument are read away, and then the arguments that are left.
+    Skipped { bytes: u64, then: Option<Each> },
+}
+
+/// The treatment of a value that has arrived whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::resp) enum Rule {
+    /// As the words behind it say: `SET`.
+    Set,
+    /// `SETEX` and `PSETEX`.
+    Until(Expire),
+    /// `SETNX`.
+    Absent,
+    /// `GETSET`.
+    Swap,
+    Append,
+    /// `SETRANGE`.
+    Range(u64),
+    /// One of `MSET`'s.
+    Pair,
+}
+
+/// The operation on each argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::resp) enum Each {
+    Get,
+    Delete,
+    Exists,
+    Touch,
+    /// A key and a value at a time.
+    Set,
+}
+
+impl Each {
+    pub(in crate::resp) fn of(entry: &Entry) -> Option<Self> {
+        Some(match entry.name {
+            "mget" => Self::Get,
+            "del" | "unlink" => Self::Delete,
+            "exists" => Self::Exists,
+            "touch" => Self::Touch,
+            "mset" => Self::Set,
+            _ => return None,
+        })
+    }
+}
+
+impl Rule {
+    /// Returns the put for a value whose store does not depend on the existing item.
+    pub(in crate::resp) fn put(self) -> Put<'static> {
+        match self {
+            Self::Until(expire) => Put { expire, ..Put::set(b"") },
+            Self::Absent => Put { mode: PutMode::Add, ..Put::set(b"") },
+            Self::Append => Put { mode: PutMode::Append, vivify: Some(Expire::Never), ..Put::set(b"") },
+            Self::Set | Self::Swap | Self::Range(_) | Self::Pair => Put::set(b""),
+        }
+    }
+
+    /// Whatever is there, it is stored.
+    pub(in crate::resp) fn replaces(self) -> bool {
+        matches!(self, Self::Set | Self::Until(_) | Self::Pair)
+    }
+}
