@@ -11,7 +11,7 @@
 use super::error::Fault;
 use crate::lookup::values::LINE_ROOM;
 use crate::resp::call::{Call, Run, Step};
-use crate::resp::session::Answers;
+use crate::resp::state::Answers;
 use crate::resp::state::aside::LongReply;
 use crate::visit::progress::State;
 

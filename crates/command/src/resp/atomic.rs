@@ -23,15 +23,15 @@
 
 use super::catalog;
 use super::error::Fault;
-use crate::config::Config;
 use crate::context::WorkerContext;
 use crate::lookup::values::LINE_ROOM;
-use crate::metrics::Command;
 use crate::resp::acl;
 use crate::resp::call::{Call, CommandFunctions, Run, Step, Stop};
+use crate::resp::own_transaction;
 use crate::resp::pubsub;
-use crate::resp::session::{Answers, SessionState};
-use crate::resp::spares;
+use crate::resp::session::SessionState;
+use crate::resp::state::Answers;
+use crate::resp::state::transaction::answers_bytes_max;
 use crate::resp::state::transaction::{ANSWER_BYTES, Current, Stage, Transaction};
 use crate::resp::value_reply;
 use crate::visit::clock::{Moment, Ticks};
@@ -46,11 +46,6 @@ use segment::{Guard, KeyHash};
 pub const KEYS_AS_ONE_MAX: usize = 4096;
 /// Keys of a command that reads them as one without a key lock set.
 const KEYS_UNCLAIMED_MAX: usize = 64;
-/// Bytes of requests that one connection queues.
-pub const QUEUE_BYTES_MAX: usize = 64 << 20;
-/// Bytes of answers that one transaction keeps until its client takes them, if no value is longer. A request whose
-/// answer would not fit is answered with an error instead, and not executed.
-pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Bytes of lines behind that: of the errors of requests that were refused, and the answers of those that change
 /// something. The connection of a transaction that has more is closed when it is done.
 const LINES_BYTES_MAX: usize = 4 << 20;
@@ -119,7 +114,7 @@ pub(super) fn run_unchanged<'c>(
 
 /// Runs a command over several keys as one: at once if that can be, else as a transaction of its own.
 pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'c>) -> Run {
-    let mut one = spares::spare_transaction(call);
+    let mut one = own_transaction::spare(call);
     entry.keys_of(args).for_each(|key| one.key_locks.add(&call.guard.key(call.session.namespace, key)));
     let mark = call.out.mark();
     let ran = match call.guard.locks_mut().acquire(&mut one.key_locks) {
@@ -140,43 +135,21 @@ pub(super) fn run_as_one<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::E
             // What is not done goes on from a copy, since the bytes go with the connection.
             let is_begun = call.session.done > 0 || call.session.copy.is_some() || call.session.walk.is_some();
             if !one.hold(entry, args, is_begun) {
-                spares::put_away(one, call.ctx);
+                own_transaction::put_away(one, call.ctx);
                 return Err(Fault::ClientMemory.into());
             }
             if call.session.done > 0 {
                 one.keep_answer(call.out.since(mark));
             }
             call.out.truncate(mark);
-            begin(call, one);
+            own_transaction::begin(call, one);
             Err(Stop::UnderWay)
         }
         ended => {
-            spares::put_away(one, call.ctx);
+            own_transaction::put_away(one, call.ctx);
             ended
         }
     }
-}
-
-/// Has the command's answer put together beside the output, over as many visits as it takes. Nothing is claimed.
-pub(super) fn run_beside<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'c>) -> Run {
-    let mut one = spares::spare_transaction(call);
-    if !one.hold(entry, args, false) {
-        spares::put_away(one, call.ctx);
-        return Err(Fault::ClientMemory.into());
-    }
-    one.stage = Stage::Running;
-    begin(call, one);
-    Err(Stop::UnderWay)
-}
-
-/// From here on the session's transaction comes before any other request.
-pub(super) fn begin(call: &mut Call<'_, '_>, mut transaction: Box<Transaction>) {
-    transaction.answers = call.session.answers;
-    (transaction.ready, transaction.begun) = (call.ctx.ready, call.ctx.op_begun);
-    if call.session.answers == Answers::SkipNext {
-        call.session.answers = Answers::All;
-    }
-    call.session.under_way = Some(transaction);
 }
 
 /// Goes on with the session's transaction that is under way.
@@ -188,7 +161,7 @@ pub(super) fn go_on_as_one(call: &mut Call<'_, '_>) -> Step {
             let (kind, is_lone) = (transaction.kind, transaction.is_lone);
             let ready = std::mem::replace(&mut call.ctx.ready, transaction.ready);
             call.ctx.op_begun = transaction.begun;
-            spares::put_away(transaction, call.ctx);
+            own_transaction::put_away(transaction, call.ctx);
             call.session.end_request();
             if !is_lone && call.ctx.watch.watched.tells_commands() {
                 pubsub::tell_monitors(call, b"exec", std::iter::empty());
@@ -269,11 +242,6 @@ fn tell_answers(call: &mut Call<'_, '_>, transaction: &mut Transaction) -> Step 
         *told = 0;
     }
     Ok(())
-}
-
-/// Bytes of answers that are kept at most, which have room for every value that can be stored now.
-pub(super) fn answers_bytes_max(config: &Config) -> usize {
-    ANSWER_BYTES_MAX.max(config.item_bytes_max as usize + 2 * LINE_ROOM)
 }
 
 /// Runs what is queued and not done. The key lock set is had.
@@ -467,9 +435,6 @@ pub(super) fn end(
             return Some(transaction);
         }
     }
-    spares::put_away(transaction, ctx);
+    own_transaction::put_away(transaction, ctx);
     None
 }
-
-/// Kind that a request over several keys that has become a transaction counts for until it is known.
-pub(super) const KIND: Command = Command::Other;

@@ -2,7 +2,7 @@
 
 use super::catalog::{self, COMMAND_COUNT, Entry};
 use super::error::Fault;
-use super::session::{Answers, SessionState};
+use super::session::SessionState;
 use crate::clients::client_info::ClientInfo;
 use crate::context::WorkerContext;
 use crate::lookup::large::ARRIVING_BYTES_MIN;
@@ -10,6 +10,7 @@ use crate::lookup::values::LINE_ROOM;
 use crate::metrics::Command;
 use crate::metrics::command_counters::CommandCounters;
 use crate::push::notify::Event;
+use crate::resp::state::Answers;
 use crate::visit::clock::Moment;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::{OPS_A_BATCH, State};
@@ -113,6 +114,11 @@ impl<'c, 'l> Call<'c, 'l> {
 }
 
 impl<'c> Call<'c, '_> {
+    /// Returns whether this visit has used its slice, by its operations or by the clock, which is read.
+    pub(super) fn is_spent(&self) -> bool {
+        self.ops >= self.ctx.pace.share() || self.ctx.pace.is_slice_over(self.ctx.clock.ticks())
+    }
+
     /// Runs the function of a command.
     pub(super) fn run(&mut self, entry: &'static Entry, args: Args<'c>) -> Run {
         if self.guard.is_tiered() {

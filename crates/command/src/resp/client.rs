@@ -5,7 +5,7 @@ use super::error::{Fault, subcommand};
 use crate::clients::client_info::ClientText;
 use crate::resp::call::{Call, Run};
 use crate::resp::clients;
-use crate::resp::session::Answers;
+use crate::resp::state::Answers;
 use protocol::resp::{Args, reply};
 
 /// Returns an attribute that a client sets of itself: no space and no control character, 64 bytes at most.

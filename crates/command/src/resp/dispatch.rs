@@ -9,7 +9,7 @@ use super::acl::Asked;
 use super::call::{Call, Run, Step, Stop};
 use super::error::Fault;
 use super::functions::FUNCTIONS;
-use super::session::{Answers, SessionState};
+use super::session::SessionState;
 use super::{catalog, error};
 use crate::context::WorkerContext;
 use crate::lookup::ahead::Head;
@@ -19,8 +19,10 @@ use crate::resp::admit;
 use crate::resp::aside;
 use crate::resp::atomic;
 use crate::resp::long;
+use crate::resp::own_transaction;
 use crate::resp::pubsub;
 use crate::resp::run;
+use crate::resp::state::Answers;
 use crate::resp::transaction;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::{OPS_A_BATCH, Progress, State};
@@ -220,7 +222,7 @@ fn run<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'
     }
     if entry.keys.0 != entry.keys.1 && call.session.done == 0 && entry.key_count(args) > 1 {
         if atomic::takes_slices(entry, args) {
-            return atomic::run_beside(call, entry, args);
+            return own_transaction::run_beside(call, entry, args);
         }
         if call.ops > 0 && call.ops + entry.key_count(args) > OPS_A_BATCH {
             // Once begun it would have to be taken back, or go on from a copy.

@@ -14,7 +14,7 @@ use crate::push::mail::{Kind, Name, Publishing, Refused, Subscriber};
 use crate::resp::aside;
 use crate::resp::call::{Call, Run, Stop};
 use crate::resp::listing;
-use crate::resp::session::Answers;
+use crate::resp::state::Answers;
 use crate::resp::state::aside::LONG_REPLY_BYTES_MAX;
 use crate::visit::progress::{OPS_A_BATCH, State};
 use arrayvec::ArrayVec;

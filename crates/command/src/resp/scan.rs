@@ -106,7 +106,7 @@ fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64
         let is_enough = walk.looked as u64 >= count || walk.steps >= STEPS_MAX || walk.found.len() >= bytes_max;
         walk.cursor = next;
         walk.ended = (next == 0 || is_enough).then_some(next);
-        if walk.ended.is_none() && walk::is_spent(call) {
+        if walk.ended.is_none() && call.is_spent() {
             return walk::put_off(call, walk, State::Yield.into());
         }
     }
@@ -164,7 +164,7 @@ pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
             return Ok(());
         }
         call.ops += walk_step_ops(0);
-        if walk::is_spent(call) {
+        if call.is_spent() {
             return walk::put_off(call, walk, State::Yield.into());
         }
     }

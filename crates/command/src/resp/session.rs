@@ -5,6 +5,7 @@ use crate::push::mail::Publishing;
 use crate::push::mail::Subscriber;
 use crate::resp::acl::Who;
 use crate::resp::catalog;
+use crate::resp::state::Answers;
 use crate::resp::state::aside::{Aside, ENDED_A_VISIT};
 use crate::resp::state::copying::Copying;
 use crate::resp::state::listing::Listing;
@@ -17,15 +18,6 @@ use crate::visit::clock::Ticks;
 use protocol::resp::Args;
 use protocol::resp::{Parser, Version};
 use segment::Namespace;
-/// Which requests a client wants to be answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Answers {
-    #[default]
-    All,
-    /// All but the next one.
-    SkipNext,
-    None,
-}
 
 /// The state that the protocol retains of a connection between calls.
 #[derive(Default)]

@@ -9,19 +9,17 @@
 //! Invariants: a visit costs what it does: the words that are done are never read again ([`words_left`]), and a
 //! walk over a value goes on at a place in it. No visit does more than its slice, whatever a client asks for.
 
-use super::atomic::ANSWER_BYTES_MAX;
 use super::catalog;
 use super::error::Fault;
-use super::hash::Pairs;
 use super::typed::{KeyParts, record};
 use crate::lookup::values::LINE_ROOM;
-use crate::resp::atomic;
 use crate::resp::call::{Call, Run, Stop};
-use crate::resp::spares;
+use crate::resp::own_transaction;
+use crate::resp::pairs::Pairs;
+use crate::resp::state::transaction::ANSWER_BYTES_MAX;
 use crate::resp::state::transaction::Stage;
 use crate::resp::state::walk::{NOTHING, Reading, Walk};
 use crate::resp::typed;
-use crate::resp::walk;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::State;
 use protocol::resp::Args;
@@ -93,7 +91,7 @@ pub(super) fn in_slices<'c, 'l>(
         words_done(call, slice.len() as u32, slice.wire_bytes());
         call.ops += OPS_AN_EDITED_FIELD * slice.len() / each_words as usize;
         left = behind;
-        if left.len() > 0 && walk::is_spent(call) {
+        if left.len() > 0 && call.is_spent() {
             return Err(State::Yield.into());
         }
     }
@@ -112,7 +110,7 @@ fn check_pairs<'c>(call: &mut Call<'c, '_>, words: Args<'c>) -> Run {
         words_done(call, slice.len() as u32, slice.wire_bytes());
         call.ops += OPS_A_LOOK;
         left = behind;
-        if left.len() > 0 && walk::is_spent(call) {
+        if left.len() > 0 && call.is_spent() {
             return Err(State::Yield.into());
         }
     }
@@ -132,14 +130,14 @@ pub(super) fn run_reading<'c>(call: &mut Call<'c, '_>, name: &'static str, args:
 
 fn run_over<'c>(call: &mut Call<'c, '_>, name: &'static str, args: Args<'c>, key: &[u8], stage: Stage) -> Run {
     let entry = catalog::entry(name);
-    let mut one = spares::spare_transaction(call);
+    let mut one = own_transaction::spare(call);
     one.key_locks.add(&call.key(key));
     if !one.hold(entry, args, false) {
-        spares::put_away(one, call.ctx);
+        own_transaction::put_away(one, call.ctx);
         return Err(Fault::ClientMemory.into());
     }
     one.stage = stage;
-    atomic::begin(call, one);
+    own_transaction::begin(call, one);
     Err(Stop::UnderWay)
 }
 

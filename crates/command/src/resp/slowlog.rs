@@ -10,7 +10,6 @@ use crate::config::WORKERS_MAX;
 use crate::metrics::{Command, Part, SlowRequest, Totals};
 use crate::resp::aside;
 use crate::resp::call::{Call, Run};
-use crate::resp::walk;
 use crate::visit::progress::State;
 use protocol::resp::{Args, Version, reply};
 use std::sync::atomic::Ordering::Relaxed;
@@ -275,7 +274,7 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                 };
                 call.session.done = next as u32;
                 call.ops += PARTS_A_STEP as usize / 4;
-                if walk::is_spent(call) {
+                if call.is_spent() {
                     return Err(State::Yield.into());
                 }
             }

@@ -9,7 +9,7 @@ use crate::lookup::large::LargeSet;
 use crate::lookup::values::{Identity, LINE_ROOM};
 use crate::push::notify::Event;
 use crate::resp::call::{Call, Run, Stop};
-use crate::resp::session::Answers;
+use crate::resp::state::Answers;
 use crate::resp::typed;
 use crate::resp::value_reply;
 use crate::visit::clock::Moment;

@@ -16,8 +16,9 @@ use crate::handover::{CarriedTransaction, CarriedWatch};
 use crate::keyspace::namespaces::Namespaces;
 use crate::metrics::Command;
 use crate::resp::call::{Call, CommandFunctions, Run, Stop};
+use crate::resp::own_transaction;
 use crate::resp::session::SessionState;
-use crate::resp::spares;
+use crate::resp::state::transaction::QUEUE_BYTES_MAX;
 use crate::resp::state::transaction::{Stage, Transaction, WATCHED_MAX, Watched};
 use crate::visit::progress::OPS_A_BATCH;
 use protocol::resp::{Args, Limits, Parsed, Parser, reply};
@@ -36,7 +37,7 @@ pub(super) fn queues<'c>(
         return Ok(false);
     }
     let Some(transaction) = &mut call.session.transaction else { return Ok(false) };
-    if transaction.queue.len() + consumed > atomic::QUEUE_BYTES_MAX {
+    if transaction.queue.len() + consumed > QUEUE_BYTES_MAX {
         return Err(Fault::QueueTooLong);
     }
     if !transaction.room_to_queue(consumed) {
@@ -65,7 +66,7 @@ pub(super) fn queues<'c>(
 
 /// Restores a transaction whose queued requests are this call's buffer. False: client memory is used up.
 pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &CarriedTransaction) -> bool {
-    let mut transaction = spares::spare_transaction(call);
+    let mut transaction = own_transaction::spare(call);
     for CarriedWatch { namespace, key, version } in &carried.watched {
         let key = call.guard.key(*namespace, key);
         let version = match version {
@@ -75,12 +76,12 @@ pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &CarriedTransaction) -> 
             Some(version) => *version,
         };
         if !transaction.watch(&key, *namespace, version) {
-            spares::put_away(transaction, call.ctx);
+            own_transaction::put_away(transaction, call.ctx);
             return false;
         }
     }
     if !transaction.room_to_queue(0) {
-        spares::put_away(transaction, call.ctx);
+        own_transaction::put_away(transaction, call.ctx);
         return false;
     }
     transaction.stage = if carried.is_queueing { Stage::Queueing } else { Stage::Watching };
@@ -107,7 +108,7 @@ pub(super) fn requeue(call: &mut Call<'_, '_>, carried: &CarriedTransaction) -> 
 /// Discards what is queued and watched.
 pub(super) fn discard_all(call: &mut Call<'_, '_>) {
     if let Some(transaction) = call.session.transaction.take() {
-        spares::put_away(transaction, call.ctx);
+        own_transaction::put_away(transaction, call.ctx);
     }
 }
 
@@ -117,10 +118,10 @@ pub(super) fn multi<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     }
     let mut transaction = match call.session.transaction.take() {
         Some(watching) => watching,
-        None => spares::spare_transaction(call),
+        None => own_transaction::spare(call),
     };
     if !transaction.room_to_queue(0) {
-        spares::put_away(transaction, call.ctx);
+        own_transaction::put_away(transaction, call.ctx);
         return Err(Fault::ClientMemory.into());
     }
     transaction.stage = Stage::Queueing;
@@ -144,12 +145,12 @@ pub(super) fn exec<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     }
     let Some(mut transaction) = call.session.transaction.take() else { return Ok(()) };
     if transaction.is_spoilt {
-        spares::put_away(transaction, call.ctx);
+        own_transaction::put_away(transaction, call.ctx);
         return Err(Fault::ExecAbort.into());
     }
     if !transaction.room_to_answer() {
         // Nothing is executed whose answers could not be kept.
-        spares::put_away(transaction, call.ctx);
+        own_transaction::put_away(transaction, call.ctx);
         return Err(Fault::ClientMemory.into());
     }
     let Transaction { watched, watched_bytes, key_locks, stage, .. } = &mut *transaction;
@@ -159,7 +160,7 @@ pub(super) fn exec<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         from = watched.end;
     }
     *stage = Stage::Obtaining;
-    atomic::begin(call, transaction);
+    own_transaction::begin(call, transaction);
     Err(Stop::UnderWay)
 }
 
@@ -168,11 +169,11 @@ pub(super) fn watch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         return Err(Fault::WatchInMulti.into());
     }
     if !call.beside && args.len() > OPS_A_BATCH {
-        return atomic::run_beside(call, entry("watch"), args);
+        return own_transaction::run_beside(call, entry("watch"), args);
     }
     let mut transaction = match call.session.transaction.take() {
         Some(watching) => watching,
-        None => spares::spare_transaction(call),
+        None => own_transaction::spare(call),
     };
     let watched = watch_each(call, &mut transaction, args);
     call.session.transaction = Some(transaction);
@@ -188,7 +189,7 @@ fn watch_each<'c>(call: &mut Call<'c, '_>, transaction: &mut Transaction, args: 
         if transaction.watched_hashes.contains(&key.hash()) && transaction.watched().any(is_same) {
             return Ok(());
         }
-        let room = atomic::QUEUE_BYTES_MAX / 64;
+        let room = QUEUE_BYTES_MAX / 64;
         if transaction.watched.len() >= WATCHED_MAX || transaction.watched_bytes.len() + bytes.len() > room {
             return Err(Fault::QueueTooLong.into());
         }

@@ -5,15 +5,16 @@
 //!                 └─ type byte, bytes          record::Kind: its commands have a file each
 //! ```
 
-use super::atomic::ANSWER_BYTES_MAX;
 use super::error::Fault;
-use super::records::index::{places_of, sweep};
 use crate::context::WorkerContext;
 use crate::keyspace::indexes::{Indexes, Moves};
 use crate::lookup::values::LINE_ROOM;
 use crate::push::notify::Event;
-use crate::resp::atomic;
 use crate::resp::call::{Call, Run, Stop};
+use crate::resp::index_places::places_of;
+use crate::resp::index_places::sweep;
+use crate::resp::own_transaction;
+use crate::resp::state::transaction::ANSWER_BYTES_MAX;
 use crate::shared::Shared;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::{OPS_A_BATCH, State};
@@ -295,7 +296,7 @@ pub(super) fn at_any_length<'c, 'l>(
     match run(call, args) {
         Err(Stop::Fault(Fault::AnswerTooLong)) if !call.beside => {
             call.out.truncate(mark);
-            atomic::run_beside(call, super::catalog::entry(name), args)
+            own_transaction::run_beside(call, super::catalog::entry(name), args)
         }
         ran => ran,
     }

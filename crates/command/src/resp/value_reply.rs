@@ -3,15 +3,15 @@
 //!
 //! Invariant: nothing is put of a value that cannot be answered, and what was put is taken back when the rest fails.
 
-use super::atomic::answers_bytes_max;
 pub(super) use crate::lookup::values::Identity;
 use crate::lookup::values::{LINE_ROOM, pin_or_room};
 use crate::resp::call::{Call, Step, Stop};
 use crate::resp::error::Fault;
-use crate::resp::session::{Answers, SessionState};
+use crate::resp::session::SessionState;
+use crate::resp::state::Answers;
 use crate::resp::state::copying::Copying;
+use crate::resp::state::transaction::answers_bytes_max;
 use crate::resp::typed;
-use crate::resp::walk;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::State;
 use protocol::number::Decimal;
@@ -165,7 +165,7 @@ pub(super) fn put_pieces(
         at = to;
         call.session.copying = Some(Copying { object, head, at });
         call.ops += COPIED_AT_ONCE_OPS;
-        if at < range.end && walk::is_spent(call) {
+        if at < range.end && call.is_spent() {
             return Err(State::Yield.into());
         }
     }

@@ -8,8 +8,8 @@ use super::catalog::entry;
 use super::error::Fault;
 use super::pattern::check;
 use crate::glob::matches;
-use crate::resp::atomic;
 use crate::resp::call::{Call, Run, Stop};
+use crate::resp::own_transaction;
 use crate::resp::state::walk::Walk;
 use crate::visit::progress::State;
 use protocol::resp::Args;
@@ -28,7 +28,7 @@ pub(crate) fn walk_step_ops(items: usize) -> usize {
 pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     args.into_iter().next().map_or(Ok(()), check)?;
     if !call.beside {
-        return atomic::run_beside(call, entry("keys"), args);
+        return own_transaction::run_beside(call, entry("keys"), args);
     }
     let pattern = args.next().unwrap_or_default();
     let walk = call.session.walk.take();
@@ -36,7 +36,7 @@ pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     loop {
         match step(call, &mut walk, pattern) {
-            Ok(true) if !is_spent(call) => {}
+            Ok(true) if !call.is_spent() => {}
             Ok(true) => return put_off(call, walk, State::Yield.into()),
             Ok(false) => break,
             Err(stop) => return put_off(call, walk, stop),
@@ -72,11 +72,6 @@ fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool
     (*looked, *cursor) = (0, ended.take().unwrap_or(0));
     found.clear();
     Ok(*cursor > 0)
-}
-
-/// Returns whether this visit has used its slice, by its operations or by the clock, which is read.
-pub(super) fn is_spent(call: &mut Call<'_, '_>) -> bool {
-    call.ops >= call.ctx.pace.share() || call.ctx.pace.is_slice_over(call.ctx.clock.ticks())
 }
 
 /// The request goes on in another visit, with the walk where it stands.

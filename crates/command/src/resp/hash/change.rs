@@ -4,30 +4,13 @@ use crate::push::notify::Event;
 use crate::resp::call::{Call, Run, Stop};
 use crate::resp::error::Fault;
 use crate::resp::number::{float, integer, put_float};
+use crate::resp::pairs::Pairs;
 use crate::resp::slices;
 use crate::resp::string;
 use crate::resp::typed;
 use crate::resp::typed::Edited;
 use protocol::resp::{Args, reply};
 use record::{Digits, Name, Value};
-
-/// Names with their values, of which there is an even number.
-#[derive(Clone)]
-pub(in super::super) struct Pairs<'c>(pub(in super::super) Args<'c>);
-
-impl<'c> Iterator for Pairs<'c> {
-    type Item = (&'c [u8], &'c [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        Some((self.0.next()?, self.0.next()?))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.0.len() / 2, Some(self.0.len() / 2))
-    }
-}
-
-impl ExactSizeIterator for Pairs<'_> {}
 
 /// Stores fields; gives how many there were none of.
 fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, name: &'static str) -> Result<usize, Stop> {

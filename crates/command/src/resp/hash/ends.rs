@@ -1,6 +1,5 @@
 //! Fields that end: `HEXPIRE` and its kin, `HTTL` and its kin, and what reads and writes fields with their ends.
 
-use super::change::Pairs;
 use crate::lookup::values::LINE_ROOM;
 use crate::push::notify::Event;
 use crate::resp::call::{Call, Run};
@@ -9,6 +8,7 @@ use crate::resp::error::Fault;
 use crate::resp::expire::{Deadline, Options, Unit};
 use crate::resp::hash;
 use crate::resp::number::integer;
+use crate::resp::pairs::Pairs;
 use crate::resp::slices::{self, FIELDS_A_SLICE};
 use crate::resp::string;
 use crate::resp::typed;

@@ -1,12 +1,11 @@
 //! Hashes: records of which every bin is told as text. Reads are made where the record lies.
 
 use crate::resp::state::walk::Walk;
-use crate::resp::walk;
 mod change;
 mod ends;
 mod scan;
 
-pub(super) use change::{Pairs, hdel, hincrby, hincrbyfloat, hmset, hset, hsetnx};
+pub(super) use change::{hdel, hincrby, hincrbyfloat, hmset, hset, hsetnx};
 pub(super) use ends::{
     hexpire, hexpireat, hexpiretime, hgetdel, hgetex, hpersist, hpexpire, hpexpireat, hpexpiretime, hpttl, hsetex, httl,
 };
@@ -111,7 +110,7 @@ fn tell_leaves_on(call: &mut Call<'_, '_>, key: &[u8], telling: Telling, walk: &
         })?;
         (walk.cursor, walk.keys) = (to, walk.keys + fields as u64);
         call.ops += 2 + fields / 4 + bytes / COPIED_BYTES_AN_OP;
-        if walk.cursor < HASHES && walk::is_spent(call) {
+        if walk.cursor < HASHES && call.is_spent() {
             return Err(State::Yield.into());
         }
     }
@@ -253,7 +252,7 @@ fn tell_each_on<'c>(
         walk.wanted += bytes as u64;
         call.ops += done as usize;
         left = if done == slice.len() as u64 { behind } else { left.behind(done as u32, bytes) };
-        if left.len() > 0 && walk::is_spent(call) {
+        if left.len() > 0 && call.is_spent() {
             return Err(State::Yield.into());
         }
     }

@@ -4,17 +4,16 @@
 //! whatever is stored and deleted meanwhile.
 
 use crate::glob::matches;
-use crate::resp::atomic;
 use crate::resp::call::{Call, Run, Stop};
 use crate::resp::catalog::{entry, lower};
 use crate::resp::error::Fault;
 use crate::resp::number::integer;
+use crate::resp::own_transaction;
 use crate::resp::pattern::check;
 use crate::resp::slices;
 use crate::resp::state::walk::Walk;
 use crate::resp::typed;
 use crate::resp::typed::{KeyParts, put_text, put_texts, record, told_bytes};
-use crate::resp::walk;
 use crate::visit::out::OutBuffer;
 use crate::visit::progress::State;
 use base::prng::Prng;
@@ -101,7 +100,7 @@ pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
         let ran = scan_at_once(call, key, &scan, &mut walk);
         if matches!(ran, Err(Stop::State(State::Yield))) {
             call.out.truncate(mark);
-            return atomic::run_beside(call, entry("hscan"), args);
+            return own_transaction::run_beside(call, entry("hscan"), args);
         }
         return ran;
     }
@@ -140,7 +139,7 @@ fn scan_at_once(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut
             found.extend_from_slice(part);
             Ok(())
         })?;
-        if found.len() > bytes_max || walk::is_spent(call) && !scan.is_enough(walk) {
+        if found.len() > bytes_max || call.is_spent() && !scan.is_enough(walk) {
             return Err(State::Yield.into());
         }
     }
@@ -169,7 +168,7 @@ fn scan_on(call: &mut Call<'_, '_>, key: &[u8], scan: &Scan<'_>, walk: &mut Walk
         }
         call.out.push(&step);
         walk.found = step;
-        if walk::is_spent(call) && !scan.is_enough(walk) {
+        if call.is_spent() && !scan.is_enough(walk) {
             return Err(State::Yield.into());
         }
     }
@@ -351,7 +350,7 @@ fn draw_on(call: &mut Call<'_, '_>, key: &[u8], drawing: Drawing, walk: &mut Wal
         if !drawn {
             break;
         }
-        if walk::is_spent(call) {
+        if call.is_spent() {
             return Err(State::Yield.into());
         }
     }

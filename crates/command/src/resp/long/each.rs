@@ -6,7 +6,7 @@ use crate::push::notify::Event;
 use crate::resp::call::{Call, Run, Step, Stop};
 use crate::resp::long;
 use crate::resp::long::value;
-use crate::resp::session::Answers;
+use crate::resp::state::Answers;
 use crate::resp::state::long::{Each, LongStage, Rule};
 use crate::resp::string;
 use crate::resp::value_reply;

@@ -14,6 +14,7 @@
 
 use crate::resp::admit;
 use crate::resp::pubsub;
+use crate::resp::state::Answers;
 use crate::resp::state::long::{Each, Long, LongStage, Rule};
 mod each;
 mod value;
@@ -25,7 +26,7 @@ use super::expire::{Deadline, Unit};
 use crate::context::WorkerContext;
 use crate::lookup::large::ARRIVING_BYTES_MIN;
 use crate::resp::call::{Call, Step, Stop};
-use crate::resp::session::{Answers, SessionState};
+use crate::resp::session::SessionState;
 use crate::visit::progress::State;
 use protocol::resp::{Args, Argument, Limits, Parser, ProtocolError, argument, reply};
 use segment::Guard;

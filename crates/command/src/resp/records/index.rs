@@ -1,14 +1,14 @@
 //! Secondary indexes of record sets: `REC.INDEX`, and what keeps them while records change.
 
-use super::walk::record_of_set;
 use super::{Bad, bin_name, set_name};
-use crate::keyspace::indexes::{IndexFault, IndexState, Indexes, SetIndex};
+use crate::keyspace::indexes::{IndexFault, IndexState, SetIndex};
 use crate::keyspace::metadata::{KeptIndex, Notes};
-use crate::resp::atomic;
 use crate::resp::call::{Call, Run, Stop};
 use crate::resp::catalog::entry;
 use crate::resp::catalog::lower;
 use crate::resp::error::{self, Fault};
+use crate::resp::index_places::record_of_set;
+use crate::resp::own_transaction;
 use crate::resp::records;
 use crate::resp::state::walk::Walk;
 use crate::resp::typed::{self, KeyParts, View};
@@ -19,7 +19,7 @@ use crate::visit::clock::Clock;
 use crate::visit::progress::State;
 use protocol::number::parse_u64;
 use protocol::resp::{Args, reply};
-use record::{Entry, IndexType, Name, Record};
+use record::{IndexType, Name};
 use segment::{Guard, Item, Key, Namespace, OnFlash, OpError, Stride, ThreadHandle};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(in super::super) fn index<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
     let mut words = args;
     let topic = words.next().unwrap_or_default();
     match (&lower(topic)[..], words.len()) {
-        (b"create", 3 | 5) if !call.beside => atomic::run_beside(call, entry("rec.index"), args),
+        (b"create", 3 | 5) if !call.beside => own_transaction::run_beside(call, entry("rec.index"), args),
         (b"create", 3 | 5) => create(call, words),
         (b"drop", 2) => drop_index(call, words),
         (b"list", 0) => list(call),
@@ -139,7 +139,7 @@ fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) ->
         };
         let Some(at) = next else { return Ok(()) };
         walk.cursor = at;
-        if walk::is_spent(call) {
+        if call.is_spent() {
             return walk::put_off(call, walk, State::Yield.into());
         }
     }
@@ -261,55 +261,6 @@ fn list(call: &mut Call<'_, '_>) -> Run {
     reply::array(call.out, all.len() as u64);
     call.out.push(&told);
     Ok(())
-}
-
-/// The places that the bins of a record have in the indexes of its set.
-pub(in super::super) fn places_of(
-    indexes: &[Arc<SetIndex>],
-    record: Option<&Record<'_>>,
-    now_ms: u64,
-) -> Result<Vec<Option<(u64, u64)>>, record::Damaged> {
-    let Some(record) = record else { return Ok(vec![None; indexes.len()]) };
-    indexes
-        .iter()
-        .map(|index| {
-            let bin = record.find(&Name::new(&index.bin), now_ms)?;
-            Ok(bin.and_then(|bin| index.kind.place(&bin.value)))
-        })
-        .collect()
-}
-
-/// Returns where the record that an entry is of has its value now. What cannot be read now is where the entry says.
-fn place_now(index: &SetIndex, guard: &Guard<'_>, view: View<'_>, entry: Entry) -> Option<(u64, u64)> {
-    let namespace = Namespace(view.sets.of(index.set)?.namespace());
-    let Some(item) = guard.walks().by_hash(namespace, entry.key) else {
-        return guard.walks().hash_may_be_on_flash(entry.key).then_some((entry.order, entry.more));
-    };
-    if record_of_set(&item, view) != Some(index.set) {
-        return None;
-    }
-    let parts = KeyParts::new(guard, guard.key(namespace, item.key));
-    let found = typed::record(Some(&item), view, &parts).and_then(|record| {
-        let bin = record.map(|record| record.find(&Name::new(&index.bin), view.now_ms)).transpose()?;
-        Ok(bin.flatten().and_then(|bin| index.kind.place(&bin.value)))
-    });
-    found.unwrap_or(Some((entry.order, entry.more)))
-}
-
-/// Takes those of the entries out that stand for nothing, as far as nobody changes their records now. No stripe is had.
-pub(in super::super) fn sweep(
-    indexes: &Indexes,
-    guard: &Guard<'_>,
-    view: View<'_>,
-    looked: impl Iterator<Item = (Arc<SetIndex>, Entry)>,
-) {
-    for (index, entry) in looked {
-        let Some(_stripe) = indexes.stripe(entry.key) else { continue };
-        if place_now(&index, guard, view, entry) != Some((entry.order, entry.more)) {
-            index.remove(&entry);
-        }
-    }
-    guard.parts().take_lost();
 }
 
 /// Enters the record under a key in an index that it was there before.

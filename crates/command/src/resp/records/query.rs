@@ -16,12 +16,12 @@
 //!   has.
 
 use super::read::Telling;
-use super::walk::record_of_set;
 use super::{Bad, set_name};
 use crate::keyspace::indexes::{IndexState, SetIndex};
 use crate::resp::call::{Call, Run, Stop};
 use crate::resp::catalog::lower;
 use crate::resp::error::Fault;
+use crate::resp::index_places::record_of_set;
 use crate::resp::number::integer;
 use crate::resp::records;
 use crate::resp::state::walk::Going;
@@ -151,7 +151,7 @@ impl<'c> Query<'c> {
             going.last = Some(going.entries[going.at]);
             going.at += 1;
             call.ops += 1;
-            if walk::is_spent(call) {
+            if call.is_spent() {
                 return Err(State::Yield.into());
             }
         }

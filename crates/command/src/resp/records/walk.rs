@@ -5,11 +5,12 @@
 
 use super::read::Telling;
 use super::set_name;
-use crate::resp::atomic;
 use crate::resp::call::{Call, Run, Stop};
 use crate::resp::catalog::entry;
 use crate::resp::error::Fault;
+use crate::resp::index_places::record_of_set;
 use crate::resp::number::integer;
+use crate::resp::own_transaction;
 use crate::resp::records;
 use crate::resp::state::walk::{Found, Walk};
 use crate::resp::typed::{self, KeyParts, View};
@@ -33,12 +34,6 @@ struct Scan<'c> {
     set: u16,
     telling: Telling<'c>,
     count: usize,
-}
-
-/// The number of the set that an item's record is of, which need not be there any more.
-pub(super) fn record_of_set(item: &Item<'_>, view: View<'_>) -> Option<u16> {
-    let Value::Typed { kind, bytes } = item.value else { return None };
-    Some(Record::of(Kind::of(kind)?, bytes, view.sets, &NoParts).ok()??.set()?.set().number())
 }
 
 impl Scan<'_> {
@@ -165,7 +160,7 @@ fn walk(call: &mut Call<'_, '_>, scan: &Scan<'_>, going: &mut Walk, version: Ver
         if kept >= scan.count || bytes >= bytes_max {
             break;
         }
-        if walk::is_spent(call) {
+        if call.is_spent() {
             return Err(State::Yield.into());
         }
     }
@@ -175,7 +170,7 @@ fn walk(call: &mut Call<'_, '_>, scan: &Scan<'_>, going: &mut Walk, version: Ver
 /// `REC.TRUNCATE set`: its records are gone at once. The answer comes when their memory is free, with their number.
 pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if !call.beside {
-        return atomic::run_beside(call, entry("rec.truncate"), args);
+        return own_transaction::run_beside(call, entry("rec.truncate"), args);
     }
     let name = set_name(args.into_iter().next())?;
     let walk = call.session.walk.take();
@@ -236,7 +231,7 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
         };
         let Some(at) = next else { break };
         walk.cursor = at;
-        if walk::is_spent(call) {
+        if call.is_spent() {
             return walk::put_off(call, walk, State::Yield.into());
         }
     }

@@ -1,14 +1,15 @@
 //! The state of a transaction: watched keys, queued commands, and the replies so far.
 
+use crate::config::Config;
 use crate::handover::CarriedTransaction;
 use crate::handover::CarriedWatch;
+use crate::lookup::values::LINE_ROOM;
 use crate::memory::budget;
 use crate::memory::budget::Budget;
 use crate::memory::budget::Grant;
 use crate::metrics::Command;
-use crate::resp::atomic;
 use crate::resp::catalog;
-use crate::resp::session::Answers;
+use crate::resp::state::Answers;
 use crate::visit::clock::Moment;
 use crate::visit::clock::Ticks;
 use crate::visit::out::OutBuffer;
@@ -124,7 +125,7 @@ impl Transaction {
             is_lone: false,
             only_reads: false,
             is_cut: false,
-            kind: atomic::KIND,
+            kind: KIND,
             queue: Vec::new(),
             commands: 0,
             held: Grant::none(budget, budget::Kind::Queued),
@@ -150,7 +151,7 @@ impl Transaction {
         self.stage = Stage::Watching;
         (self.is_spoilt, self.is_lone, self.is_cut, self.only_reads) = (false, false, false, false);
         (self.commands, self.at, self.told, self.answer_at) = (0, 0, 0, Spot::default());
-        (self.kind, self.answers, self.namespaces) = (atomic::KIND, Answers::All, 0);
+        (self.kind, self.answers, self.namespaces) = (KIND, Answers::All, 0);
         self.queue.clear();
         self.queue.shrink_to(bytes);
         self.unwatch();
@@ -325,3 +326,18 @@ pub(in crate::resp) const SPARE_MAX: usize = 4;
 
 /// Bytes that the buffer for answers begins with.
 pub(in crate::resp) const ANSWER_BYTES: usize = 16 << 10;
+
+/// Bytes of requests that one connection queues.
+pub const QUEUE_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of answers that one transaction keeps until its client takes them, if no value is longer. A request whose
+/// answer would not fit is answered with an error instead, and not executed.
+pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of answers that are kept at most, which have room for every value that can be stored now.
+pub(in crate::resp) fn answers_bytes_max(config: &Config) -> usize {
+    ANSWER_BYTES_MAX.max(config.item_bytes_max as usize + 2 * LINE_ROOM)
+}
+
+/// Kind that a request over several keys that has become a transaction counts for until it is known.
+pub(in crate::resp) const KIND: Command = Command::Other;

@@ -1,0 +1,71 @@
+//! The places that records have in secondary indexes, and index entries without a record.
+
+use crate::keyspace::indexes::Indexes;
+use crate::keyspace::indexes::SetIndex;
+use crate::resp::typed;
+use crate::resp::typed::KeyParts;
+use crate::resp::typed::View;
+use record::Entry;
+use record::Kind;
+use record::Name;
+use record::NoParts;
+use record::Record;
+use segment::Guard;
+use segment::Item;
+use segment::Namespace;
+use segment::Value;
+use std::sync::Arc;
+/// The places that the bins of a record have in the indexes of its set.
+pub(super) fn places_of(
+    indexes: &[Arc<SetIndex>],
+    record: Option<&Record<'_>>,
+    now_ms: u64,
+) -> Result<Vec<Option<(u64, u64)>>, record::Damaged> {
+    let Some(record) = record else { return Ok(vec![None; indexes.len()]) };
+    indexes
+        .iter()
+        .map(|index| {
+            let bin = record.find(&Name::new(&index.bin), now_ms)?;
+            Ok(bin.and_then(|bin| index.kind.place(&bin.value)))
+        })
+        .collect()
+}
+
+/// Takes those of the entries out that stand for nothing, as far as nobody changes their records now. No stripe is had.
+pub(super) fn sweep(
+    indexes: &Indexes,
+    guard: &Guard<'_>,
+    view: View<'_>,
+    looked: impl Iterator<Item = (Arc<SetIndex>, Entry)>,
+) {
+    for (index, entry) in looked {
+        let Some(_stripe) = indexes.stripe(entry.key) else { continue };
+        if place_now(&index, guard, view, entry) != Some((entry.order, entry.more)) {
+            index.remove(&entry);
+        }
+    }
+    guard.parts().take_lost();
+}
+
+/// Returns where the record that an entry is of has its value now. What cannot be read now is where the entry says.
+fn place_now(index: &SetIndex, guard: &Guard<'_>, view: View<'_>, entry: Entry) -> Option<(u64, u64)> {
+    let namespace = Namespace(view.sets.of(index.set)?.namespace());
+    let Some(item) = guard.walks().by_hash(namespace, entry.key) else {
+        return guard.walks().hash_may_be_on_flash(entry.key).then_some((entry.order, entry.more));
+    };
+    if record_of_set(&item, view) != Some(index.set) {
+        return None;
+    }
+    let parts = KeyParts::new(guard, guard.key(namespace, item.key));
+    let found = typed::record(Some(&item), view, &parts).and_then(|record| {
+        let bin = record.map(|record| record.find(&Name::new(&index.bin), view.now_ms)).transpose()?;
+        Ok(bin.flatten().and_then(|bin| index.kind.place(&bin.value)))
+    });
+    found.unwrap_or(Some((entry.order, entry.more)))
+}
+
+/// The number of the set that an item's record is of, which need not be there any more.
+pub(super) fn record_of_set(item: &Item<'_>, view: View<'_>) -> Option<u16> {
+    let Value::Typed { kind, bytes } = item.value else { return None };
+    Some(Record::of(Kind::of(kind)?, bytes, view.sets, &NoParts).ok()??.set()?.set().number())
+}

@@ -1,0 +1,51 @@
+//! Requests that become transactions of their own, because they take several visits or change several keys as one.
+//! A worker keeps some transactions that have ended, so that the next one allocates nothing.
+
+use crate::context::WorkerContext;
+use crate::resp::call::Call;
+use crate::resp::call::Run;
+use crate::resp::call::Stop;
+use crate::resp::catalog;
+use crate::resp::error::Fault;
+use crate::resp::state::Answers;
+use crate::resp::state::transaction::Stage;
+use crate::resp::state::transaction::{ANSWER_BYTES, SPARE_MAX, Transaction};
+use protocol::resp::Args;
+
+/// A transaction with room for answers, of which nothing is known yet.
+pub(super) fn spare(call: &mut Call<'_, '_>) -> Box<Transaction> {
+    let spare = call.ctx.spares.0.pop();
+    let shared = &call.ctx.shared;
+    spare.unwrap_or_else(|| Box::new(Transaction::new(shared.store.key_locks(), &shared.budget)))
+}
+
+/// It is done with: gives its key lock set back, and itself to who comes next.
+pub(super) fn put_away(mut transaction: Box<Transaction>, ctx: &mut WorkerContext) {
+    ctx.shared.store.let_go(&mut transaction.key_locks);
+    if ctx.spares.0.len() < SPARE_MAX {
+        transaction.forget(ANSWER_BYTES, &ctx.shared.budget);
+        ctx.spares.0.push(transaction);
+    }
+}
+
+/// Has the command's answer put together beside the output, over as many visits as it takes. Nothing is claimed.
+pub(super) fn run_beside<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, args: Args<'c>) -> Run {
+    let mut one = spare(call);
+    if !one.hold(entry, args, false) {
+        put_away(one, call.ctx);
+        return Err(Fault::ClientMemory.into());
+    }
+    one.stage = Stage::Running;
+    begin(call, one);
+    Err(Stop::UnderWay)
+}
+
+/// From here on the session's transaction comes before any other request.
+pub(super) fn begin(call: &mut Call<'_, '_>, mut transaction: Box<Transaction>) {
+    transaction.answers = call.session.answers;
+    (transaction.ready, transaction.begun) = (call.ctx.ready, call.ctx.op_begun);
+    if call.session.answers == Answers::SkipNext {
+        call.session.answers = Answers::All;
+    }
+    call.session.under_way = Some(transaction);
+}

@@ -1,0 +1,21 @@
+//! Arguments in pairs: names with their values, keys with their values.
+
+use protocol::resp::Args;
+
+/// Names with their values, of which there is an even number.
+#[derive(Clone)]
+pub(super) struct Pairs<'c>(pub(super) Args<'c>);
+
+impl<'c> Iterator for Pairs<'c> {
+    type Item = (&'c [u8], &'c [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some((self.0.next()?, self.0.next()?))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.len() / 2, Some(self.0.len() / 2))
+    }
+}
+
+impl ExactSizeIterator for Pairs<'_> {}
