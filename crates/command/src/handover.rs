@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::clients::auth::Auth;
 use crate::clients::client_info::ClientText;
-use crate::endpoint::{Endpoint, Protocol};
+use crate::clients::endpoint::{Endpoint, Protocol};
 use crate::push::mail::Kind;
 use crate::resp::acl::Users;
 use base::clock::UnixMillis;

@@ -31,7 +31,6 @@
 pub mod clients;
 pub mod config;
 pub mod context;
-pub mod endpoint;
 pub(crate) mod glob;
 pub mod handover;
 pub mod host;

@@ -9,7 +9,7 @@ use crate::visit::clock::Ticks;
 use crate::{memcache, resp};
 use segment::{Guard, Namespace, Store};
 
-use crate::endpoint::{Endpoint, Protocol};
+use crate::clients::endpoint::{Endpoint, Protocol};
 use crate::lookup::ahead::NextSet;
 pub use crate::lookup::ahead::{Head, ReadHead};
 
@@ -22,8 +22,8 @@ pub enum SessionState {
 }
 
 impl SessionState {
-    /// Returns the head of `buf`, which the session has received, if `buf` begins with a plain request. Its index bucket
-    /// is prefetched.
+    /// Returns the head of `buf`, which the session has received, if `buf` begins with a plain request. Prefetches its
+    /// index bucket.
     #[inline]
     pub fn head<'l>(&self, guard: &Guard<'l>, buf: &[u8]) -> Option<Head<'l>> {
         let ((bytes, consumed), namespace) = match self {

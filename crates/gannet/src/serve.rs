@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::ArgMatches;
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use command::keyspace::namespaces::DEFAULT_NAME;
 use io::listen::ListenAddr;
 use io::signal::{Signal, Signals};

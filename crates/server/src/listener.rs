@@ -5,7 +5,7 @@
 
 use crate::handover::{Arrival, Carried, Moved};
 use crate::shared::Shared;
-use command::endpoint::Endpoint;
+use command::clients::endpoint::Endpoint;
 use command::shared::WorkerShared;
 use io::listen::{self, Accepted, Listener, Stream};
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use crate::reactor;
 use crate::shared::Shared;
 use crate::start::{Known, StartError, endpoints};
 use crate::survey;
-use command::endpoint::{Endpoint, Protocol};
+use command::clients::endpoint::{Endpoint, Protocol};
 use command::push::mail::Subscriber;
 use command::resp::enter_kept;
 use command::visit::clock::Clock;

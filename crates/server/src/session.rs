@@ -2,7 +2,7 @@
 
 use crate::buffers::{BYTES_A_CONNECTION_MAX, Input};
 use crate::handover::Early;
-use command::endpoint::Endpoint;
+use command::clients::endpoint::Endpoint;
 use command::session::SessionState;
 use command::visit::clock::Ticks;
 use command::visit::out::OutBuffer;
@@ -250,7 +250,7 @@ impl<S> Table<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use command::endpoint::Protocol;
+    use command::clients::endpoint::Protocol;
 
     #[test]
     fn an_event_for_an_earlier_life_of_a_slot_finds_no_one() {

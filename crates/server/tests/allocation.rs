@@ -5,7 +5,7 @@
 mod common;
 
 use base::clock::UnixMillis;
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use command::visit::clock::Clock;
 use common::redis::request;
 use common::{Client, pattern, set, value};

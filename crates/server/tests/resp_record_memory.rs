@@ -4,7 +4,7 @@
 mod common;
 
 use base::prng::Prng;
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use common::redis::Replies;
 use common::{config, start};
 use gannet_server::start::ServerConfig;

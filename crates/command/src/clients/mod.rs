@@ -3,3 +3,4 @@
 pub mod auth;
 pub mod client_info;
 pub mod connection_table;
+pub mod endpoint;

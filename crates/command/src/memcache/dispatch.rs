@@ -95,7 +95,7 @@ fn step(call: &mut Call<'_, '_>) -> Step {
     }
     match parse(call.rest()) {
         Parsed::Incomplete => Err(State::NeedInput { want: 0 }),
-        Parsed::Request { request, consumed } if call.guarded => guarded::execute_guarded(call, request, consumed),
+        Parsed::Request { request, consumed } if call.guarded => execute_guarded(call, request, consumed),
         Parsed::Request { request, consumed } => execute(call, request, consumed),
         Parsed::Bad { error, consumed, swallow, quiet } => {
             guarded::turn_home(call);
@@ -161,4 +161,27 @@ fn swallow(call: &mut Call<'_, '_>) -> Step {
     call.at += gone as usize;
     call.session.swallow -= gone;
     if call.session.swallow > 0 { Err(State::NeedInput { want: 1 }) } else { Ok(()) }
+}
+
+/// Does a request, unless its namespaces have had as many as they may.
+#[cold]
+fn execute_guarded<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consumed: usize) -> Step {
+    let goes_on = call.session.is_paid || !call.session.is_between_requests();
+    if !goes_on && guarded::waits(call, &request) {
+        return Err(State::Parked);
+    }
+    let reached = guarded::turn_to_keys(call, &request);
+    if !goes_on && !guarded::pay(call, reached) {
+        let (value_bytes, quiet) = match request {
+            Request::Store(header) => (u64::from(header.value_len) + 2, header.noreply),
+            Request::MetaStore(_, value_len) => (u64::from(value_len) + 2, false),
+            _ => (0, false),
+        };
+        call.session.swallow = value_bytes;
+        return call.refused(Error::TooManyOps, quiet, consumed);
+    }
+    let step = execute(call, request, consumed);
+    // Asked again, it is the same operation.
+    call.session.is_paid = step.is_err() && call.session.is_between_requests();
+    step
 }

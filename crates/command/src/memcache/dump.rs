@@ -1,6 +1,7 @@
 //! `lru_crawler metadump` and `mgdump`, `stats cachedump`: every item, in as many calls as it takes.
 
 use super::call::{Call, Step};
+use super::state::Dumping;
 use super::{LINE_ROOM, exptime};
 use crate::metrics::Command;
 use crate::resp::walk_step_ops;
@@ -9,7 +10,7 @@ use crate::visit::progress::State;
 use protocol::memcache::KEY_BYTES_MAX;
 use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Dump;
-use segment::{Item, Stride};
+use segment::Item;
 
 /// Form of an item in a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,17 +39,6 @@ impl From<Dump> for Format {
             Dump::Mgdump => Self::Mgdump,
         }
     }
-}
-
-/// Progress of a dump.
-#[derive(Debug, Default)]
-pub(super) struct Dumping {
-    told_all: u64,
-    cursor: u64,
-    stride: Stride,
-    /// Lines that are not sent yet.
-    lines: Vec<u8>,
-    is_ended: bool,
 }
 
 /// Reports the next items: what a step finds is reported once the step has come to its end. The line is consumed

@@ -1,7 +1,7 @@
 //! Retrievals that change what they find (`gat`, `gats`), and what all retrievals share.
 
 use super::call::{Call, Step};
-use super::run::Retrieval;
+use super::state::Retrieval;
 use super::watch::Seen;
 use super::{LINE_ROOM, exptime};
 use crate::context::WorkerContext;

@@ -13,56 +13,17 @@
 //! Invariant: a session that is between requests and away from its listener's namespace is guarded, so its next
 //! request is turned again.
 
-use super::call::{Call, Step};
-use super::session::SessionState;
-use crate::keyspace::namespaces::{AWAY, Namespaces, PAUSED, ROUTED};
+use super::call::Call;
+use crate::keyspace::namespaces::{AWAY, Namespaces, ROUTED};
 use crate::lookup::run::PROBES_MAX;
-use crate::memcache::dispatch;
 use crate::shared::Pause;
-use crate::visit::progress::State;
 use protocol::memcache::request::Get;
-use protocol::memcache::{Error, KeyScratch, Keys, Request};
+use protocol::memcache::{KeyScratch, Keys, Request};
 use segment::Namespace;
-
-impl SessionState {
-    /// Returns the checks to make before a request of this listener's clients: the rate of operations, pauses, and
-    /// where keys lead.
-    pub(super) fn guards_of(home: Namespace) -> u32 {
-        1 << home.0 | PAUSED | if home == Namespace::DEFAULT { ROUTED } else { 0 }
-    }
-
-    /// The namespace of its listener.
-    pub(crate) fn home(&self) -> Namespace {
-        self.home
-    }
-}
-
-/// Does a request, unless its namespaces have had as many as they may.
-#[cold]
-pub(super) fn execute_guarded<'c>(call: &mut Call<'c, '_>, request: Request<'c>, consumed: usize) -> Step {
-    let goes_on = call.session.is_paid || !call.session.is_between_requests();
-    if !goes_on && waits(call, &request) {
-        return Err(State::Parked);
-    }
-    let reached = turn_to_keys(call, &request);
-    if !goes_on && !pay(call, reached) {
-        let (value_bytes, quiet) = match request {
-            Request::Store(header) => (u64::from(header.value_len) + 2, header.noreply),
-            Request::MetaStore(_, value_len) => (u64::from(value_len) + 2, false),
-            _ => (0, false),
-        };
-        call.session.swallow = value_bytes;
-        return call.refused(Error::TooManyOps, quiet, consumed);
-    }
-    let step = dispatch::execute(call, request, consumed);
-    // Asked again, it is the same operation.
-    call.session.is_paid = step.is_err() && call.session.is_between_requests();
-    step
-}
 
 /// Returns whether a pause puts the request off. A pause covers requests that change something, or all requests. A
 /// request that was begun goes on, and a client that leaves may.
-fn waits(call: &Call<'_, '_>, request: &Request<'_>) -> bool {
+pub(super) fn waits(call: &Call<'_, '_>, request: &Request<'_>) -> bool {
     match call.ctx.pause {
         Pause::None => false,
         Pause::Writes => match request {
@@ -83,14 +44,14 @@ fn waits(call: &Call<'_, '_>, request: &Request<'_>) -> bool {
 }
 
 /// One more operation of each of these namespaces, a bit each; false if one of them has had all it may.
-fn pay(call: &Call<'_, '_>, reached: u32) -> bool {
+pub(super) fn pay(call: &Call<'_, '_>, reached: u32) -> bool {
     let (guards, now) = (call.ctx.guards, call.ctx.now);
     let mut bounded = Namespaces::numbers().filter(|namespace| reached & guards & 1 << namespace.0 != 0);
     bounded.all(|namespace| call.ctx.shared.namespaces.take_op(namespace, now))
 }
 
 /// Turns the session to where the first key of a request is; returns all namespaces that it reaches, a bit each.
-fn turn_to_keys<'c>(call: &mut Call<'c, '_>, request: &Request<'c>) -> u32 {
+pub(super) fn turn_to_keys<'c>(call: &mut Call<'c, '_>, request: &Request<'c>) -> u32 {
     let mut scratch = KeyScratch::default();
     let key = match request {
         Request::Get(Get { keys, .. }) => return turn_to_run(call, *keys),

@@ -1,19 +1,13 @@
 //! Storage commands whose value is longer than what a buffer is for: it goes into the store as it arrives.
 
 use super::call::{Call, Step};
-use super::store::Plan;
+use super::state::{Plan, Storing};
 use crate::lookup::large::{ARRIVING_BYTES_MIN, Advance, LargeSet};
 use crate::memcache::store;
 use crate::memcache::watch;
 use crate::visit::progress::State;
 use protocol::memcache::{Error, KEY_BYTES_MAX};
 use segment::OpError;
-
-/// A storage command whose value is arriving.
-pub(super) struct Storing {
-    pub(super) large: LargeSet,
-    plan: Plan,
-}
 
 /// Such keys are kept in the session.
 const _: () = assert!(KEY_BYTES_MAX <= 250);

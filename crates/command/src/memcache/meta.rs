@@ -3,6 +3,7 @@
 use super::call::{Call, Step};
 use super::exptime::{self, seconds_left};
 use super::get::{Ending, Found};
+use super::state::FirstFetch;
 use super::watch::Seen;
 use crate::context::WorkerContext;
 use crate::lookup::flash;
@@ -19,36 +20,9 @@ use protocol::memcache::reply::{self, MetaLine};
 use protocol::memcache::{Error, KeyScratch};
 use protocol::number::Decimal;
 use segment::{
-    Ahead, Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Hit, Item, Key, Lease, Pinned, Value,
+    Ahead, Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Hit, Key, Lease, Pinned, Value,
     decimal_len,
 };
-
-/// Findings of the first run of a fetch. If the reply then has to wait for room, the fetch is done again. It must
-/// neither lose the right that it won nor take its own first run for an earlier access.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FirstFetch {
-    won: bool,
-    vivified: bool,
-    fetched: bool,
-    last_access: UnixMillis,
-    /// End that the item had before this request, if `t` asks for that: `Never` if there was none.
-    ended: Option<Expire>,
-}
-
-impl FirstFetch {
-    fn of(found: &Fetched<'_>, ended: Option<Expire>) -> Self {
-        let Item { fetched, last_access, .. } = found.item;
-        Self { won: found.lease == Lease::Won, vivified: found.vivified, fetched, last_access, ended }
-    }
-
-    fn restore(self, found: &mut Fetched<'_>) {
-        if self.won && found.lease == Lease::AlreadyWon {
-            found.lease = Lease::Won;
-        }
-        found.vivified |= self.vivified;
-        (found.item.fetched, found.item.last_access) = (self.fetched, self.last_access);
-    }
-}
 
 pub(super) fn meta_get<'c>(call: &mut Call<'c, '_>, meta: &Meta<'c>, consumed: usize) -> Step {
     call.sample_meta(meta, true);

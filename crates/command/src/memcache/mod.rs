@@ -25,6 +25,7 @@ mod meta;
 mod run;
 mod session;
 mod small;
+mod state;
 mod stats;
 mod store;
 mod watch;

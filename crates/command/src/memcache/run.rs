@@ -7,6 +7,7 @@ use super::LINE_ROOM;
 use super::call::{Call, Step};
 use super::get::{Found, write_value};
 use super::session::SessionState;
+use super::state::Retrieval;
 use super::watch::Seen;
 use crate::context::WorkerContext;
 use crate::keyspace::prefixes::Count;
@@ -37,34 +38,6 @@ pub(crate) fn head_set_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<
 
 /// Bytes of `get ` before the key of a lone get.
 const LONE_VERB_BYTES: usize = 4;
-
-/// A retrieval whose answer goes on in a later call: what has been read of its line need not be read again.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Retrieval {
-    /// Bytes of the line, its end included.
-    pub(super) consumed: usize,
-    /// Bytes of the keys that are left.
-    pub(super) keys_left: usize,
-    pub(super) with_cas: bool,
-    pub(super) touch: Option<i64>,
-}
-
-impl Retrieval {
-    /// Returns a request for the keys of `line` that are left. `None`: all are answered.
-    pub(super) fn rest_of(&self, line: &[u8]) -> Option<Vec<u8>> {
-        let text = line.strip_suffix(b"\n").unwrap_or(line);
-        let text = text.strip_suffix(b"\r").unwrap_or(text);
-        let keys = text[text.len() - self.keys_left..].trim_ascii();
-        let name = match (self.touch.is_some(), self.with_cas) {
-            (false, false) => "get",
-            (false, true) => "gets",
-            (true, false) => "gat",
-            (true, true) => "gats",
-        };
-        let touch = self.touch.map_or_else(String::new, |exptime| format!(" {exptime}"));
-        (!keys.is_empty()).then(|| [format!("{name}{touch} ").as_bytes(), keys, b"\r\n"].concat())
-    }
-}
 
 /// One key of a run. Places are bytes from the start of the buffer.
 #[derive(Clone, Copy)]

@@ -1,12 +1,11 @@
 //! The state that the protocol retains of a connection between two visits.
 
-use super::dump::Dumping;
-use super::large::Storing;
-use super::meta::FirstFetch;
-use super::run::Retrieval;
+use super::state::{Dumping, FirstFetch, Retrieval, Storing};
+use crate::clients::endpoint::{Endpoint, Protocol};
 use crate::context::WorkerContext;
-use crate::endpoint::{Endpoint, Protocol};
 use crate::handover::Carried;
+use crate::keyspace::namespaces::PAUSED;
+use crate::keyspace::namespaces::ROUTED;
 use crate::lookup::large::LargeSet;
 use crate::push::watch::{Hub, Watching};
 use protocol::memcache::reply;
@@ -128,5 +127,16 @@ impl SessionState {
     /// Returns true if the connection is a watcher.
     pub(crate) fn watches(&self) -> bool {
         self.watching.is_some()
+    }
+
+    /// Returns the checks to make before a request of this listener's clients: the rate of operations, pauses, and
+    /// where keys lead.
+    pub(super) fn guards_of(home: Namespace) -> u32 {
+        1 << home.0 | PAUSED | if home == Namespace::DEFAULT { ROUTED } else { 0 }
+    }
+
+    /// The namespace of its listener.
+    pub(crate) fn home(&self) -> Namespace {
+        self.home
     }
 }

@@ -1,6 +1,7 @@
 //! Storage commands whose value lies whole in the input: `set`, `add`, `replace`, `append`, `prepend`, `cas`, `ms`.
 
 use super::call::{Call, Step};
+use super::state::{Answer, MetaAnswer, Plan};
 use super::watch::Seen;
 use super::{LINE_ROOM, exptime};
 use crate::keyspace::prefixes::Count;
@@ -16,38 +17,6 @@ use protocol::memcache::meta::{Meta, MetaStoreMode, OPAQUE_BYTES_MAX};
 use protocol::memcache::request::{Store, StoreMode};
 use protocol::memcache::{Body, Error, KeyScratch, body, reply, set_key};
 use segment::{Delete, Expire, OpError, Put, PutMode, PutOutcome};
-
-/// A storage command without its value. It is held beside a large value while that arrives.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
-    mode: PutMode,
-    client_flags: u32,
-    expire: Expire,
-    compare: Option<u64>,
-    invalidate: bool,
-    token: Option<u64>,
-    vivify: Option<Expire>,
-    answer: Answer,
-    pub(super) command: Command,
-}
-
-/// Form of the reply to a storage command.
-#[derive(Clone, Copy, Debug)]
-enum Answer {
-    Text { noreply: bool },
-    Meta(MetaAnswer),
-}
-
-/// The part of an `ms` line that its answer needs.
-#[derive(Clone, Copy, Debug)]
-struct MetaAnswer {
-    quiet: bool,
-    encoded: bool,
-    /// The letters of `O`, `k`, `c` and `s` in the client's order; 0 behind them.
-    order: [u8; 4],
-    opaque: [u8; OPAQUE_BYTES_MAX],
-    opaque_len: u8,
-}
 
 impl MetaAnswer {
     fn new(meta: &Meta<'_>) -> Self {

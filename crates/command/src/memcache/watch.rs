@@ -6,7 +6,7 @@
 
 use super::call::{Call, Step};
 use super::exptime;
-use super::store::Plan;
+use super::state::Plan;
 use crate::keyspace::prefixes::Count;
 use crate::push::notify::Event;
 use crate::push::watch::{Head, Hub, Kind, StoreEvent, Watched};

@@ -53,13 +53,13 @@ fn may<'c>(call: &mut Call<'c, '_>, entry: &'static catalog::Entry, asked: Asked
     let waits = match call.ctx.pause {
         Pause::None => false,
         Pause::Writes => entry.has(catalog::Flag::Write) || matches!(entry.name, "publish" | "exec"),
-        // Who ends the pause must come through.
+        // ClientUser ends the pause must come through.
         Pause::All => entry.name != "client",
     };
     if waits {
         return Err(State::Parked.into());
     }
-    // Who finds out where it is, or leaves, does nothing to the keys.
+    // ClientUser finds out where it is, or leaves, does nothing to the keys.
     if call.ctx.rationed_here && !call.session.is_paid && call.session.done == 0 && entry.group != "connection" {
         if !call.ctx.shared.namespaces.take_op(call.session.namespace, call.ctx.now) {
             return Err(Fault::TooManyOps.into());

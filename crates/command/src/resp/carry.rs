@@ -1,8 +1,8 @@
 //! A connection of Redis's protocol that goes on in another worker or process: see [`crate::carried`].
 
-use super::acl::Who;
+use super::acl::ClientUser;
+use crate::clients::endpoint::{Endpoint, Protocol};
 use crate::context::WorkerContext;
-use crate::endpoint::{Endpoint, Protocol};
 use crate::handover::{Carried, CarriedUser};
 use crate::lookup::values::LINE_ROOM;
 use crate::push::mail::Subscriber;
@@ -39,7 +39,7 @@ impl SessionState {
             input: input.to_vec(),
             namespace: self.namespace,
             known: self.known,
-            user: self.who.carried(),
+            user: self.user.carried(),
             speaks_3: self.version == Version::Resp3,
             wants_none: self.answers == Answers::None,
             skips_next: self.answers == Answers::SkipNext,
@@ -55,8 +55,8 @@ impl SessionState {
             shared.namespaces.leave(self.namespace);
             self.namespace = carried.namespace;
         }
-        self.who = Who::of(&carried.user, &shared.users);
-        let is_gone = matches!(self.who, Who::Default) && carried.user != CarriedUser::Nobody;
+        self.user = ClientUser::of(&carried.user, &shared.users);
+        let is_gone = matches!(self.user, ClientUser::Default) && carried.user != CarriedUser::Nobody;
         self.known = carried.known && !is_gone;
         self.version = if carried.speaks_3 { Version::Resp3 } else { Version::Resp2 };
         self.answers = match carried {

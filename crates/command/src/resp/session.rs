@@ -3,7 +3,7 @@
 use crate::lookup::large::LargeSet;
 use crate::push::mail::Publishing;
 use crate::push::mail::Subscriber;
-use crate::resp::acl::Who;
+use crate::resp::acl::ClientUser;
 use crate::resp::catalog;
 use crate::resp::state::Answers;
 use crate::resp::state::aside::{Aside, ENDED_A_VISIT};
@@ -50,7 +50,7 @@ pub struct SessionState {
     /// True if the value being read changes so often that its key is to be claimed.
     pub(super) wants_key_locks: bool,
     /// The user that its client acts as.
-    pub(super) who: Who,
+    pub(super) user: ClientUser,
     /// Count of changes to the users at the last check of `who`.
     pub(super) seen_changes: u64,
     /// Count of changes to the users when its client was found to be free to do everything; 0: it was not.

@@ -13,7 +13,7 @@ use super::namespaces;
 use super::settings::Settings;
 use super::value::{Auto, Wrong};
 use crate::start::ServerConfig;
-use command::endpoint::{Endpoint, Protocol};
+use command::clients::endpoint::{Endpoint, Protocol};
 use command::keyspace::namespace_config::NamespaceConfig;
 
 /// The divisor of the host's memory that gives `auto` memory.

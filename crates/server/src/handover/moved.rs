@@ -1,6 +1,6 @@
 //! Connections between their workers: on the way to one, and after they have left one.
 
-use command::endpoint::Endpoint;
+use command::clients::endpoint::Endpoint;
 use command::handover::Carried;
 use command::push::mail::Subscriber;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl Early {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use command::endpoint::Protocol;
+    use command::clients::endpoint::Protocol;
 
     #[test]
     fn early_bytes_are_taken_once_and_in_order() {

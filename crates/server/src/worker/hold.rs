@@ -12,7 +12,7 @@
 use super::Core;
 use crate::buffers::{CLASSES, Class, Input, LENT_NS_MAX, READER_GRACE_NS};
 use crate::session::{Phase, Place, Session};
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use command::visit::out::OutBuffer;
 use io::Backend;
 use std::collections::VecDeque;

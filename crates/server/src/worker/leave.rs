@@ -17,7 +17,7 @@ use super::Core;
 use crate::handover::{Carried, Early, Moved};
 use crate::session::{Phase, Place, Session};
 use crate::threads::Drain;
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use io::{Backend, Detached};
 use segment::{Guard, Store};
 use std::sync::Arc;

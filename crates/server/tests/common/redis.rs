@@ -2,7 +2,7 @@
 
 pub use super::request::request;
 use super::{Client, PATIENCE, config, start};
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use std::io::Read;

@@ -1,7 +1,7 @@
 //! Whole streams of Redis's commands through a worker on a simulated network. Shared by a test and a fuzz target.
 
 use base::clock::UnixMillis;
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use command::visit::clock::Clock;
 use gannet_server::start::{ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};

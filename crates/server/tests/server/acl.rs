@@ -2,7 +2,7 @@
 
 use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, start, tcp};
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use command::keyspace::namespace_config::NamespaceConfig;
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;

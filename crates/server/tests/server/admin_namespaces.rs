@@ -2,7 +2,7 @@
 
 use crate::common::redis::Replies;
 use crate::common::{PATIENCE, config, start};
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use gannet_server::admin::{Admin, Bound};
 use gannet_server::config::file::{Origins, read_file};
 use gannet_server::config::{NamespaceSettings, Settings};

@@ -3,7 +3,7 @@
 
 use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, start, tcp, wait_until};
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use std::net::{IpAddr, SocketAddr, UdpSocket};

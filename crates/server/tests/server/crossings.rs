@@ -3,7 +3,7 @@
 
 use crate::common::redis::Replies;
 use crate::common::{Client, config, pattern, set, start, value};
-use command::endpoint::{Endpoint, Protocol};
+use command::clients::endpoint::{Endpoint, Protocol};
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use segment::Namespace;

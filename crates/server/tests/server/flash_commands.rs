@@ -4,7 +4,7 @@
 use crate::common::Client;
 use crate::common::redis::{Replies, addr, resp, running};
 use crate::common::tiered::Tiered;
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use command::resp::catalog::{COMMANDS, Flag};
 use gannet_server::start::Running;
 use std::collections::HashSet;

@@ -1,7 +1,7 @@
 //! A server that hands its listeners, connections and memory over to another one, in the same process.
 
 use crate::common::{Client, config, pattern, set, start, tcp, value, wait_until};
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use gannet_server::config::kinds::IoChoice;
 use gannet_server::handover::Estate;
 use gannet_server::start::{Ended, Running, Server, ServerConfig};

@@ -3,7 +3,7 @@
 use crate::common::redis::{Replies, request};
 use crate::common::{Client, config, start, tcp};
 use base::prng::Prng;
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use command::metrics::hot_keys::{List, Told};
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;

@@ -3,7 +3,7 @@
 
 use crate::common::redis::{Replies, request};
 use crate::common::{Client, config, pattern, set, start, value, wait_until};
-use command::endpoint::{Endpoint, Protocol};
+use command::clients::endpoint::{Endpoint, Protocol};
 use command::keyspace::namespace_config::NamespaceConfig;
 use command::push::notify::KeyEvents;
 use gannet_server::start::{Running, ServerConfig};

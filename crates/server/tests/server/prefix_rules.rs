@@ -4,7 +4,7 @@
 use crate::common::redis::resp;
 use crate::common::{Client, config, pattern, set, start, value};
 use base::prng::Prng;
-use command::endpoint::{Endpoint, Protocol};
+use command::clients::endpoint::{Endpoint, Protocol};
 use command::keyspace::namespace_config::NamespaceConfig;
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;

@@ -4,7 +4,7 @@
 use crate::common::redis::{Redis, Replies, addr, both, request, resp};
 use crate::common::{Client, set, start, value};
 use base::prng::Prng;
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use gannet_server::start::ServerConfig;
 
 /// Words of a random command. Half of them are as they should be.

@@ -10,7 +10,7 @@ mod whole_server;
 
 use crate::common::request::request;
 use base::prng::Prng;
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use command::resp::catalog::COMMANDS;
 use resp_commands::{assert_cut, is_timeless, replies};
 use std::time::{Duration, Instant};

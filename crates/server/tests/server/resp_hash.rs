@@ -3,7 +3,7 @@
 
 use crate::common::redis::{Redis, Replies, addr, both, request, resp, running};
 use crate::common::{Client, PATIENCE, start};
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use gannet_server::start::ServerConfig;
 use std::collections::HashSet;
 use std::time::Instant;

@@ -5,7 +5,7 @@ use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, pattern, start, wait_until};
 use crate::sim::World;
 use base::prng::Prng;
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use io::sim::{Faults, SimClient};

@@ -11,7 +11,7 @@ use crate::common::{pattern, set, value};
 use crate::sim::{START_NS, World};
 use base::clock::UnixMillis;
 use base::prng::Prng;
-use command::endpoint::{Endpoint, Protocol};
+use command::clients::endpoint::{Endpoint, Protocol};
 use command::keyspace::namespace_config::NamespaceConfig;
 use gannet_server::buffers::aside_bytes_max;
 use gannet_server::start::ServerConfig;

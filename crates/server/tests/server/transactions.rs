@@ -6,7 +6,7 @@ mod updates;
 use crate::common::redis::{Redis, Replies, request};
 use crate::common::{Client, config, start, tcp, wait_until};
 use base::prng::Prng;
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use command::memory::budget::Kind;
 use command::metrics::{Command, Part, Totals};
 use gannet_server::start::{Running, ServerConfig};

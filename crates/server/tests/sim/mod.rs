@@ -1,7 +1,7 @@
 //! One worker, unmodified, with a network and a time that follow from a seed.
 
 use base::clock::UnixMillis;
-use command::endpoint::Endpoint;
+use command::clients::endpoint::Endpoint;
 use command::visit::clock::Clock;
 use gannet_server::handover::Arrival;
 use gannet_server::shared::Shared;

@@ -16,7 +16,7 @@ pub mod commands;
 
 use base::clock::UnixMillis;
 use choices::Choices;
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use command::memory::budget::Kind;
 use command::visit::clock::Clock;
 use gannet_server::shared::Shared;

@@ -10,15 +10,15 @@
 
 use crate::resp::aside;
 use crate::resp::clients;
+mod client_user;
 mod rights;
 mod subcommands;
 mod users;
-mod who;
 
+pub(in crate::resp) use client_user::ClientUser;
 pub use rights::Rights;
 pub(in crate::resp) use rights::name_of;
 pub use users::{FileError, User, Users};
-pub(in crate::resp) use who::Who;
 
 use super::catalog::{Entry, Flag, find, lower};
 use super::error::{Fault, Line, shown, unknown_part};
@@ -110,13 +110,13 @@ pub(super) fn permit(call: &mut Call<'_, '_>, entry: &'static Entry, asked: Aske
     if call.session.seen_changes != changes && !follow_users(call) {
         return Err(Stop::Quit);
     }
-    let user = match &call.session.who {
-        Who::OfFile => {
+    let user = match &call.session.user {
+        ClientUser::OfFile => {
             call.session.free_at = changes;
             return Ok(());
         }
-        Who::User(user) => Arc::clone(user),
-        Who::Default => match call.ctx.shared.users.find(DEFAULT) {
+        ClientUser::User(user) => Arc::clone(user),
+        ClientUser::Default => match call.ctx.shared.users.find(DEFAULT) {
             Some(user) => user,
             None => return Err(Stop::Quit),
         },
@@ -176,9 +176,9 @@ pub(super) fn permit_queued(call: &mut Call<'_, '_>, entry: &'static Entry, args
 
 /// Users have changed: finds the client's anew. False if it is gone.
 fn follow_users(call: &mut Call<'_, '_>) -> bool {
-    if let Who::User(user) = &call.session.who {
+    if let ClientUser::User(user) = &call.session.user {
         match call.ctx.shared.users.find(&user.name) {
-            Some(user) => call.session.who = Who::User(user),
+            Some(user) => call.session.user = ClientUser::User(user),
             None => return false,
         }
     }
@@ -200,8 +200,8 @@ pub(super) fn admit(call: &mut Call<'_, '_>, name: &[u8], password: &[u8], has_n
         return Err(Fault::NoUsers.into());
     }
     let who = match shared.users.admits(name, password) {
-        Some(user) => Some(Who::User(user)),
-        None => file.filter(|file| file.admits(name, password)).map(|_| Who::OfFile),
+        Some(user) => Some(ClientUser::User(user)),
+        None => file.filter(|file| file.admits(name, password)).map(|_| ClientUser::OfFile),
     };
     call.counters().auth_cmds.add(1);
     let Some(who) = who else {
@@ -210,7 +210,7 @@ pub(super) fn admit(call: &mut Call<'_, '_>, name: &[u8], password: &[u8], has_n
         log_refusal(call, "auth", command.to_ascii_lowercase(), name.iter().take(NAME_BYTES_MAX).copied().collect());
         return Err(Fault::WrongPassword.into());
     };
-    call.session.who = who;
+    call.session.user = who;
     (call.session.known, call.session.free_at) = (true, 0);
     call.session.seen_changes = call.ctx.user_changes;
     let user: ClientText = name.iter().take(CLIENT_TEXT_MAX).copied().collect();
@@ -220,10 +220,10 @@ pub(super) fn admit(call: &mut Call<'_, '_>, name: &[u8], password: &[u8], has_n
 
 /// The client's user.
 fn user_name(call: &Call<'_, '_>) -> Vec<u8> {
-    match &call.session.who {
-        Who::User(user) => user.name.clone(),
-        Who::Default => DEFAULT.to_vec(),
-        Who::OfFile => call.with_client_info(|client_info| client_info.user.to_vec()).unwrap_or_default(),
+    match &call.session.user {
+        ClientUser::User(user) => user.name.clone(),
+        ClientUser::Default => DEFAULT.to_vec(),
+        ClientUser::OfFile => call.with_client_info(|client_info| client_info.user.to_vec()).unwrap_or_default(),
     }
 }
 

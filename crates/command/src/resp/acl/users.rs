@@ -1,4 +1,4 @@
-//! Who there is: users by name, their passwords, the file that they are kept in, and what was refused.
+//! ClientUser there is: users by name, their passwords, the file that they are kept in, and what was refused.
 //!
 //! Invariants: no password is kept, only its SHA-256, and neither is in a log line, an error or a `Debug` text; a check
 //! takes as long whatever of a password is right; a user that is changed is another value: who holds one sees it whole.

@@ -3,7 +3,7 @@
 use super::table::{Entry, Wire, line};
 use crate::common;
 use crate::sim::World;
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use gannet_server::start::ServerConfig;
 use io::sim::{Faults, SimClient};
 use std::sync::atomic::Ordering::Relaxed;

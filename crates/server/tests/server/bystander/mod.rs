@@ -10,7 +10,7 @@ mod lab;
 mod table;
 
 use crate::common::redis::request;
-use command::endpoint::Protocol;
+use command::clients::endpoint::Protocol;
 use command::visit::pace::ITERATION_OPS_MAX;
 use io::sim::SimClient;
 use lab::{Lab, SCALE};

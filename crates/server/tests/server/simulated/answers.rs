@@ -3,7 +3,7 @@
 use crate::common;
 use crate::common::redis::{reply_len, request};
 use crate::sim::World;
-use command::endpoint::Protocol::Resp;
+use command::clients::endpoint::Protocol::Resp;
 use gannet_server::start::ServerConfig;
 use io::sim::{Faults, SimClient};
 use std::sync::atomic::Ordering::Relaxed;

@@ -4,7 +4,7 @@
 use crate::common::redis::request;
 use crate::common::{self, pattern, set, value};
 use crate::sim::World;
-use command::endpoint::Protocol::{self, Memcache, Resp};
+use command::clients::endpoint::Protocol::{self, Memcache, Resp};
 use gannet_server::buffers::aside_bytes_max;
 use gannet_server::start::ServerConfig;
 use io::sim::{Faults, SimClient};

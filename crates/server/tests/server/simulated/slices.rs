@@ -4,7 +4,7 @@ use super::half::{ask_beside, bystanders};
 use crate::common;
 use crate::common::redis::request;
 use crate::sim::World;
-use command::endpoint::Protocol::Resp;
+use command::clients::endpoint::Protocol::Resp;
 use gannet_server::start::ServerConfig;
 use io::sim::{Faults, SimClient};
 

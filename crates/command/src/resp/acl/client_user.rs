@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// The identity of a client.
 #[derive(Clone, Debug, Default)]
-pub(in crate::resp) enum Who {
+pub(in crate::resp) enum ClientUser {
     /// It has not said: the default user.
     #[default]
     Default,
@@ -16,7 +16,7 @@ pub(in crate::resp) enum Who {
     User(Arc<User>),
 }
 
-impl Who {
+impl ClientUser {
     /// As it is told to the server that goes on with the connection.
     pub(in crate::resp) fn carried(&self) -> CarriedUser {
         match self {

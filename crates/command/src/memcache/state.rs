@@ -1,0 +1,115 @@
+//! What a session remembers of a request between two visits. Nothing here runs a command.
+
+use crate::lookup::large::LargeSet;
+use crate::metrics::Command;
+use base::clock::UnixMillis;
+use protocol::memcache::meta::OPAQUE_BYTES_MAX;
+use segment::Expire;
+use segment::Fetched;
+use segment::Item;
+use segment::Lease;
+use segment::PutMode;
+use segment::Stride;
+/// Progress of a dump.
+#[derive(Debug, Default)]
+pub(super) struct Dumping {
+    pub(super) told_all: u64,
+    pub(super) cursor: u64,
+    pub(super) stride: Stride,
+    /// Lines that are not sent yet.
+    pub(super) lines: Vec<u8>,
+    pub(super) is_ended: bool,
+}
+
+/// A storage command whose value is arriving.
+pub(super) struct Storing {
+    pub(super) large: LargeSet,
+    pub(super) plan: Plan,
+}
+
+/// A storage command without its value. It is held beside a large value while that arrives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) mode: PutMode,
+    pub(super) client_flags: u32,
+    pub(super) expire: Expire,
+    pub(super) compare: Option<u64>,
+    pub(super) invalidate: bool,
+    pub(super) token: Option<u64>,
+    pub(super) vivify: Option<Expire>,
+    pub(super) answer: Answer,
+    pub(super) command: Command,
+}
+
+/// Form of the reply to a storage command.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answer {
+    Text { noreply: bool },
+    Meta(MetaAnswer),
+}
+
+/// The part of an `ms` line that its answer needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MetaAnswer {
+    pub(super) quiet: bool,
+    pub(super) encoded: bool,
+    /// The letters of `O`, `k`, `c` and `s` in the client's order; 0 behind them.
+    pub(super) order: [u8; 4],
+    pub(super) opaque: [u8; OPAQUE_BYTES_MAX],
+    pub(super) opaque_len: u8,
+}
+
+/// Findings of the first run of a fetch. If the reply then has to wait for room, the fetch is done again. It must
+/// neither lose the right that it won nor take its own first run for an earlier access.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FirstFetch {
+    pub(super) won: bool,
+    pub(super) vivified: bool,
+    pub(super) fetched: bool,
+    pub(super) last_access: UnixMillis,
+    /// End that the item had before this request, if `t` asks for that: `Never` if there was none.
+    pub(super) ended: Option<Expire>,
+}
+
+impl FirstFetch {
+    pub(super) fn of(found: &Fetched<'_>, ended: Option<Expire>) -> Self {
+        let Item { fetched, last_access, .. } = found.item;
+        Self { won: found.lease == Lease::Won, vivified: found.vivified, fetched, last_access, ended }
+    }
+
+    pub(super) fn restore(self, found: &mut Fetched<'_>) {
+        if self.won && found.lease == Lease::AlreadyWon {
+            found.lease = Lease::Won;
+        }
+        found.vivified |= self.vivified;
+        (found.item.fetched, found.item.last_access) = (self.fetched, self.last_access);
+    }
+}
+
+/// A retrieval whose answer goes on in a later call: what has been read of its line need not be read again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retrieval {
+    /// Bytes of the line, its end included.
+    pub(super) consumed: usize,
+    /// Bytes of the keys that are left.
+    pub(super) keys_left: usize,
+    pub(super) with_cas: bool,
+    pub(super) touch: Option<i64>,
+}
+
+impl Retrieval {
+    /// Returns a request for the keys of `line` that are left. `None`: all are answered.
+    pub(super) fn rest_of(&self, line: &[u8]) -> Option<Vec<u8>> {
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let keys = text[text.len() - self.keys_left..].trim_ascii();
+        let name = match (self.touch.is_some(), self.with_cas) {
+            (false, false) => "get",
+            (false, true) => "gets",
+            (true, false) => "gat",
+            (true, true) => "gats",
+        };
+        let touch = self.touch.map_or_else(String::new, |exptime| format!(" {exptime}"));
+        (!keys.is_empty()).then(|| [format!("{name}{touch} ").as_bytes(), keys, b"\r\n"].concat())
+    }
+}
