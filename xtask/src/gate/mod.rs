@@ -1,15 +1,15 @@
-//! Instructions a request: repeatable where time is not, so a change that costs or saves some is seen in any test run.
+//! Counts instructions per request. Unlike times, these are repeatable, so every test run detects a change of cost.
 //!
 //! ```text
 //!   server under callgrind, one worker  <── one connection ── case: requests in flight, batch after batch
-//!     warm-up batches;  counters to zero;  measured batches;  counters to a file
-//!   instructions a request = the busiest thread's count / requests
+//!     warm-up batches;  counters reset;  measured batches;  counters to a file
+//!   instructions per request = the busiest thread's count / requests
 //! ```
 //!
-//! The real binary and real sockets are counted: user instructions only, system calls apart. One connection whose
-//! batches are written whole makes each turn of the server the same, so that two runs differ by less than 1 %.
-//! [`KEPT`] holds the counts to keep to; a case outside [`TOLERANCE`] of its own fails, whether it costs more or less:
-//! what is kept shall be what is. [`steps`] counts and keeps the steps of long commands in the same way.
+//! The real binary and real sockets are measured: only user instructions, without system calls. One connection, whose
+//! batches are written whole, makes all iterations of the server equal, so that two runs differ by less than 1 %.
+//! [`KEPT`] has the stored counts. A case fails if its count differs by more than [`TOLERANCE`], in either direction,
+//! so that the stored counts stay correct. [`steps`] does the same for the steps of long commands.
 
 mod callgrind;
 mod cases;
@@ -25,22 +25,22 @@ use testbed::server::{Kind, Server};
 
 /// The largest difference of a count from the stored one, as a share of it.
 const TOLERANCE: f64 = 0.03;
-/// The counts that are kept, by the names of the cases.
+/// The file of stored counts, by the names of the cases.
 const KEPT: &str = "xtask/src/gate/kept.toml";
 
-/// The actions of a run of the gate.
+/// The options of the gate.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Count Debian's memcached and Redis beside Gannet; compares with nothing kept.
+    /// True to measure Debian's memcached and Redis too; nothing is compared with stored counts.
     pub with_peer: bool,
-    /// Keep the counts of this run.
+    /// True to store the counts of this run.
     pub keep: bool,
 }
 
-/// Counts every case, prints them, and says whether all are near what is kept.
+/// Measures every case and prints the counts. Returns whether all are near their stored counts.
 ///
 /// # Errors
-/// When a server or valgrind does not do what it should, in a sentence.
+/// If a server or valgrind fails; a sentence with the reason.
 pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
     let mut ours = count(Kind::GannetEpoll, |_| true)?;
     let peer = match options.with_peer {
@@ -58,13 +58,13 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
     let kept = read_kept(&path)?;
     let is_near = |case: &Case, now: u64| kept.get(case.name).is_some_and(|was| near(now, *was));
     if !cases::ALL.iter().all(|case| is_near(case, ours[case.name])) {
-        // A visit ends by time too, so a pause of the machine adds instructions and never saves any.
+        // An iteration also ends by time, so a pause of the machine can add instructions but never remove any.
         for (name, again) in count(Kind::GannetEpoll, |_| true)? {
             ours.entry(name).and_modify(|now| *now = again.min(*now));
         }
     }
     println!(
-        "| user instructions a request | in flight | gannet | kept |{}",
+        "| user instructions per request | in flight | gannet | stored |{}",
         if peer.is_some() { " memcached, redis-server |" } else { "" }
     );
     println!("|---|---|---|---|{}", if peer.is_some() { "---|" } else { "" });
@@ -85,7 +85,7 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
     }
     for case in &failed {
         eprintln!(
-            "{}: {} instructions, {} are kept. If that is meant, say why in the commit and run \
+            "{}: {} instructions, but {} are stored. If the change is intended, explain it in the commit and run \
              `make bench-gate ARGS=--keep`.",
             case.name,
             ours[case.name],
@@ -99,7 +99,8 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
     Ok(failed == 0)
 }
 
-/// Prices the steps of long commands and prints them. Returns how many there are and how many differ from kept ones.
+/// Measures the steps of long commands and prints them. Returns their number, and the number that differ from the
+/// stored ones.
 fn run_steps(root: &Path, options: &Options) -> Result<(usize, usize), String> {
     let prices = steps::count(root)?;
     let path = root.join(steps::KEPT);
@@ -107,7 +108,7 @@ fn run_steps(root: &Path, options: &Options) -> Result<(usize, usize), String> {
         write_kept(&path, &steps::by_name(&prices))?;
     }
     let kept = read_kept(&path)?;
-    println!("\n| a step of | unit | instructions a unit | kept |\n|---|---|---|---|");
+    println!("\n| a step of | unit | instructions per unit | stored |\n|---|---|---|---|");
     for steps::Price { command, unit, instructions } in &prices {
         let was = kept.get(command).map_or("-".into(), u64::to_string);
         println!("| {command} | {unit} | {instructions} | {was} |");
@@ -115,8 +116,8 @@ fn run_steps(root: &Path, options: &Options) -> Result<(usize, usize), String> {
     let strayed = steps::strayed(&prices, &kept);
     if !strayed.is_empty() {
         eprintln!(
-            "the price of a step differs from {} by more than {:.0} %, or only one of the two exists: {}. If that is \
-             meant, say why in the commit and run `make bench-gate ARGS=--keep`.",
+            "the cost of a step differs from {} by more than {:.0} %, or only one of the two exists: {}. If the \
+             change is intended, explain it in the commit and run `make bench-gate ARGS=--keep`.",
             steps::KEPT,
             TOLERANCE * 100.0,
             strayed.join("; ")
@@ -125,7 +126,7 @@ fn run_steps(root: &Path, options: &Options) -> Result<(usize, usize), String> {
     Ok((prices.len().max(kept.len()), strayed.len()))
 }
 
-/// Returns whether a count is within [`TOLERANCE`] of the one that is kept.
+/// Returns whether a count is within [`TOLERANCE`] of the stored one.
 fn near(now: u64, was: u64) -> bool {
     now.abs_diff(was) as f64 <= was as f64 * TOLERANCE
 }
@@ -140,13 +141,13 @@ fn read_kept(path: &Path) -> Result<BTreeMap<String, u64>, String> {
     toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Counts the cases that `is_asked` on one server.
+/// Measures the cases selected by `is_asked` on one server.
 fn count(kind: Kind, is_asked: fn(&&Case) -> bool) -> Result<BTreeMap<&'static str, u64>, String> {
     let counted = Counted::start(kind)?;
     cases::ALL.iter().filter(is_asked).map(|case| Ok((case.name, one(&counted, case)?))).collect()
 }
 
-/// One case: warm-up, then what is counted.
+/// Runs one case: warm-up, then the measured batches.
 fn one(counted: &Counted, case: &Case) -> Result<u64, String> {
     let at = |error: String| format!("{}: {error}", case.name);
     let server: &Server = counted.server();
