@@ -1,7 +1,7 @@
-//! A wall clock that the soak moves: the server's is the machine's plus an offset, which only ever grows.
+//! A wall clock that the soak controls: the server's clock is the machine's plus an offset, which only grows.
 //!
-//! The server is the release binary as it is; a library in `LD_PRELOAD` (`clock.c`) adds the offset to the time that
-//! `clock_gettime` returns. Between two changes time passes as usual.
+//! The server is the unchanged release binary; a library in `LD_PRELOAD` (`clock.c`) adds the offset to the time of
+//! `clock_gettime`. Between two changes time passes normally.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,10 +10,11 @@ use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const LIBRARY: &str = include_str!("clock.c");
-/// Twice the time for which a worker follows the store's clock by the processor's counter, which no library moves.
+/// Twice the time for which a worker derives the store's clock from the processor's counter, which the library cannot
+/// change.
 const SEEN_AFTER: Duration = Duration::from_millis(20);
 
-/// The server's wall clock, as the soak knows it.
+/// The server's wall clock, as known to the soak.
 #[derive(Debug)]
 pub struct Clock {
     begun: Instant,
@@ -25,10 +26,10 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Builds the library in `folder`, with an offset of 0.
+    /// Builds the library in `folder` with an offset of 0.
     ///
     /// # Errors
-    /// When the C compiler fails or the folder cannot be written.
+    /// If the C compiler fails, or if the directory cannot be written.
     pub fn build(folder: &Path) -> Result<Self, String> {
         let describe = |error: std::io::Error| format!("{}: {error}", folder.display());
         std::fs::create_dir_all(folder).map_err(describe)?;
@@ -49,7 +50,7 @@ impl Clock {
         Ok(Self { begun: Instant::now(), begun_unix_ms, offset_ms: 0, file, library, path })
     }
 
-    /// The command before the server's own, which gives it this clock.
+    /// Returns the command prefix that gives a server this clock.
     pub fn prefix(&self) -> Vec<String> {
         vec![
             "env".into(),
@@ -58,20 +59,20 @@ impl Clock {
         ]
     }
 
-    /// Milliseconds that have passed on the server's clock since the soak began.
+    /// Returns the milliseconds that have passed on the server's clock since the soak began.
     pub fn now_ms(&self) -> u64 {
         self.begun.elapsed().as_millis() as u64 + self.offset_ms
     }
 
-    /// The server's wall clock in whole seconds since 1970.
+    /// Returns the server's wall clock in whole seconds since 1970.
     pub fn unix_s(&self) -> u64 {
         (self.begun_unix_ms + self.now_ms()) / 1000
     }
 
-    /// Puts the server's clock forward, and waits until every thread of the server has seen that.
+    /// Moves the server's clock forward, and waits until every thread of the server has noticed it.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn step(&mut self, seconds: u64) -> Result<(), String> {
         self.offset_ms += seconds * 1000;
         let ns = (self.offset_ms * 1_000_000) as i64;
@@ -83,7 +84,7 @@ impl Clock {
 
 impl Drop for Clock {
     fn drop(&mut self) {
-        // It is a few bytes in the target folder if this fails.
+        // If this fails, a few bytes remain in the target directory.
         let _ = std::fs::remove_file(&self.path);
     }
 }
